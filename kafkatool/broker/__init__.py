@@ -1,0 +1,1 @@
+"""A Kafka broker and controller of ZooKeeper mode, embeddable and runnable as a process."""

@@ -1,0 +1,1 @@
+"""A ZooKeeper process and a cluster of broker processes on this machine."""

@@ -1,0 +1,1 @@
+"""The group coordinator and its log, __consumer_offsets (GRP)."""

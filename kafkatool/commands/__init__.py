@@ -1,0 +1,1 @@
+"""The kt command line: options in, a core operation, its result rendered. The only place that knows click and rich."""

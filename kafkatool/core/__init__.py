@@ -1,0 +1,1 @@
+"""What both the commands and the broker stand on: model, znodes, ZooKeeper session, wire protocol, operations."""

@@ -1,0 +1,69 @@
+"""Value types that every part shares. Frozen; absence is None, never -1 (only the wire and the znodes say -1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic. A tuple, so that it hashes and sorts at C speed: it is the key of every hot map."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """The form Kafka >= 1.0 prints: ``topic-0``."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def bracketed(self) -> str:
+        """The form Kafka <= 0.11 prints: ``[topic,0]``."""
+        return f"[{self.topic},{self.partition}]"
+
+
+class Endpoint(NamedTuple):
+    """Where a listener is reached. ``listener`` is its upper-case name, ``protocol`` the security protocol."""
+
+    listener: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A registered broker. ``epoch`` is the czxid of its node, its incarnation (Z-8); None when not read from a node."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    epoch: int | None = None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The endpoint of that listener name, or None."""
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """Leadership of one partition, as its state node holds it (Z-15 to Z-17).
+
+    ``isr`` is ordered and never empty; ``controller_epoch`` is that of the controller which decided the leadership.
+    """
+
+    leader: int | None
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """LeaderAndIsr together with the version of the node it was read from or written to."""
+
+    leader_and_isr: LeaderAndIsr
+    version: int
+
+
+Assignment = Mapping[int, tuple[int, ...]]
+"""Partition id -> ordered broker ids, the first being the preferred replica."""

@@ -1,0 +1,1 @@
+"""What the tools do: check, plan, write, watch. They return results, print nothing and know no click."""
