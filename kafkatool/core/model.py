@@ -32,7 +32,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A registered broker. ``epoch`` is the czxid of its node, its incarnation (Z-8); None when not read from a node."""
+    """A registered broker. ``epoch`` is the czxid of its node, its incarnation (Z-8); None if not read from one."""
 
     id: int
     endpoints: tuple[Endpoint, ...]

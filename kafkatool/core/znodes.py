@@ -1,0 +1,440 @@
+"""One class per znode: where it is, how its content is read and written (znodes.md). No other module spells a path.
+
+Reading follows Z-33 to Z-36: unknown keys and higher versions are ignored, a missing required key is bad content.
+Writing follows Kafka 0.10.2 / 1.1 (zk/ZkData.scala): broker v4, topic v1, config change v2, all others v1.
+"""
+
+import base64
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import orjson
+
+from kafkatool.core.errors import ZnodeFormatError
+from kafkatool.core.model import Assignment, BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
+
+_ENDPOINT = re.compile(r"^(?P<listener>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^\[\]]*)):(?P<port>-?\d+)$")
+
+
+def _object(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as e:
+        raise ZnodeFormatError(f"znode {path} does not hold JSON: {e}") from e
+    if not isinstance(value, dict):
+        raise ZnodeFormatError(f"znode {path} holds {type(value).__name__}, not a JSON object")
+    return value
+
+
+def _field(path: str, value: Mapping[str, Any], key: str, kind: type) -> Any:
+    found = value.get(key)
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise ZnodeFormatError(f"znode {path}: {key!r} is missing or not {kind.__name__}")
+    return found
+
+
+def _ids(path: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(i) is int for i in value):
+        raise ZnodeFormatError(f"znode {path}: expected a list of broker ids, found {value!r}")
+    return tuple(value)
+
+
+def _partitions(path: str, value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = _field(path, value, "partitions", list)
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise ZnodeFormatError(f"znode {path}: {entry!r} is not a partition")
+        _field(path, entry, "topic", str)
+        _field(path, entry, "partition", int)
+    return entries
+
+
+class BrokersZnode:
+    """/brokers/ids: its children are the registered brokers."""
+
+    PATH: Final = "/brokers/ids"
+
+
+class BrokerZnode:
+    """/brokers/ids/N: a live broker's endpoints; ephemeral, its czxid is the broker's incarnation (Z-7 to Z-10)."""
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        return f"{BrokersZnode.PATH}/{broker_id}"
+
+    @classmethod
+    def decode(cls, broker_id: int, data: bytes, czxid: int | None = None) -> BrokerInfo:
+        """Versions 1 to 5 and above. Raises ZnodeFormatError: the broker counts as absent (Z-7, Z-35)."""
+        path = cls.path(broker_id)
+        value = _object(path, data)
+        if _field(path, value, "version", int) < 1:
+            raise ZnodeFormatError(f"znode {path}: version {value['version']} is not supported")
+        rack = value.get("rack")
+        if "endpoints" not in value:
+            host, port = _field(path, value, "host", str), _field(path, value, "port", int)
+            return BrokerInfo(broker_id, (Endpoint("PLAINTEXT", host, port),), rack, czxid)
+        protocols = value.get("listener_security_protocol_map") or {}
+        endpoints = []
+        for text in _field(path, value, "endpoints", list):
+            match = _ENDPOINT.match(text) if isinstance(text, str) else None
+            if not match:
+                raise ZnodeFormatError(f"znode {path}: {text!r} is not an endpoint LISTENER://host:port")
+            listener = match["listener"].upper()
+            host = match["v6"] if match["v6"] is not None else match["host"]
+            endpoints.append(Endpoint(listener, host, int(match["port"]), protocols.get(match["listener"], listener)))
+        return BrokerInfo(broker_id, tuple(endpoints), rack if isinstance(rack, str) else None, czxid)
+
+    @staticmethod
+    def encode(info: BrokerInfo, timestamp_ms: int) -> bytes:
+        """Version 4 (BRK-120). ``host`` and ``port`` are those of the first PLAINTEXT endpoint, else null and -1."""
+        plain = next((e for e in info.endpoints if e.protocol == "PLAINTEXT"), None)
+        value: dict[str, Any] = {
+            "listener_security_protocol_map": {e.listener: e.protocol for e in info.endpoints},
+            "endpoints": [
+                f"{e.listener}://{f'[{e.host}]' if ':' in e.host else e.host}:{e.port}" for e in info.endpoints
+            ],
+            "jmx_port": -1,
+            "host": plain.host if plain else None,
+            "timestamp": str(timestamp_ms),
+            "port": plain.port if plain else -1,
+            "version": 4,
+        }
+        if info.rack is not None:
+            value["rack"] = info.rack
+        return orjson.dumps(value)
+
+
+class SequenceIdZnode:
+    """/brokers/seqid: no data; its version is the counter of generated broker ids (Z-11)."""
+
+    PATH: Final = "/brokers/seqid"
+
+
+class TopicsZnode:
+    """/brokers/topics: its children are the topics."""
+
+    PATH: Final = "/brokers/topics"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicZnode:
+    """/brokers/topics/T: the assignment (Z-12 to Z-14). ``raw`` keeps what else the node holds, for rewriting it."""
+
+    assignment: Assignment
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def path(topic: str) -> str:
+        return f"{TopicsZnode.PATH}/{topic}"
+
+    @classmethod
+    def decode(cls, topic: str, data: bytes) -> Self:
+        path = cls.path(topic)
+        value = _object(path, data)
+        partitions = value.get("partitions") or {}
+        if not isinstance(partitions, dict):
+            raise ZnodeFormatError(f"znode {path}: 'partitions' is not an object")
+        assignment = {}
+        for key, replicas in partitions.items():
+            if not key.isdecimal():
+                raise ZnodeFormatError(f"znode {path}: {key!r} is not a partition number")
+            assignment[int(key)] = _ids(path, replicas)
+        return cls(dict(sorted(assignment.items())), value)
+
+    def encode(self) -> bytes:
+        partitions = {str(p): list(replicas) for p, replicas in self.assignment.items()}
+        return orjson.dumps({"version": 1, **self.raw, "partitions": partitions})
+
+    def with_assignment(self, assignment: Assignment) -> Self:
+        """The same node with another assignment; version, topic_id and unknown keys stay (Z-13)."""
+        return type(self)(dict(sorted(assignment.items())), self.raw)
+
+
+class PartitionsZnode:
+    """/brokers/topics/T/partitions: empty parent of the partitions' nodes (Z-15)."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        return f"{TopicsZnode.PATH}/{topic}/partitions"
+
+
+class PartitionZnode:
+    """/brokers/topics/T/partitions/P: empty parent of the state node (Z-15)."""
+
+    @staticmethod
+    def path(partition: TopicPartition) -> str:
+        return f"{TopicsZnode.PATH}/{partition.topic}/partitions/{partition.partition}"
+
+
+class PartitionStateZnode:
+    """/brokers/topics/T/partitions/P/state: leader and ISR (Z-15 to Z-17).
+
+    Written by the controller and by the partition's leader, always on the version read.
+    """
+
+    @staticmethod
+    def path(partition: TopicPartition) -> str:
+        return f"{TopicsZnode.PATH}/{partition.topic}/partitions/{partition.partition}/state"
+
+    @classmethod
+    def decode(cls, partition: TopicPartition, data: bytes) -> LeaderAndIsr:
+        path = cls.path(partition)
+        value = _object(path, data)
+        leader = _field(path, value, "leader", int)
+        return LeaderAndIsr(
+            leader=None if leader < 0 else leader,
+            leader_epoch=_field(path, value, "leader_epoch", int),
+            isr=_ids(path, value.get("isr")),
+            controller_epoch=_field(path, value, "controller_epoch", int),
+        )
+
+    @staticmethod
+    def encode(state: LeaderAndIsr) -> bytes:
+        leader = -1 if state.leader is None else state.leader
+        value = {
+            "controller_epoch": state.controller_epoch,
+            "leader": leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": state.isr,
+        }
+        return orjson.dumps(value)
+
+
+class ControllerZnode:
+    """/controller: who rules; ephemeral (Z-18)."""
+
+    PATH: Final = "/controller"
+
+    @staticmethod
+    def encode(broker_id: int, timestamp_ms: int) -> bytes:
+        return orjson.dumps({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
+
+    @classmethod
+    def decode(cls, data: bytes) -> int:
+        """The broker id; a bare integer is the form before 0.8. Anything else raises ZnodeFormatError."""
+        if re.fullmatch(rb"\s*\d+\s*", data):
+            return int(data)
+        return int(_field(cls.PATH, _object(cls.PATH, data), "brokerid", int))
+
+
+class ControllerEpochZnode:
+    """/controller_epoch: decimal text, one higher with each controller (Z-19)."""
+
+    PATH: Final = "/controller_epoch"
+
+    @staticmethod
+    def encode(epoch: int) -> bytes:
+        return str(epoch).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> int:
+        try:
+            return int(data)
+        except ValueError as e:
+            raise ZnodeFormatError(f"znode {cls.PATH} holds {data!r}, not a number") from e
+
+
+class DeleteTopicsZnode:
+    """/admin/delete_topics: one empty child per topic marked for deletion (Z-20)."""
+
+    PATH: Final = "/admin/delete_topics"
+
+    @classmethod
+    def topic_path(cls, topic: str) -> str:
+        return f"{cls.PATH}/{topic}"
+
+
+class ReassignmentZnode:
+    """/admin/reassign_partitions: wanted replicas of the partitions being moved (Z-21). A plan file has this form."""
+
+    PATH: Final = "/admin/reassign_partitions"
+
+    @staticmethod
+    def encode(partitions: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+        entries = [{"topic": t, "partition": p, "replicas": list(r)} for (t, p), r in partitions.items()]
+        return orjson.dumps({"version": 1, "partitions": entries})
+
+    @classmethod
+    def decode(cls, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+        """Of a partition listed twice the last entry counts."""
+        entries = _partitions(cls.PATH, _object(cls.PATH, data))
+        return {TopicPartition(e["topic"], e["partition"]): _ids(cls.PATH, e.get("replicas")) for e in entries}
+
+
+def _encode_partition_list(partitions: Iterable[TopicPartition]) -> bytes:
+    return orjson.dumps({"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]})
+
+
+class PreferredElectionZnode:
+    """/admin/preferred_replica_election: partitions whose preferred replica is to lead (Z-22, Z-23)."""
+
+    PATH: Final = "/admin/preferred_replica_election"
+
+    @staticmethod
+    def encode(partitions: Iterable[TopicPartition]) -> bytes:
+        return _encode_partition_list(partitions)
+
+    @classmethod
+    def decode(cls, data: bytes) -> list[TopicPartition]:
+        entries = _partitions(cls.PATH, _object(cls.PATH, data))
+        return [TopicPartition(e["topic"], e["partition"]) for e in entries]
+
+
+class IsrChangeZnode:
+    """/isr_change_notification/isr_change_N: partitions whose ISR their leader changed (Z-30)."""
+
+    PATH: Final = "/isr_change_notification"
+    PREFIX: Final = "/isr_change_notification/isr_change_"
+
+    @staticmethod
+    def encode(partitions: Iterable[TopicPartition]) -> bytes:
+        return _encode_partition_list(partitions)
+
+    @classmethod
+    def decode(cls, data: bytes) -> list[TopicPartition]:
+        entries = _partitions(cls.PATH, _object(cls.PATH, data))
+        return [TopicPartition(e["topic"], e["partition"]) for e in entries]
+
+
+class LogDirEventZnode:
+    """/log_dir_event_notification/log_dir_event_N: a broker lost a log directory (Z-47)."""
+
+    PATH: Final = "/log_dir_event_notification"
+    PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
+
+    @staticmethod
+    def encode(broker_id: int) -> bytes:
+        return orjson.dumps({"version": 1, "broker": broker_id, "event": 1})
+
+    @classmethod
+    def decode(cls, data: bytes) -> int:
+        """The broker's id."""
+        return int(_field(cls.PATH, _object(cls.PATH, data), "broker", int))
+
+
+class ConfigZnode:
+    """/config/<type>/<name>: overrides of a topic, client, user or broker; every value is text (Z-24 to Z-26)."""
+
+    DEFAULT: Final = "<default>"
+
+    @classmethod
+    def path(cls, entity_type: str, name: str) -> str:
+        """``entity_type`` is topics, clients, users or brokers. Users and clients are URL-encoded (Z-24)."""
+        return f"/config/{cls.entity_path(entity_type, name)}"
+
+    @classmethod
+    def entity_path(cls, entity_type: str, name: str) -> str:
+        """What a change notification names: ``topics/t``."""
+        if entity_type in ("users", "clients") and name != cls.DEFAULT:
+            name = quote(name, safe="-._~").replace("*", "%2A")
+        return f"{entity_type}/{name}"
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> dict[str, str]:
+        """The overrides; empty data means none. Raises ZnodeFormatError on anything but JSON objects."""
+        if not data:
+            return {}
+        config = _object(path, data).get("config") or {}
+        if not isinstance(config, dict):
+            raise ZnodeFormatError(f"znode {path}: 'config' is not an object")
+        return {k: v if isinstance(v, str) else orjson.dumps(v).decode() for k, v in config.items()}
+
+    @staticmethod
+    def encode(config: Mapping[str, str], previous: bytes = b"") -> bytes:
+        """Replace the whole config object; unknown keys beside it in ``previous`` stay (Z-26)."""
+        try:
+            kept = orjson.loads(previous) if previous else {}
+        except orjson.JSONDecodeError:
+            kept = {}  # an unreadable node holds nothing to keep (Z-35: no overrides)
+        if not isinstance(kept, dict):
+            kept = {}
+        return orjson.dumps({"version": 1, **kept, "config": dict(config)})
+
+
+class ConfigChangeZnode:
+    """/config/changes/config_change_N: an entity's config changed, read it again (Z-27 to Z-29)."""
+
+    PATH: Final = "/config/changes"
+    PREFIX: Final = "/config/changes/config_change_"
+
+    @staticmethod
+    def encode(entity_path: str) -> bytes:
+        return orjson.dumps({"version": 2, "entity_path": entity_path})
+
+    @classmethod
+    def decode(cls, data: bytes) -> str:
+        """The entity path, from versions 1, 2 and the bare topic name of 0.8. Raises ZnodeFormatError (Z-28)."""
+        try:
+            value = orjson.loads(data)
+        except orjson.JSONDecodeError as e:
+            raise ZnodeFormatError(f"config change is not JSON: {e}") from e
+        if isinstance(value, str):
+            return f"topics/{value}"
+        if not isinstance(value, dict):
+            raise ZnodeFormatError(f"config change holds {value!r}")
+        match value.get("version"):
+            case 1 if value.get("entity_type") in ("topics", "clients"):
+                return f"{value['entity_type']}/{_field(cls.PATH, value, 'entity_name', str)}"
+            case 2:
+                return str(_field(cls.PATH, value, "entity_path", str))
+        raise ZnodeFormatError(f"config change of unknown version or type: {value!r}")
+
+
+class ClusterIdZnode:
+    """/cluster/id: made once by the first broker, never changed (Z-31)."""
+
+    PATH: Final = "/cluster/id"
+
+    @staticmethod
+    def generate() -> str:
+        return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+    @staticmethod
+    def encode(cluster_id: str) -> bytes:
+        return orjson.dumps({"version": "1", "id": cluster_id})
+
+    @classmethod
+    def decode(cls, data: bytes) -> str:
+        return str(_field(cls.PATH, _object(cls.PATH, data), "id", str))
+
+
+class ProducerIdBlockZnode:
+    """/latest_producer_id_block: the block of producer ids handed out last, both ends included (BRK-163)."""
+
+    PATH: Final = "/latest_producer_id_block"
+
+    @staticmethod
+    def encode(broker_id: int, start: int, end: int) -> bytes:
+        return orjson.dumps({"version": 1, "broker": broker_id, "block_start": str(start), "block_end": str(end)})
+
+    @classmethod
+    def decode(cls, data: bytes) -> tuple[int, int, int]:
+        """(broker, first id, last id)."""
+        value = _object(cls.PATH, data)
+        try:
+            return int(value["broker"]), int(value["block_start"]), int(value["block_end"])
+        except (KeyError, TypeError, ValueError) as e:
+            raise ZnodeFormatError(f"znode {cls.PATH} holds {data!r}") from e
+
+
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    BrokersZnode.PATH,
+    TopicsZnode.PATH,
+    SequenceIdZnode.PATH,
+    ConfigChangeZnode.PATH,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    DeleteTopicsZnode.PATH,
+    IsrChangeZnode.PATH,
+    LogDirEventZnode.PATH,
+    ProducerIdBlockZnode.PATH,
+)
+"""What a broker makes sure exists at its start (Z-4)."""

@@ -1,0 +1,473 @@
+"""The ZooKeeper session: pipelined reads, conditional writes, transactions, one-shot watches; kazoo's one user.
+
+What it adds to kazoo:
+
+- A reply lost with the connection is resolved by reading what is there (Z-40), so a write returns its true outcome.
+- kazoo forgets all watches when the connection drops, though the session lives on. Here they fire as ``reconnected``
+  once the same session is back: whoever watches reads again and misses nothing (Z-43). An expiry drops them.
+- Oversized packets are refused before they are sent (COM-10X): the server answers them by closing the connection.
+"""
+
+import enum
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from kazoo import exceptions as kz
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import Callback, KazooState
+from kazoo.retry import KazooRetry
+
+from kafkatool.core.errors import (
+    ChrootMissingError,
+    ConnectionLostError,
+    NodeExistsError,
+    NoNodeError,
+    NoPermissionError,
+    NotEmptyError,
+    SessionExpiredError,
+    UsageError,
+    VersionConflictError,
+    ZnodeTooLargeError,
+    ZooKeeperError,
+    ZooKeeperUnavailableError,
+)
+
+log = logging.getLogger(__name__)
+
+ANY_VERSION = -1
+DEFAULT_MAX_PACKET_BYTES = 1_048_575  # ZooKeeper's jute.maxbuffer
+_CREATE_BYTES, _SET_BYTES, _TRANSACTION_BYTES = 47, 20, 110  # what a packet adds to path and data (COM-10X)
+
+
+class Node(NamedTuple):
+    """A znode as read. ``ephemeral_owner`` is the owning session's id, 0 for a persistent node."""
+
+    data: bytes
+    version: int
+    czxid: int
+    ephemeral_owner: int
+    ctime_ms: int
+
+
+class SessionState(enum.Enum):
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"  # no connection, the session may live on
+    EXPIRED = "expired"  # told before the next session is used
+
+
+class WatchEvent(NamedTuple):
+    """Why a watch fired: created, deleted, changed, children, or reconnected (anything may have changed)."""
+
+    kind: str
+    path: str
+
+
+Watch = Callable[[WatchEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+
+
+Op = Create | SetData | Delete | Check
+
+
+class TransactionError(ZooKeeperError):
+    """A transaction was refused as a whole: ``index`` is the operation that failed, ``cause`` why."""
+
+    def __init__(self, index: int, cause: ZooKeeperError) -> None:
+        super().__init__(str(cause))
+        self.index = index
+        self.cause = cause
+
+
+_ERRORS: dict[type[Exception], tuple[type[ZooKeeperError], str]] = {
+    kz.NoNodeError: (NoNodeError, "no znode {}"),
+    kz.NodeExistsError: (NodeExistsError, "znode {} exists already"),
+    kz.BadVersionError: (VersionConflictError, "znode {} was changed by somebody else meanwhile"),
+    kz.NotEmptyError: (NotEmptyError, "znode {} still has children"),
+    kz.NoAuthError: (NoPermissionError, "no permission for znode {}: its ACL does not allow this"),
+    kz.SessionExpiredError: (SessionExpiredError, "the ZooKeeper session expired ({})"),
+    kz.ConnectionLoss: (ConnectionLostError, "the connection to ZooKeeper was lost ({})"),
+    kz.ConnectionClosedError: (ConnectionLostError, "the connection to ZooKeeper was closed ({})"),
+    KazooTimeoutError: (ConnectionLostError, "ZooKeeper did not answer in time ({})"),
+}
+
+
+def _translate(error: BaseException, path: str) -> ZooKeeperError:
+    for known, (ours, text) in _ERRORS.items():
+        if isinstance(error, known):
+            return ours(text.format(path))
+    return ZooKeeperError(f"ZooKeeper: {type(error).__name__} on {path}: {error}")
+
+
+def split_connect(connect: str) -> tuple[str, str]:
+    """``host:port,…[/chroot]`` -> (hosts, chroot or ""). Raises UsageError on spaces and empty hosts (Z-1)."""
+    if any(c.isspace() for c in connect):
+        raise UsageError(f"--zookeeper {connect!r} contains a space; the form is host:port[,host:port…][/chroot]")
+    hosts, slash, chroot = connect.partition("/")
+    if not hosts or not all(h.rpartition(":")[2].isdecimal() or ":" not in h for h in hosts.split(",")):
+        raise UsageError(f"--zookeeper {connect!r} is not of the form host:port[,host:port…][/chroot]")
+    return hosts, (slash + chroot).rstrip("/")
+
+
+def _node(answer: tuple[bytes | None, Any]) -> Node:
+    data, stat = answer
+    return Node(data or b"", stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
+
+
+class ZooKeeper:
+    """One session, kept over reconnects, replaced after an expiry. Thread-safe; watches run on its callback thread.
+
+    Time-outs are in milliseconds. ``create_chroot`` is for brokers; tools never create it (Z-2).
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int = 30_000,
+        connection_timeout_ms: int = 30_000,
+        create_chroot: bool = False,
+        max_packet_bytes: int = DEFAULT_MAX_PACKET_BYTES,
+    ) -> None:
+        self.connect = connect
+        self._hosts, self._chroot = split_connect(connect)
+        self._session_timeout = session_timeout_ms / 1000
+        self._timeout = connection_timeout_ms / 1000
+        self._create_chroot = create_chroot
+        self._max_packet_bytes = max_packet_bytes
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._lock = threading.Lock()
+        self._interrupted: list[tuple[Watch, str]] = []  # watches whose connection dropped
+        self._connected = False
+        self._closing = False
+        self._client = self._make_client(self._hosts + self._chroot)
+        self._client.add_listener(self._on_state)
+
+    def _make_client(self, hosts: str) -> KazooClient:
+        return KazooClient(
+            hosts=hosts,
+            timeout=self._session_timeout,
+            handler=SequentialThreadingHandler(),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5, ignore_expire=False),
+            logger=logging.getLogger("kafkatool.core.zookeeper.kazoo"),
+        )
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Connect. Raises ZooKeeperUnavailableError, ChrootMissingError."""
+        if self._create_chroot and self._chroot:
+            with_root = self._make_client(self._hosts)
+            try:
+                self._start(with_root)
+                with_root.ensure_path(self._chroot)
+            finally:
+                with_root.stop()
+                with_root.close()
+        try:
+            self._start(self._client)
+            if self._chroot and self._client.exists("/") is None:
+                raise ChrootMissingError(
+                    f"ZooKeeper at {self._hosts} has no path {self._chroot}: check the chroot of {self.connect!r}; "
+                    "brokers create it at their first start"
+                )
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _start(self, client: KazooClient) -> None:
+        try:
+            client.start(timeout=self._timeout)
+        except KazooTimeoutError as e:
+            raise ZooKeeperUnavailableError(
+                f"ZooKeeper at {self._hosts} did not answer within {self._timeout:g} s: "
+                "is it running, is the address right?"
+            ) from e
+
+    def close(self) -> None:
+        """End the session; its ephemeral nodes go at once. Safe to call twice."""
+        self._closing = True
+        self._client.stop()
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def session_id(self) -> int:
+        """The current session's id, 0 while there is none; a node of ours has it as ``ephemeral_owner``."""
+        return self._client._session_id or 0
+
+    def add_session_listener(self, listener: Callable[[SessionState], None]) -> None:
+        """``listener`` runs on the connection's thread: it must not call this object, only note the state."""
+        self._listeners.append(listener)
+
+    def _on_state(self, state: str) -> None:
+        if self._closing:
+            return
+        fire: list[tuple[Watch, str]] = []
+        with self._lock:
+            self._connected = state == KazooState.CONNECTED
+            if state != KazooState.SUSPENDED:
+                fire, self._interrupted = self._interrupted, []
+        told = {
+            KazooState.CONNECTED: SessionState.CONNECTED,
+            KazooState.SUSPENDED: SessionState.SUSPENDED,
+            KazooState.LOST: SessionState.EXPIRED,
+        }[state]
+        for listener in self._listeners:
+            listener(told)
+        if told is SessionState.CONNECTED:
+            for watch, path in fire:
+                event = WatchEvent("reconnected", path)
+                self._client.handler.dispatch_callback(Callback("watch", watch, (event,)))
+
+    def _wrap(self, watch: Watch | None, path: str) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+        session = self.session_id
+
+        def fired(event: Any) -> None:
+            if event.type != "NONE":
+                kind = {"CREATED": "created", "DELETED": "deleted", "CHANGED": "changed"}.get(event.type, "children")
+                watch(WatchEvent(kind, path))
+                return
+            with self._lock:
+                if not self._connected:
+                    self._interrupted.append((watch, path))
+                    return
+            if session == self.session_id:
+                watch(WatchEvent("reconnected", path))
+
+        return fired
+
+    # --- reads --------------------------------------------------------------------------------------------------
+
+    def _wait(self, pending: Any, path: str) -> Any:
+        try:
+            return pending.get(timeout=self._timeout)
+        except (kz.KazooException, KazooTimeoutError) as e:
+            raise _translate(e, path) from e
+
+    def _read(self, request: Callable[[], Any], path: str) -> Any:
+        """Ask again while the connection comes and goes; an expired session ends it. None: no such node."""
+        while True:
+            try:
+                return self._wait(request(), path)
+            except NoNodeError:
+                return None
+            except ConnectionLostError:
+                if self._closing or not self._client._live.wait(self._timeout):
+                    raise
+
+    def get(self, path: str, watch: Watch | None = None) -> Node | None:
+        """The node, or None. A watch on an absent node fires when it is created (Z-44)."""
+        wrapped = self._wrap(watch, path)
+        while True:
+            answer = self._read(lambda: self._client.get_async(path, watch=wrapped), path)
+            if answer is not None:
+                return _node(answer)
+            if wrapped is None or self._read(lambda: self._client.exists_async(path, watch=wrapped), path) is None:
+                return None
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
+        """Names of the children, unsorted; None: no such node."""
+        wrapped = self._wrap(watch, path)
+        names: list[str] | None = self._read(lambda: self._client.get_children_async(path, watch=wrapped), path)
+        return names
+
+    def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        """All nodes in one pipelined pass, in order; absent ones are None (and not watched)."""
+
+        def ask(path: str) -> Any:
+            return self._client.get_async(path, watch=self._wrap(watch, path))
+
+        return [n and _node(n) for n in self._gather([ask(p) for p in paths], paths, ask)]
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """The children of each path in one pipelined pass, in order."""
+        pending = [self._client.get_children_async(p) for p in paths]
+        return self._gather(pending, paths, self._client.get_children_async)
+
+    def _gather(self, pending: list[Any], paths: Sequence[str], again: Callable[[str], Any]) -> list[Any]:
+        answers: list[Any] = []
+        for request, path in zip(pending, paths, strict=True):
+            try:
+                answers.append(self._wait(request, path))
+            except NoNodeError:
+                answers.append(None)
+            except ConnectionLostError:
+                answers.append(self._read(lambda p=path: again(p), path))  # type: ignore[misc]
+        return answers
+
+    # --- writes -------------------------------------------------------------------------------------------------
+
+    def _check_size(self, path: str, size_bytes: int) -> None:
+        if size_bytes > self._max_packet_bytes:
+            raise ZnodeTooLargeError(
+                f"writing znode {path} needs a packet of {size_bytes} bytes, over ZooKeeper's limit of "
+                f"{self._max_packet_bytes} bytes (--zk-max-bytes): use smaller batches"
+            )
+
+    def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """Exclusive create; returns the path made. Raises NodeExistsError, NoNodeError (no parent)."""
+        self._check_size(path, len(self._chroot) + len(path) + len(data) + _CREATE_BYTES)
+        while True:
+            try:
+                return str(
+                    self._wait(
+                        self._client.create_async(
+                            path, data, ephemeral=ephemeral, sequence=sequential, makepath=make_parents
+                        ),
+                        path,
+                    )
+                )
+            except ConnectionLostError:
+                # A sequential node that was made after all is harmless: it notifies twice.
+                node = None if sequential else self._look(path)
+                if node is None:
+                    continue
+                if node.data == data and node.ephemeral_owner == (self.session_id if ephemeral else 0):
+                    return path
+                raise NodeExistsError(f"znode {path} exists already") from None
+
+    def set(self, path: str, data: bytes, version: int) -> int:
+        """Write on that version; returns the new one. Raises NoNodeError, VersionConflictError."""
+        self._check_size(path, len(self._chroot) + len(path) + len(data) + _SET_BYTES)
+        while True:
+            try:
+                return int(self._wait(self._client.set_async(path, data, version), path).version)
+            except ConnectionLostError:
+                node = self._look(path)
+                if node is None:
+                    raise NoNodeError(f"no znode {path}") from None
+                if version != ANY_VERSION and node.version == version + 1 and node.data == data:
+                    return node.version
+                if version != ANY_VERSION and node.version != version:
+                    raise VersionConflictError(f"znode {path} was changed by somebody else meanwhile") from None
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Raises NoNodeError, VersionConflictError, NotEmptyError."""
+        while True:
+            try:
+                self._wait(self._client.delete_async(path, version), path)
+                return
+            except ConnectionLostError:
+                if self._look(path) is None:
+                    return
+
+    def commit(self, ops: Sequence[Op]) -> list[int | None]:
+        """All or nothing; one entry per operation, the new version for SetData. Raises TransactionError."""
+        while True:
+            try:
+                return self._outcome(self._wait(self._submit(ops), "a transaction"), ops)
+            except ConnectionLostError:
+                if self._was_committed(ops):
+                    return [op.version + 1 if isinstance(op, SetData) else None for op in ops]
+
+    def commit_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[int | None] | TransactionError]:
+        """Several transactions in one pipelined pass, each all or nothing by itself."""
+        pending = [self._submit(ops) for ops in transactions]
+        outcomes: list[list[int | None] | TransactionError] = []
+        for request, ops in zip(pending, transactions, strict=True):
+            try:
+                outcomes.append(self._outcome(self._wait(request, "a transaction"), ops))
+            except TransactionError as e:
+                outcomes.append(e)
+            except ConnectionLostError:
+                if self._was_committed(ops):
+                    outcomes.append([op.version + 1 if isinstance(op, SetData) else None for op in ops])
+                else:
+                    try:
+                        outcomes.append(self.commit(ops))
+                    except TransactionError as e:
+                        outcomes.append(e)
+        return outcomes
+
+    def _submit(self, ops: Sequence[Op]) -> Any:
+        size_bytes = _TRANSACTION_BYTES
+        transaction = self._client.transaction()
+        for op in ops:
+            size_bytes += len(self._chroot) + len(op.path) + _SET_BYTES
+            match op:
+                case Create(path, data, ephemeral):
+                    transaction.create(path, data, ephemeral=ephemeral)
+                    size_bytes += len(data) + _CREATE_BYTES - _SET_BYTES
+                case SetData(path, data, version):
+                    transaction.set_data(path, data, version)
+                    size_bytes += len(data)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        self._check_size(ops[0].path if ops else "/", size_bytes)
+        return transaction.commit_async()
+
+    @staticmethod
+    def _outcome(results: list[Any], ops: Sequence[Op]) -> list[int | None]:
+        for index, result in enumerate(results):
+            # ZooKeeper marks the operations before the failing one RolledBack, those after it RuntimeInconsistency.
+            if isinstance(result, Exception) and not isinstance(result, kz.RolledBackError):
+                raise TransactionError(index, _translate(result, ops[index].path))
+        return [r.version if isinstance(op, SetData) else None for r, op in zip(results, ops, strict=True)]
+
+    def _look(self, path: str) -> Node | None:
+        """Read after a lost reply; the wait for the connection happens here."""
+        return self.get(path)
+
+    def _was_committed(self, ops: Sequence[Op]) -> bool:
+        """Whether a transaction whose reply was lost took effect: its first write tells for all (Z-40)."""
+        for op in ops:
+            match op:
+                case Create(path, data, _):
+                    node = self._look(path)
+                    return node is not None and node.data == data
+                case SetData(path, data, version):
+                    node = self._look(path)
+                    return node is not None and node.version == version + 1 and node.data == data
+                case Delete(path, _):
+                    return self._look(path) is None
+                case Check():
+                    continue
+        return False
