@@ -11,6 +11,7 @@ What it adds to kazoo:
 import enum
 import logging
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -38,6 +39,7 @@ from kafkatool.core.errors import (
 )
 
 log = logging.getLogger(__name__)
+warnings.filterwarnings("ignore", message="No chroot path exists")  # ours is an error that names the path
 
 ANY_VERSION = -1
 DEFAULT_MAX_PACKET_BYTES = 1_048_575  # ZooKeeper's jute.maxbuffer

@@ -1,0 +1,84 @@
+"""Start, recognise and end the operating-system processes of an embedded cluster.
+
+The process table is the truth: a process belongs to a cluster directory if its command line names a file inside it.
+So nothing depends on a pid file that a kill -9 left stale or kept from being written.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from kafkatool.core.errors import KafkatoolError
+
+
+def spawn(
+    command: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, so that a Ctrl-C meant for us does not reach it; output is appended."""
+    with output.open("ab") as sink:
+        return subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+            env=None if environment is None else {**os.environ, **environment},
+        )
+
+
+def find(marker: Path) -> psutil.Process | None:
+    """The live process that has ``marker`` (an absolute path) among its arguments, or None."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and str(marker) in process.cmdline():
+                return process
+    return None
+
+
+def end(process: psutil.Process, *, gentle: bool, timeout_ms: int = 60_000) -> None:
+    """SIGTERM and, past ``timeout_ms``, SIGKILL; or SIGKILL at once. Returns when the process is gone."""
+    try:
+        process.send_signal(signal.SIGTERM if gentle else signal.SIGKILL)
+        if not _gone(process, timeout_ms):
+            process.kill()
+            _gone(process, 10_000)
+    except psutil.NoSuchProcess:
+        return
+
+
+def _gone(process: psutil.Process, timeout_ms: int) -> bool:
+    # psutil's wait() would take the exit status from a subprocess.Popen of ours; a zombie is gone for our purpose.
+    deadline = time.monotonic() + timeout_ms / 1000
+    while time.monotonic() < deadline:
+        try:
+            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                with contextlib.suppress(ChildProcessError, OSError):
+                    os.waitpid(process.pid, os.WNOHANG)
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def tail(output: Path, lines: int = 5) -> str:
+    """The last lines a process printed, for the error that reports its end."""
+    try:
+        with output.open("rb") as f:
+            f.seek(max(0, output.stat().st_size - 4096))
+            return "\n".join(f.read().decode(errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return ""
+
+
+class ProcessEndedError(KafkatoolError):
+    """A process we started ended before it was ready: what, its exit code, its last words."""
+
+    def __init__(self, what: str, code: int, output: Path) -> None:
+        super().__init__(f"{what} ended with exit code {code} before it was ready; see {output}:\n{tail(output)}")

@@ -1,0 +1,37 @@
+"""Fixtures shared by all tests: a real ZooKeeper for the run, a fresh chroot for each test."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.ports import free_port
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    """One ZooKeeper process for the whole run."""
+    server = ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper"), free_port()).start()
+    try:
+        yield server.wait_ready()
+    finally:
+        server.stop(gentle=False)
+
+
+@pytest.fixture
+def zk_connect(zookeeper_server: ZooKeeperProcess) -> str:
+    """Connect string with a chroot of this test's own, made."""
+    connect = f"{zookeeper_server.connect}/test-{next(_numbers)}"
+    with ZooKeeper(connect, create_chroot=True):
+        return connect
+
+
+@pytest.fixture
+def zk(zk_connect: str) -> Iterator[ZooKeeper]:
+    """A session on that chroot."""
+    with ZooKeeper(zk_connect, session_timeout_ms=6000) as session:
+        yield session

@@ -1,0 +1,193 @@
+"""The session against a real ZooKeeper: conditional writes, transactions, watches, lost connections, expiry."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.core.errors import (
+    ChrootMissingError,
+    NodeExistsError,
+    NoNodeError,
+    UsageError,
+    VersionConflictError,
+    ZnodeTooLargeError,
+    ZooKeeperUnavailableError,
+)
+from kafkatool.core.zookeeper import (
+    Check,
+    Create,
+    Delete,
+    SessionState,
+    SetData,
+    TransactionError,
+    WatchEvent,
+    ZooKeeper,
+    split_connect,
+)
+from tests.ports import free_port
+
+
+def eventually(what: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "did not come true in time"
+        time.sleep(0.01)
+
+
+@pytest.mark.spec("Z-1")
+def test_connect_string_is_hosts_and_one_chroot() -> None:
+    assert split_connect("a:1,b:2/kafka/x") == ("a:1,b:2", "/kafka/x")
+    assert split_connect("a:1/") == ("a:1", "")
+    for bad in ("localhost:2181/ kafka", "", "/kafka", "a:b"):
+        with pytest.raises(UsageError):
+            split_connect(bad)
+
+
+@pytest.mark.spec("Z-2", "COM-1")
+def test_a_missing_chroot_is_an_error_and_is_not_made(zookeeper_server: ZooKeeperProcess) -> None:
+    connect = f"{zookeeper_server.connect}/nobody/made/this"
+    for _ in range(2):
+        with pytest.raises(ChrootMissingError, match="/nobody/made/this"), ZooKeeper(connect):
+            pass
+
+
+def test_no_server_is_reported_within_the_connection_timeout() -> None:
+    with pytest.raises(ZooKeeperUnavailableError), ZooKeeper(f"127.0.0.1:{free_port()}", connection_timeout_ms=300):
+        pass
+
+
+@pytest.mark.spec("Z-17")
+def test_writes_are_bound_to_the_version_read(zk: ZooKeeper) -> None:
+    zk.create("/a", b"1")
+    assert zk.set("/a", b"2", 0) == 1
+    with pytest.raises(VersionConflictError):
+        zk.set("/a", b"3", 0)
+    with pytest.raises(VersionConflictError):
+        zk.delete("/a", 0)
+    with pytest.raises(NodeExistsError):
+        zk.create("/a")
+    with pytest.raises(NoNodeError):
+        zk.set("/b", b"", 0)
+    node = zk.get("/a")
+    assert node is not None and (node.data, node.version, node.ephemeral_owner) == (b"2", 1, 0)
+
+
+def test_reads_are_pipelined_and_absence_is_none(zk: ZooKeeper) -> None:
+    for i in range(20):
+        zk.create(f"/n{i}", str(i).encode())
+    nodes = zk.get_many([f"/n{i}" for i in range(21)])
+    assert [n and n.data for n in nodes] == [str(i).encode() for i in range(20)] + [None]
+    assert zk.children("/absent") is None
+    first, second = zk.children_many(["/", "/absent"])
+    assert len(first or []) == 20 and second is None
+
+
+def test_a_transaction_is_all_or_nothing(zk: ZooKeeper) -> None:
+    zk.create("/epoch", b"1")
+    assert zk.commit([Check("/epoch", 0), Create("/x", b"x"), SetData("/epoch", b"2", 0)]) == [None, None, 1]
+    with pytest.raises(TransactionError) as refused:
+        zk.commit([Create("/y"), Check("/epoch", 0), Delete("/x")])
+    assert refused.value.index == 1 and isinstance(refused.value.cause, VersionConflictError)
+    assert zk.get("/y") is None and zk.get("/x") is not None
+    done, failed = zk.commit_many([[Delete("/x")], [Create("/no/parent")]])
+    assert done == [None]
+    assert isinstance(failed, TransactionError) and isinstance(failed.cause, NoNodeError)
+
+
+@pytest.mark.spec("Z-43", "Z-44")
+def test_a_watch_on_an_absent_node_fires_at_its_creation(zk: ZooKeeper) -> None:
+    events: queue.Queue[WatchEvent] = queue.Queue()
+    assert zk.get("/later", events.put) is None
+    zk.create("/later")
+    assert events.get(timeout=10) == WatchEvent("created", "/later")
+    assert zk.children("/later", events.put) == []
+    zk.create("/later/child")
+    assert events.get(timeout=10) == WatchEvent("children", "/later")
+
+
+@pytest.mark.spec("COM-10X", "Z-23")
+def test_an_oversized_packet_is_refused_before_it_is_sent(zk: ZooKeeper) -> None:
+    with pytest.raises(ZnodeTooLargeError, match="1048575"):
+        zk.create("/large", b"x" * 1_048_575)
+    largest = 1_048_575 - len("/large") - 47 - len(zk._chroot)
+    assert zk.create("/large", b"x" * largest) == "/large"
+    with pytest.raises(ZnodeTooLargeError):
+        zk.commit([SetData("/large", b"x" * 600_000, 0), SetData("/large", b"x" * 600_000, 1)])
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[ZooKeeperProcess]:
+    server = ZooKeeperProcess(tmp_path, free_port()).start().wait_ready()
+    yield server
+    server.stop(gentle=False)
+
+
+@pytest.mark.spec("CTL-18", "Z-41")
+def test_a_restart_of_zookeeper_keeps_session_and_watches(own_server: ZooKeeperProcess) -> None:
+    states: list[SessionState] = []
+    events: queue.Queue[WatchEvent] = queue.Queue()
+    with ZooKeeper(own_server.connect, session_timeout_ms=20_000) as zk:
+        zk.add_session_listener(states.append)
+        zk.create("/mine", ephemeral=True)
+        session = zk.session_id
+        zk.get("/mine", events.put)
+        own_server.stop(gentle=False)
+        own_server.start()
+        node = zk.get("/mine")  # waits for the connection
+        assert node is not None and node.ephemeral_owner == session == zk.session_id
+        assert events.get(timeout=10) == WatchEvent("reconnected", "/mine")
+        assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+
+@pytest.mark.spec("Z-40")
+def test_a_write_whose_connection_drops_tells_its_true_outcome(own_server: ZooKeeperProcess) -> None:
+    """Writers go on while the server is killed again and again: what they were told is what is there."""
+    with ZooKeeper(own_server.connect, session_timeout_ms=30_000) as zk:
+        zk.create("/counter", b"0")
+        stop = threading.Event()
+        told: list[int] = []
+
+        def write() -> None:
+            version = 0
+            while not stop.is_set():
+                version = zk.set("/counter", str(version + 1).encode(), version)
+                told.append(version)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        for _ in range(2):
+            before = len(told)
+            eventually(lambda n=before: len(told) > n + 20)  # type: ignore[misc]
+            own_server.stop(gentle=False)
+            own_server.start().wait_ready()
+        before = len(told)
+        eventually(lambda: len(told) > before)
+        stop.set()
+        writer.join()
+        node = zk.get("/counter")
+        assert node is not None and node.version == len(told) == int(node.data)
+        assert told == list(range(1, len(told) + 1))
+
+
+@pytest.mark.spec("CTL-19")
+def test_expiry_is_told_before_the_new_session_is_used(own_server: ZooKeeperProcess) -> None:
+    states: list[SessionState] = []
+    with ZooKeeper(own_server.connect, session_timeout_ms=1000) as zk:
+        zk.add_session_listener(states.append)
+        zk.create("/mine", ephemeral=True)
+        session = zk.session_id
+        own_server.stop(gentle=False)
+        own_server.start().wait_ready()
+        with ZooKeeper(own_server.connect, session_timeout_ms=1000) as other:
+            other.create("/other")
+            # The server counts sessions anew from its start; only a client that stays away loses its session.
+            zk._client._connection._socket.close()
+            zk._client._session_passwd = b"x" * 16
+            eventually(lambda: SessionState.EXPIRED in states)
+            eventually(lambda: zk._client.connected and zk.session_id != session)
+    assert states.index(SessionState.EXPIRED) < len(states) - 1 and states[-1] is SessionState.CONNECTED
