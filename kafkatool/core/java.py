@@ -80,7 +80,12 @@ def _version_of(executable: Path) -> int | None:
     if found is None:
         try:
             answer = subprocess.run(
-                [executable, "-version"], capture_output=True, text=True, errors="replace", timeout=VERSION_TIMEOUT_S
+                [executable, "-version"],
+                check=False,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=VERSION_TIMEOUT_S,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
