@@ -1,0 +1,5 @@
+"""``python -m kafkatool`` is ``kt``."""
+
+from kafkatool.commands.main import main
+
+main()

@@ -1,0 +1,354 @@
+"""A cluster on this machine: one ZooKeeper process and broker processes, for tests, laptops and ``kt cluster``."""
+
+import contextlib
+import errno
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from kafkatool.broker.embedded import processes
+from kafkatool.broker.embedded.cluster_files import ClusterFiles, ClusterSpec, this_process
+from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.core.client import Connection
+from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, RefusedError, ZooKeeperError
+from kafkatool.core.protocol import metadata
+from kafkatool.core.zookeeper import ZooKeeper
+
+HOST = "127.0.0.1"
+_METADATA_VERSION = 5
+_OWN_PROPERTIES = ("broker.id", "listeners", "log.dirs", "log.dir", "kt.log.dir", "zookeeper.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker of the cluster; ``pid`` is None while its process does not run."""
+
+    id: int
+    host: str
+    port: int
+    pid: int | None
+    log_dirs: list[str]
+    state_change_log: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """The document of ``kt cluster status``; ``controller`` is None while there is none."""
+
+    directory: str
+    zookeeper: str
+    bootstrap: str
+    controller: int | None
+    brokers: list[BrokerStatus]
+
+
+class EmbeddedCluster:
+    """ZooKeeper and ``brokers`` broker processes under ``directory``; a temporary one, removed at the end, if None.
+
+    ``options`` are broker properties in Kafka's names; they win over the embedded defaults, which every broker's
+    server.properties shows. ``port`` is the first broker's, the others follow; None picks free ones.
+
+    >>> with EmbeddedCluster(brokers=3) as cluster:
+    ...     producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        directory: Path | None = None,
+        options: Mapping[str, str] | None = None,
+        zookeeper_port: int | None = None,
+        port: int | None = None,
+    ) -> None:
+        if brokers < 1:
+            raise RefusedError(f"a cluster needs at least one broker, not {brokers}")
+        if own := [key for key in options or () if key in _OWN_PROPERTIES]:
+            raise RefusedError(f"{', '.join(own)} of an embedded cluster's brokers cannot be set: the cluster sets it")
+        self._temporary = directory is None
+        self.files = ClusterFiles(directory or Path(tempfile.mkdtemp(prefix="kafkatool-")))
+        self._wanted_brokers = brokers
+        self._options = dict(options or {})
+        self._zookeeper_port = zookeeper_port
+        self._first_port = port
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    # --- the whole cluster --------------------------------------------------------------------------------------
+
+    def up(self, *, owned: bool = True) -> Self:
+        """Start everything; return when every broker is registered, has metadata of all, and a controller rules.
+
+        ``owned``: the cluster is to end with this process; the next ``up`` ends it if this process could not.
+        Raises RefusedError (running already, port taken), KafkatoolError (no space, a process ended); then
+        nothing that this call started is left running.
+        """
+        with self._storage_errors(), self.files.lock():
+            self._refuse_if_running()
+            self._end_all(gentle=False)
+            spec = self._make_spec(owned)
+            self.files.save(spec)
+            try:
+                self._zookeeper(spec).start()
+                for broker_id in spec.ports:
+                    self._spawn(broker_id, spec)
+                self._zookeeper(spec).wait_ready()
+                self._wait_ready(spec)
+                spec.complete = True
+                self.files.save(spec)
+            except BaseException:
+                self._end_all(gentle=False)
+                raise
+        return self
+
+    def down(self, *, gentle: bool = True) -> None:
+        """End brokers, then ZooKeeper; data stays. Nothing to do where nothing runs."""
+        with self.files.lock():
+            self._end_all(gentle=gentle)
+
+    def __enter__(self) -> Self:
+        return self.up()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.down(gentle=not self._temporary)
+        if self._temporary:
+            shutil.rmtree(self.files.directory, ignore_errors=True)
+
+    @property
+    def zookeeper(self) -> str:
+        """Connect string of its ZooKeeper."""
+        return f"{HOST}:{self._spec().zookeeper_port}"
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,…`` of all brokers, for a client's bootstrap.servers."""
+        return ",".join(f"{HOST}:{port}" for port in self._spec().ports.values())
+
+    def status(self) -> ClusterStatus:
+        """What is there now. Raises RefusedError where no cluster was made."""
+        spec = self._spec()
+        controller = None
+        if self._zookeeper(spec).answers():
+            with contextlib.suppress(ZooKeeperError), ZooKeeper(self.zookeeper, connection_timeout_ms=5000) as zk:
+                controller = read_cluster(zk, [], states=False).controller_id
+        brokers = []
+        for broker_id, port in spec.ports.items():
+            process = self._process(broker_id)
+            brokers.append(
+                BrokerStatus(
+                    broker_id,
+                    HOST,
+                    port,
+                    process.pid if process else None,
+                    [str(self.files.data(broker_id))],
+                    str(self.files.state_change_log(broker_id)),
+                )
+            )
+        return ClusterStatus(str(self.files.directory), self.zookeeper, self.bootstrap, controller, brokers)
+
+    # --- one broker ---------------------------------------------------------------------------------------------
+
+    def kill_broker(self, broker_id: int) -> None:
+        """End its process with SIGKILL, as a crash would. Raises RefusedError when it does not run."""
+        processes.end(self._running(broker_id), gentle=False)
+
+    def stop_broker(self, broker_id: int) -> None:
+        """End it with a controlled shutdown; returns when its process is gone."""
+        processes.end(self._running(broker_id), gentle=True)
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start it again on the port it had; returns when it is registered and answers with metadata."""
+        spec = self._spec()
+        self._require(broker_id, spec)
+        with self._storage_errors(), self.files.lock():
+            if self._process(broker_id):
+                raise RefusedError(f"broker {broker_id} runs already")
+            self._check_free(spec.ports[broker_id], f"broker {broker_id}")
+            self._spawn(broker_id, spec)
+            self._wait_ready(spec, only=broker_id)
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _spec(self) -> ClusterSpec:
+        spec = self.files.load()
+        if spec is None:
+            raise RefusedError(f"no cluster in {self.files.directory}: start one with kt cluster up")
+        return spec
+
+    def _zookeeper(self, spec: ClusterSpec) -> ZooKeeperProcess:
+        return ZooKeeperProcess(self.files.zookeeper, spec.zookeeper_port)
+
+    def _process(self, broker_id: int) -> psutil.Process | None:
+        return processes.find(self.files.properties(broker_id))
+
+    def _require(self, broker_id: int, spec: ClusterSpec) -> None:
+        if broker_id not in spec.ports:
+            raise RefusedError(f"no broker {broker_id} in this cluster; it has {', '.join(map(str, spec.ports))}")
+
+    def _running(self, broker_id: int) -> psutil.Process:
+        self._require(broker_id, self._spec())
+        process = self._process(broker_id)
+        if process is None:
+            raise RefusedError(f"broker {broker_id} does not run")
+        return process
+
+    def _refuse_if_running(self) -> None:
+        spec = self.files.load()
+        if spec is None or not spec.complete or spec.owner_is_gone():
+            return
+        running = [i for i in spec.ports if self._process(i)]
+        if running or self._zookeeper(spec).process():
+            raise RefusedError(
+                f"a cluster runs in {self.files.directory} already (brokers {', '.join(map(str, running)) or 'none'}): "
+                "see kt cluster status, end it with kt cluster down, or name another --dir"
+            )
+
+    def _make_spec(self, owned: bool) -> ClusterSpec:
+        """Ports given are checked, ports of the last run kept where still free, others picked."""
+        before = self.files.load()
+        ids = range(1, self._wanted_brokers + 1)
+        ports: dict[int, int] = {}
+        for i in ids:
+            if self._first_port is not None:
+                ports[i] = self._first_port + i - 1
+                self._check_free(ports[i], f"broker {i}")
+            elif before and i in before.ports and _is_free(before.ports[i]):
+                ports[i] = before.ports[i]
+        zookeeper_port = self._zookeeper_port
+        if zookeeper_port is not None:
+            self._check_free(zookeeper_port, "ZooKeeper")
+        elif before and _is_free(before.zookeeper_port):
+            zookeeper_port = before.zookeeper_port
+        free = _free_ports(len(ids) + 1)
+        return ClusterSpec(
+            zookeeper_port or next(free),
+            {i: ports[i] if i in ports else next(free) for i in ids},
+            self._options,
+            this_process() if owned else None,
+        )
+
+    def _check_free(self, port: int, what: str) -> None:
+        if not _is_free(port):
+            raise RefusedError(
+                f"port {port} for {what} is taken on {HOST}: end what listens there or name another port"
+            )
+
+    def _spawn(self, broker_id: int, spec: ClusterSpec) -> None:
+        self.files.write_properties(broker_id, self._properties(broker_id, spec))
+        command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config"]
+        self._children[broker_id] = processes.spawn(
+            [*command, str(self.files.properties(broker_id))], self.files.output(broker_id)
+        )
+
+    def _properties(self, broker_id: int, spec: ClusterSpec) -> dict[str, str]:
+        return {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{HOST}:{spec.ports[broker_id]}",
+            "log.dirs": str(self.files.data(broker_id)),
+            "kt.log.dir": str(self.files.logs(broker_id)),
+            "zookeeper.connect": f"{HOST}:{spec.zookeeper_port}",
+            "zookeeper.connection.timeout.ms": "30000",
+            # What a cluster for tests and laptops wants otherwise than a cluster in production:
+            "zookeeper.session.timeout.ms": "3000",
+            "delete.topic.enable": "true",
+            "unclean.leader.election.enable": "false",
+            "offsets.topic.replication.factor": str(min(3, len(spec.ports))),
+            "offsets.topic.num.partitions": "10",
+            "group.initial.rebalance.delay.ms": "0",
+            "controlled.shutdown.retry.backoff.ms": "300",
+            **spec.options,
+        }
+
+    def _wait_ready(self, spec: ClusterSpec, only: int | None = None, timeout_ms: int = 60_000) -> None:
+        deadline = time.monotonic() + timeout_ms / 1000
+        missing: Callable[[], str | None]
+        with ZooKeeper(f"{HOST}:{spec.zookeeper_port}") as zk:
+
+            def missing() -> str | None:
+                view = read_cluster(zk, [], states=False)
+                wanted = set(spec.ports) if only is None else {only}
+                if absent := wanted - set(view.brokers):
+                    return f"brokers {sorted(absent)} to register"
+                if view.controller_id is None:
+                    return "a controller to be elected"
+                for i in sorted(wanted):
+                    if not _knows(spec.ports[i], set(view.brokers)):
+                        return f"broker {i} to answer with metadata of all"
+                return None
+
+            while what := missing():
+                for broker_id, child in self._children.items():
+                    if (code := child.poll()) is not None and only in (None, broker_id):
+                        raise processes.ProcessEndedError(f"broker {broker_id}", code, self.files.output(broker_id))
+                if time.monotonic() > deadline:
+                    raise KafkatoolError(f"after {timeout_ms} ms still waiting for {what}; see {self.files.directory}")
+                time.sleep(0.02)
+
+    def _end_all(self, *, gentle: bool) -> None:
+        spec = self.files.load()
+        if spec is None:
+            return
+        running = [p for i in spec.ports if (p := self._process(i))]
+        if gentle:
+            for process in running:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.terminate()
+        for process in running:
+            processes.end(process, gentle=gentle)
+        for child in self._children.values():
+            child.wait()
+        self._children.clear()
+        self._zookeeper(spec).stop(gentle=gentle)
+
+    @contextlib.contextmanager
+    def _storage_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as e:
+            why = "the disk is full" if e.errno == errno.ENOSPC else e.strerror
+            raise KafkatoolError(f"cannot use cluster directory {self.files.directory}: {why}") from e
+
+
+def _knows(port: int, brokers: set[int]) -> bool:
+    try:
+        connection = Connection(HOST, port, client_id="kt-cluster", timeout_ms=2000)
+    except BrokerUnreachableError:
+        return False
+    try:
+        answer = connection.send(metadata.API, _METADATA_VERSION, metadata.MetadataRequest(topics=[]))
+    except BrokerUnreachableError:
+        return False
+    finally:
+        connection.close()
+    return brokers <= {b.node_id for b in answer.brokers} and answer.controller_id >= 0
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    """Ports nobody listens on, all different: each is held until all are picked."""
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(count):
+            s = held.enter_context(socket.socket())
+            s.bind((HOST, 0))
+            ports.append(s.getsockname()[1])
+    return iter(ports)

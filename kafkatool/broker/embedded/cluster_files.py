@@ -1,0 +1,104 @@
+"""What a cluster directory holds: cluster.json, one folder for ZooKeeper, one for each broker.
+
+cluster.json says what was asked for and whether ``up`` got through; which processes live is asked of the process table.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import orjson
+import psutil
+
+from kafkatool.core.errors import KafkatoolError
+
+
+@dataclass(slots=True)
+class ClusterSpec:
+    """The cluster of a directory. ``ports`` maps broker id to port; ``owner`` is (pid, start time) or None.
+
+    An owned cluster belongs to a process (``up --foreground``, a ``with`` block) and ends with it.
+    """
+
+    zookeeper_port: int
+    ports: dict[int, int]
+    options: dict[str, str] = field(default_factory=dict)
+    owner: tuple[int, float] | None = None
+    complete: bool = False
+
+    def owner_is_gone(self) -> bool:
+        """Whether the owning process ended without ending the cluster."""
+        if self.owner is None:
+            return False
+        pid, started = self.owner
+        with contextlib.suppress(psutil.Error):
+            return psutil.Process(pid).create_time() != started
+        return True
+
+
+def this_process() -> tuple[int, float]:
+    """Owner entry of the calling process; the start time tells it from a later one with the same pid."""
+    return os.getpid(), psutil.Process().create_time()
+
+
+class ClusterFiles:
+    """Paths inside a cluster directory and the two files that steer it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self.zookeeper = self.directory / "zookeeper"
+        self._spec = self.directory / "cluster.json"
+
+    def properties(self, broker_id: int) -> Path:
+        return self.directory / f"broker-{broker_id}" / "server.properties"
+
+    def data(self, broker_id: int) -> Path:
+        return self.directory / f"broker-{broker_id}" / "data"
+
+    def logs(self, broker_id: int) -> Path:
+        return self.directory / f"broker-{broker_id}" / "logs"
+
+    def output(self, broker_id: int) -> Path:
+        """What the broker's process printed: its own log."""
+        return self.directory / f"broker-{broker_id}" / "server.log"
+
+    def state_change_log(self, broker_id: int) -> Path:
+        return self.logs(broker_id) / "state-change.log"
+
+    def load(self) -> ClusterSpec | None:
+        """The spec, or None where no cluster was made. A torn or foreign file counts as none."""
+        try:
+            value = orjson.loads(self._spec.read_bytes())
+            value["ports"] = {int(k): v for k, v in value["ports"].items()}
+            value["owner"] = value["owner"] and tuple(value["owner"])
+            return ClusterSpec(**value)
+        except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return None
+
+    def save(self, spec: ClusterSpec) -> None:
+        """Replaced by rename: a reader sees the old or the new one."""
+        temporary = self._spec.with_suffix(".tmp")
+        temporary.write_bytes(orjson.dumps(asdict(spec), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+        temporary.rename(self._spec)
+
+    def write_properties(self, broker_id: int, properties: Mapping[str, str]) -> None:
+        path = self.properties(broker_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.logs(broker_id).mkdir(exist_ok=True)
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """One ``up``, ``down`` or ``start`` at a time; the lock dies with its holder."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "lock").open("w") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise KafkatoolError(
+                    f"another kt is starting or stopping the cluster in {self.directory}: wait for it, then try again"
+                ) from None
+            yield
