@@ -1,0 +1,284 @@
+"""``server.properties``: names, types, defaults and units of broker.md section 17 (defaults of Kafka 1.1.1).
+
+A field is its property's name with ``_`` for ``.``; the unit is in the name or beside it. Numbers keep Kafka's own
+signs for "no limit" (-1). Several old spellings of one setting (hours, minutes, ms) end in the one in ms.
+Unknown names are accepted with a warning, so that a real broker's file can be used as it is.
+"""
+
+import dataclasses
+import logging
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, get_type_hints
+
+from kafkatool.broker import endpoints
+from kafkatool.broker.properties import load_properties
+from kafkatool.broker.protocol_versions import PROTOCOL_VERSIONS, ProtocolVersions, parse_protocol_version
+from kafkatool.core.errors import ConfigError
+from kafkatool.core.model import Endpoint
+
+log = logging.getLogger(__name__)
+
+NO_LIMIT = 2**63 - 1
+_INT_MAX = 2**31 - 1
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+
+
+def _number(default: float, low: float = 0, high: float = NO_LIMIT) -> Any:
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+def _choice(default: str, *values: str) -> Any:
+    return field(default=default, metadata={"values": (default, *values)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """One broker's settings, checked. Make it with ``from_properties`` or ``load``."""
+
+    # identity and addresses (BRK-5, 6, 119, 120, 124)
+    broker_id: int = _number(-1, -1, _INT_MAX)  # -1: taken from meta.properties or generated
+    broker_id_generation_enable: bool = True
+    reserved_broker_max_id: int = _number(1000)
+    broker_rack: str | None = None
+    listeners: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "", 9092),)
+    advertised_listeners: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "", 9092),)
+    inter_broker_listener_name: str = "PLAINTEXT"
+    inter_broker_protocol_version: str = "2.3"  # normalised: 0.11.0, 1.0, ... 2.3
+    zookeeper_connect: str
+    zookeeper_session_timeout_ms: int = _number(6000, 1)
+    zookeeper_connection_timeout_ms: int = _number(6000, 1)
+
+    # network (BRK-5 to 22)
+    num_network_threads: int = _number(3, 1)
+    num_io_threads: int = _number(8, 1)
+    background_threads: int = _number(10, 1)
+    queued_max_requests: int = _number(500, 1)
+    socket_request_max_bytes: int = _number(104_857_600, 1, _INT_MAX)
+    socket_send_buffer_bytes: int = _number(102_400, -1)
+    socket_receive_buffer_bytes: int = _number(102_400, -1)
+    connections_max_idle_ms: int = _number(600_000, -1)
+    max_connections_per_ip: int = _number(_INT_MAX, 0)
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    request_timeout_ms: int = _number(30_000, 1)
+    quota_producer_default: int = _number(NO_LIMIT, 1)
+    quota_consumer_default: int = _number(NO_LIMIT, 1)
+    quota_window_num: int = _number(11, 1)
+    quota_window_size_seconds: int = _number(1, 1)
+
+    # replication (BRK-51 to 106)
+    replication_quota_window_num: int = _number(11, 1)
+    replication_quota_window_size_seconds: int = _number(1, 1)
+    replica_lag_time_max_ms: int = _number(10_000, 1)
+    num_replica_fetchers: int = _number(1, 1)
+    replica_fetch_max_bytes: int = _number(1_048_576, 0, _INT_MAX)
+    replica_fetch_response_max_bytes: int = _number(10_485_760, 0, _INT_MAX)
+    replica_fetch_min_bytes: int = _number(1, 0, _INT_MAX)
+    replica_fetch_wait_max_ms: int = _number(500, 0, _INT_MAX)
+    replica_fetch_backoff_ms: int = _number(1000)
+    replica_socket_timeout_ms: int = _number(30_000, 1)
+    replica_socket_receive_buffer_bytes: int = _number(65_536, -1)
+    replica_high_watermark_checkpoint_interval_ms: int = _number(5000, 1)
+    fetch_purgatory_purge_interval_requests: int = _number(1000, 1)
+    producer_purgatory_purge_interval_requests: int = _number(1000, 1)
+    max_incremental_fetch_session_cache_slots: int = _number(1000)
+    min_insync_replicas: int = _number(1, 1, _INT_MAX)
+    unclean_leader_election_enable: bool = True
+    default_replication_factor: int = _number(1, 1, 32767)
+    num_partitions: int = _number(1, 1, _INT_MAX)
+    auto_create_topics_enable: bool = True
+    delete_topic_enable: bool = False
+
+    # controller and controlled stop (BRK-126)
+    controlled_shutdown_enable: bool = True
+    controlled_shutdown_max_retries: int = _number(3)
+    controlled_shutdown_retry_backoff_ms: int = _number(5000)
+    controller_socket_timeout_ms: int = _number(30_000, 1)
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = _number(300, 1)
+    leader_imbalance_per_broker_percentage: int = _number(10)
+
+    # storage (BRK-129 to 150, 167)
+    log_dirs: tuple[Path, ...] = (Path("/tmp/kafka-logs"),)
+    log_segment_bytes: int = _number(1_073_741_824, 14, _INT_MAX)
+    log_roll_ms: int = _number(168 * _HOUR_MS, 1)
+    log_roll_jitter_ms: int = _number(0)
+    log_retention_ms: int = _number(168 * _HOUR_MS, -1)  # -1: no limit
+    log_retention_bytes: int = _number(-1, -1)  # -1: no limit
+    log_retention_check_interval_ms: int = _number(300_000, 1)
+    log_cleanup_policy: frozenset[str] = frozenset({"delete"})
+    log_cleaner_enable: bool = True
+    log_cleaner_min_cleanable_ratio: float = _number(0.5, 0, 1)
+    log_cleaner_backoff_ms: int = _number(15_000)
+    log_cleaner_delete_retention_ms: int = _number(86_400_000)
+    log_cleaner_min_compaction_lag_ms: int = _number(0)
+    log_segment_delete_delay_ms: int = _number(60_000)
+    log_index_interval_bytes: int = _number(4096)
+    log_index_size_max_bytes: int = _number(10_485_760, 4)
+    log_flush_interval_messages: int = _number(NO_LIMIT, 1)
+    log_flush_interval_ms: int = _number(NO_LIMIT)
+    log_flush_scheduler_interval_ms: int = _number(NO_LIMIT)
+    log_flush_offset_checkpoint_interval_ms: int = _number(60_000)
+    log_flush_start_offset_checkpoint_interval_ms: int = _number(60_000)
+    num_recovery_threads_per_data_dir: int = _number(1, 1)
+    log_preallocate: bool = False
+    message_max_bytes: int = _number(1_000_012, 0, _INT_MAX)
+    compression_type: str = _choice("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+    log_message_timestamp_type: str = _choice("CreateTime", "LogAppendTime")
+    log_message_timestamp_difference_max_ms: int = _number(NO_LIMIT)
+    transactional_id_expiration_ms: int = _number(604_800_000, 1)
+
+    # groups
+    offsets_topic_num_partitions: int = _number(50, 1)
+    offsets_topic_replication_factor: int = _number(3, 1, 32767)
+    offsets_topic_segment_bytes: int = _number(104_857_600, 14, _INT_MAX)
+    offset_metadata_max_bytes: int = _number(4096)
+    offsets_retention_minutes: int = _number(1440, 1)
+    offsets_retention_check_interval_ms: int = _number(600_000, 1)
+    offsets_commit_timeout_ms: int = _number(5000, 1)
+    group_min_session_timeout_ms: int = _number(6000)
+    group_max_session_timeout_ms: int = _number(300_000)
+    group_initial_rebalance_delay_ms: int = _number(3000)
+
+    # our own
+    kt_halt_on_truncation_below_hw: bool = False
+    kt_fence_on_zk_session_loss: bool = False
+    kt_validate_records: str = _choice("auto", "full")
+    kt_log_dir: Path | None = None  # for state-change.log and controller.log; none given: none are written
+
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What was given, by property name; to tell a default from a setting."""
+
+    @classmethod
+    def load(cls, path: Path, overrides: Mapping[str, str] | None = None) -> Self:
+        """From a file, ``overrides`` winning. Raises ConfigError."""
+        return cls.from_properties({**load_properties(path), **(overrides or {})})
+
+    @classmethod
+    def from_properties(cls, given: Mapping[str, str]) -> Self:
+        """From property names and texts. Raises ConfigError naming the property, its value and what is allowed."""
+        values: dict[str, Any] = {}
+        known = set(_SPECIAL)
+        for item in dataclasses.fields(cls):
+            name = item.name.replace("_", ".")
+            known.add(name)
+            parse = _PARSERS.get(_HINTS[item.name])
+            if parse is not None and (text := given.get(name, "").strip()):
+                values[item.name] = _checked(name, text, parse, item.metadata)
+        for name in sorted(given.keys() - known):
+            log.warning("unknown property %s is ignored", name)
+        if "zookeeper_connect" not in values:
+            raise ConfigError("zookeeper.connect is required: host:port[,host:port...][/chroot]")
+        _derive(values, {k: v.strip() for k, v in given.items()})
+        return cls(**values, properties=dict(given))
+
+    @property
+    def protocol_versions(self) -> ProtocolVersions:
+        """Versions of the requests sent to other brokers (table B)."""
+        return PROTOCOL_VERSIONS[self.inter_broker_protocol_version]
+
+    def speaks(self, release: str) -> bool:
+        """Whether inter.broker.protocol.version is at least ``release`` (``2.3``)."""
+        order = list(PROTOCOL_VERSIONS)
+        return order.index(self.inter_broker_protocol_version) >= order.index(release)
+
+
+def _parse_bool(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError("true or false")
+    return lowered == "true"
+
+
+_HINTS = get_type_hints(BrokerConfig)
+_PARSERS: Mapping[Any, Callable[[str], Any]] = {
+    int: int,
+    float: float,
+    bool: _parse_bool,
+    str: str,
+    str | None: str,
+    Path | None: Path,
+}
+_SPECIAL = (
+    "host.name",
+    "port",
+    "advertised.host.name",
+    "advertised.port",
+    "listener.security.protocol.map",
+    "security.inter.broker.protocol",
+    "log.dir",
+    "log.roll.hours",
+    "log.roll.jitter.hours",
+    "log.retention.hours",
+    "log.retention.minutes",
+)
+
+
+def _checked(name: str, text: str, parse: Callable[[str], Any], bounds: types.MappingProxyType[Any, Any]) -> Any:
+    try:
+        value = parse(text)
+    except ValueError as e:
+        kind = "a number" if parse in (int, float) else str(e)
+        raise ConfigError(f"{name}={text}: expected {kind}") from e
+    if "low" in bounds and not bounds["low"] <= value <= bounds["high"]:
+        raise ConfigError(f"{name}={text}: must be between {bounds['low']} and {bounds['high']}")
+    if "values" in bounds and value not in bounds["values"]:
+        raise ConfigError(f"{name}={text}: must be one of {', '.join(bounds['values'])}")
+    return value
+
+
+def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
+    """Settings that several properties decide together."""
+    if version := given.get("inter.broker.protocol.version"):
+        values["inter_broker_protocol_version"] = parse_protocol_version(version)
+    protocols = endpoints.DEFAULT_PROTOCOL_MAP
+    if text := given.get("listener.security.protocol.map"):
+        protocols = endpoints.parse_protocol_map(text)
+    bound = endpoints.bound_listeners(given, protocols)
+    advertised = endpoints.advertised_listeners(given, bound, protocols)
+    values["listeners"], values["advertised_listeners"] = bound, advertised
+    values["inter_broker_listener_name"] = endpoints.inter_broker_listener(given, advertised)
+    if dirs := [d.strip() for d in (given.get("log.dirs") or given.get("log.dir", "")).split(",") if d.strip()]:
+        values["log_dirs"] = tuple(Path(d) for d in dirs)
+    if policy := given.get("log.cleanup.policy"):
+        values["log_cleanup_policy"] = _cleanup_policy(policy)
+    if overrides := given.get("max.connections.per.ip.overrides"):
+        values["max_connections_per_ip_overrides"] = _per_ip_overrides(overrides)
+    values.setdefault("zookeeper_connection_timeout_ms", values.get("zookeeper_session_timeout_ms", 6000))
+    _duration(values, given, "log.retention.ms", {"log.retention.minutes": _MINUTE_MS, "log.retention.hours": _HOUR_MS})
+    _duration(values, given, "log.roll.ms", {"log.roll.hours": _HOUR_MS})
+    _duration(values, given, "log.roll.jitter.ms", {"log.roll.jitter.hours": _HOUR_MS})
+    if "log_flush_interval_ms" not in values and "log_flush_scheduler_interval_ms" in values:
+        values["log_flush_interval_ms"] = values["log_flush_scheduler_interval_ms"]
+
+
+def _duration(values: dict[str, Any], given: Mapping[str, str], name: str, coarser: Mapping[str, int]) -> None:
+    """The finest unit given wins; a negative number means no limit in every unit."""
+    key = name.replace(".", "_")
+    if key in values:
+        return
+    for other, unit_ms in coarser.items():
+        if text := given.get(other):
+            number = _checked(other, text, int, types.MappingProxyType({}))
+            values[key] = number * unit_ms if number >= 0 else -1
+            return
+
+
+def _cleanup_policy(text: str) -> frozenset[str]:
+    policy = frozenset(p.strip() for p in text.split(","))
+    if not policy <= {"delete", "compact"}:
+        raise ConfigError(f"log.cleanup.policy={text}: must be delete, compact or both")
+    return policy
+
+
+def _per_ip_overrides(text: str) -> dict[str, int]:
+    found = {}
+    for entry in text.split(","):
+        host, _, limit = entry.strip().rpartition(":")
+        if not host or not limit.isdecimal():
+            raise ConfigError(f"max.connections.per.ip.overrides: {entry!r} is not host:number")
+        found[host] = int(limit)
+    return found

@@ -1,0 +1,115 @@
+"""One request under way, and what the handlers work with.
+
+A handler returns its response, or None and answers later, from any thread, through the Call it was given. Until then
+the connection is muted: the next request of that client waits (BRK-13).
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkatool.core.protocol.frames import RequestHeader, encode_response
+
+if TYPE_CHECKING:
+    from kafkatool.broker.config import BrokerConfig
+    from kafkatool.broker.controller.controller import Controller
+    from kafkatool.broker.groups.coordinator import GroupCoordinator
+    from kafkatool.broker.metadata_cache import MetadataCache
+    from kafkatool.broker.network.connection import Connection
+    from kafkatool.broker.producer_ids import ProducerIds
+    from kafkatool.broker.replication.replica_manager import ReplicaManager
+    from kafkatool.broker.timer import Timer
+    from kafkatool.broker.topic_admin import TopicAdmin
+    from kafkatool.core.protocol.schema import Api
+    from kafkatool.core.zookeeper import ZooKeeper
+
+log = logging.getLogger(__name__)
+
+# From these versions on a held-back client is told at once and kept muted; below, the reply itself waits (BRK-22).
+_TOLD_AT_ONCE = {0: 6, 1: 8, 2: 3, 3: 6, 18: 2}
+
+
+@dataclass(kw_only=True, slots=True)
+class HandlerContext:
+    """The parts of one broker that handlers use. Written once by the composition root, read by all threads."""
+
+    config: "BrokerConfig"
+    broker_id: int
+    cluster_id: str
+    broker_epoch: Callable[[], int | None]  # czxid of the own registration; None before the first
+    metadata_cache: "MetadataCache"
+    replica_manager: "ReplicaManager"
+    controller: "Controller"
+    groups: "GroupCoordinator"
+    topic_admin: "TopicAdmin"
+    producer_ids: "ProducerIds"
+    zookeeper: "ZooKeeper"
+    timer: "Timer"
+
+
+class Call:
+    """One request: its header, where it came from, and the one answer to it."""
+
+    __slots__ = ("_answered", "_api", "_connection", "context", "header")
+
+    def __init__(self, header: RequestHeader, api: "Api", context: HandlerContext, connection: "Connection") -> None:
+        self.header = header
+        self.context = context
+        self._api = api
+        self._connection = connection
+        self._answered = False
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener the request came in on: its endpoints are the ones to tell the client (BRK-114)."""
+        return self._connection.listener
+
+    @property
+    def client_host(self) -> str:
+        """The client's address."""
+        return self._connection.remote_host
+
+    @property
+    def connection_id(self) -> str:
+        """Unique among all connections of this broker's life (BRK-21)."""
+        return self._connection.id
+
+    @property
+    def answered(self) -> bool:
+        """Whether ``respond``, ``no_response`` or ``close`` was called."""
+        return self._answered
+
+    def respond(self, response: Any, *, throttle_time_ms: int = 0) -> None:
+        """Send the answer, from any thread; once. The caller has put ``throttle_time_ms`` into ``response``."""
+        if not self._claim():
+            return
+        try:
+            chunks = encode_response(self._api, self.header.api_version, self.header.correlation_id, response)
+        except BaseException:
+            self._answered = False  # nothing went out: an error reply still may
+            raise
+        if throttle_time_ms <= 0:
+            self._connection.send(chunks)
+        elif self.header.api_version >= _TOLD_AT_ONCE.get(self._api.key, 0):
+            self._connection.send(chunks, unmute=False)
+            self.context.timer.add(throttle_time_ms, self._connection.unmute)
+        else:
+            self.context.timer.add(throttle_time_ms, lambda: self._connection.send(chunks))
+
+    def no_response(self) -> None:
+        """The work is done and the client wants no answer (produce with acks=0): read its next request."""
+        if self._claim():
+            self._connection.unmute()
+
+    def close(self) -> None:
+        """End the connection: the only way to tell a client of acks=0 that something failed."""
+        if self._claim():
+            self._connection.end()
+
+    def _claim(self) -> bool:
+        if self._answered:
+            log.error("second answer to %s from %s dropped", self.header, self._connection)
+            return False
+        self._answered = True
+        return True

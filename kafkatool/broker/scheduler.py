@@ -1,0 +1,97 @@
+"""Background work that may block: periodic tasks (retention, checkpoints, ISR checks) and one-off jobs.
+
+A Timer says when, a pool of threads does the work. A task's exception is logged; a periodic task goes on.
+Source: Kafka 1.1.1 utils/KafkaScheduler.scala.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from kafkatool.broker.timer import Timer, TimerTask
+
+log = logging.getLogger(__name__)
+
+
+class ScheduledTask:
+    """Handle of a scheduled function."""
+
+    def __init__(self, scheduler: "Scheduler", name: str, fn: Callable[[], object], period_ms: float | None) -> None:
+        self._scheduler = scheduler
+        self._name = name
+        self._fn = fn
+        self._period_ms = period_ms
+        self._cancelled = False
+        self._timer_task: TimerTask | None = None
+
+    def cancel(self) -> None:
+        """No further run begins; one under way ends by itself."""
+        self._cancelled = True
+        if self._timer_task is not None:
+            self._timer_task.cancel()
+
+    def _arm(self, delay_ms: float) -> None:
+        self._timer_task = self._scheduler._timer.add(delay_ms, lambda: self._scheduler._work.put(self._run))
+
+    def _run(self) -> None:
+        if self._cancelled:
+            return
+        try:
+            self._fn()
+        except Exception:  # a worker's top: the next period may well succeed
+            log.exception("background task %s failed", self._name)
+        if self._period_ms is not None and not self._cancelled:
+            self._arm(self._period_ms)
+
+
+class Scheduler:
+    """``threads`` workers, each started when there is work for it."""
+
+    def __init__(self, threads: int, name: str = "scheduler") -> None:
+        self._name = name
+        self._limit = threads
+        self._timer = Timer(f"{name}-timer")
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+
+    def schedule(
+        self, name: str, fn: Callable[[], object], *, delay_ms: float = 0, period_ms: float | None = None
+    ) -> ScheduledTask:
+        """Run ``fn`` after ``delay_ms`` and, with ``period_ms``, again that long after each run has ended."""
+        task = ScheduledTask(self, name, fn, period_ms)
+        self._grow()
+        task._arm(delay_ms)
+        return task
+
+    def submit(self, fn: Callable[[], object], name: str = "job") -> None:
+        """Run ``fn`` once, as soon as a worker is free. Dropped after ``shutdown``."""
+        self._grow()
+        self._work.put(ScheduledTask(self, name, fn, None)._run)
+
+    def _grow(self) -> None:
+        with self._lock:
+            if self._closed or len(self._threads) >= self._limit:
+                return
+            thread = threading.Thread(target=self._serve, name=f"{self._name}-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self) -> None:
+        while (job := self._work.get()) is not None:
+            job()
+
+    def shutdown(self) -> None:
+        """Cancel what has not begun, wait for what has. Safe to call twice; not from a task."""
+        with self._lock:
+            self._closed = True
+            threads, self._threads = self._threads, []
+        self._timer.close()
+        while not self._work.empty():
+            self._work.get()
+        for _ in threads:
+            self._work.put(None)
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,102 @@
+"""One thread that runs short callbacks at their time: expiry of parked requests, heartbeats, delayed work.
+
+A binary heap with lazy cancellation, swept when most of it is cancelled (a parked fetch is nearly always cancelled).
+The thread is woken only when a new task comes before the one it waits for.
+"""
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+_SWEEP_AT = 1000  # cancelled tasks
+
+
+class TimerTask:
+    """A callback to come. ``cancel`` is cheap and may be called from any thread, at any time, repeatedly."""
+
+    __slots__ = ("_callback", "_timer")
+
+    def __init__(self, timer: "Timer", callback: Callable[[], None]) -> None:
+        self._timer = timer
+        self._callback: Callable[[], None] | None = callback
+
+    @property
+    def pending(self) -> bool:
+        """Neither run nor cancelled yet."""
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        """The callback will not start any more (it may be running right now)."""
+        if self._callback is not None:
+            self._callback = None
+            self._timer._cancelled += 1
+
+    def take(self) -> Callable[[], None] | None:
+        """The callback, once: whoever gets it runs it."""
+        callback, self._callback = self._callback, None
+        return callback
+
+
+class Timer:
+    """Callbacks run on the timer's thread, one after the other, so they must be short and must not block."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._heap: list[tuple[float, int, TimerTask]] = []
+        self._order = itertools.count()
+        self._condition = threading.Condition()
+        self._wakes_at = float("inf")
+        self._closed = False
+        self._cancelled = 0  # approximate: only decides when to sweep
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._started = False
+
+    def add(self, delay_ms: float, callback: Callable[[], None]) -> TimerTask:
+        """Run ``callback`` ``delay_ms`` from now. After ``close`` nothing runs any more."""
+        task = TimerTask(self, callback)
+        due = time.monotonic() + delay_ms / 1000
+        with self._condition:
+            if self._closed:
+                return task
+            if not self._started:
+                self._started = True
+                self._thread.start()
+            if self._cancelled > _SWEEP_AT and self._cancelled * 2 > len(self._heap):
+                self._heap = [entry for entry in self._heap if entry[2].pending]
+                heapq.heapify(self._heap)
+                self._cancelled = 0
+            heapq.heappush(self._heap, (due, next(self._order), task))
+            if due < self._wakes_at:
+                self._condition.notify()
+        return task
+
+    def close(self) -> None:
+        """Drop what is pending and wait for the thread, unless called on it."""
+        with self._condition:
+            self._closed = True
+            self._heap.clear()
+            self._condition.notify()
+        if self._started and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._closed and (not self._heap or self._heap[0][0] > time.monotonic()):
+                    self._wakes_at = self._heap[0][0] if self._heap else float("inf")
+                    self._condition.wait(self._wakes_at - time.monotonic() if self._heap else None)
+                self._wakes_at = 0
+                if self._closed:
+                    return
+                callback = heapq.heappop(self._heap)[2].take()
+            if callback is None:
+                continue
+            try:
+                callback()
+            except Exception:  # one task's fault must not stop the clock for all others
+                log.exception("a task of timer %s failed", self._name)
