@@ -2,8 +2,7 @@
 
 import queue
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,13 +29,7 @@ from kafkatool.core.zookeeper import (
     split_connect,
 )
 from tests.ports import free_port
-
-
-def eventually(what: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.01)
+from tests.waiting import eventually
 
 
 @pytest.mark.spec("Z-1")
@@ -162,11 +155,11 @@ def test_a_write_whose_connection_drops_tells_its_true_outcome(own_server: ZooKe
         writer.start()
         for _ in range(2):
             before = len(told)
-            eventually(lambda n=before: len(told) > n + 20)  # type: ignore[misc]
+            eventually(lambda n=before: len(told) > n + 20, "some writes")  # type: ignore[misc]
             own_server.stop(gentle=False)
             own_server.start().wait_ready()
         before = len(told)
-        eventually(lambda: len(told) > before)
+        eventually(lambda: len(told) > before, "a write")
         stop.set()
         writer.join()
         node = zk.get("/counter")
@@ -188,6 +181,6 @@ def test_expiry_is_told_before_the_new_session_is_used(own_server: ZooKeeperProc
             # The server counts sessions anew from its start; only a client that stays away loses its session.
             zk._client._connection._socket.close()
             zk._client._session_passwd = b"x" * 16
-            eventually(lambda: SessionState.EXPIRED in states)
-            eventually(lambda: zk._client.connected and zk.session_id != session)
+            eventually(lambda: SessionState.EXPIRED in states, "the expiry")
+            eventually(lambda: zk._client.connected and zk.session_id != session, "a new session")
     assert states.index(SessionState.EXPIRED) < len(states) - 1 and states[-1] is SessionState.CONNECTED

@@ -1,0 +1,189 @@
+"""Real clients with their defaults against three broker processes: produce, consume, consume in a group."""
+
+import asyncio
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+
+import kafka
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, Producer
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.assignment import assign_replicas
+from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.waiting import eventually
+
+RECORDS = 500
+
+
+@pytest.fixture
+def topic(kafka_cluster: EmbeddedCluster) -> Iterator[str]:
+    """A topic with 3 partitions x 3 replicas that has leaders."""
+    name = f"clients-{uuid.uuid4().hex[:8]}"
+    with ZooKeeper(kafka_cluster.zookeeper) as zk:
+        brokers = list(read_cluster(zk, [], states=False).brokers.values())
+        create_topic(zk, name, assign_replicas(brokers, 3, 3, start_index=0, replica_shift=0), {})
+        eventually(lambda: len(read_cluster(zk, [name]).states) == 3, "all partitions to have a leader")
+    yield name
+
+
+def values(count: int = RECORDS) -> list[bytes]:
+    return [b"value-%d" % i for i in range(count)]
+
+
+def produce(bootstrap: str, topic: str, **settings: object) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    failed: list[object] = []
+    for value in values():
+        producer.produce(topic, value, value, on_delivery=lambda error, _: failed.append(error) if error else None)
+    assert producer.flush(30) == 0
+    assert failed == []
+
+
+@pytest.mark.spec("BRK-1", "BRK-155", "BRK-156", "BRK-163", "BRK-164", "GRP-1")
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_librdkafka_produces_and_consumes_in_a_group(kafka_cluster: EmbeddedCluster, topic: str, codec: str) -> None:
+    produce(kafka_cluster.bootstrap, topic, **{"compression.type": codec, "enable.idempotence": codec == "none"})
+    consumer = Consumer(
+        {"bootstrap.servers": kafka_cluster.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    )
+    try:
+        consumer.subscribe([topic])
+        got: list[bytes] = []
+
+        def all_there() -> bool:
+            for message in consumer.consume(RECORDS, 0.2):
+                assert message.error() is None, message.error()
+                got.append(message.value())
+            return len(got) >= RECORDS
+
+        eventually(all_there, "all records to arrive", 60)
+        assert sorted(got) == sorted(values())
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+
+
+@pytest.mark.spec("BRK-1", "BRK-14", "BRK-156")
+def test_aiokafka(kafka_cluster: EmbeddedCluster, topic: str) -> None:
+    async def run() -> list[bytes]:
+        producer = AIOKafkaProducer(bootstrap_servers=kafka_cluster.bootstrap)
+        await producer.start()
+        try:
+            await asyncio.gather(*[await producer.send(topic, v, key=v) for v in values()])
+        finally:
+            await producer.stop()
+        consumer = AIOKafkaConsumer(
+            topic, bootstrap_servers=kafka_cluster.bootstrap, group_id=f"aio-{topic}", auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        try:
+            got: list[bytes] = []
+            while len(got) < RECORDS:
+                message = await asyncio.wait_for(consumer.getone(), 60)
+                got.append(message.value)
+            return got
+        finally:
+            await consumer.stop()
+
+    assert sorted(asyncio.run(run())) == sorted(values())
+
+
+@pytest.mark.spec("BRK-1")
+def test_kafka_python(kafka_cluster: EmbeddedCluster, topic: str) -> None:
+    producer = kafka.KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap)
+    try:
+        sent = [producer.send(topic, value, key=value) for value in values()]
+        producer.flush(30)
+        assert all(future.succeeded() for future in sent)
+    finally:
+        producer.close()
+    consumer = kafka.KafkaConsumer(
+        topic,
+        bootstrap_servers=kafka_cluster.bootstrap,
+        group_id=f"python-{topic}",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=60_000,
+    )
+    try:
+        got = []
+        for message in consumer:
+            got.append(message.value)
+            if len(got) == RECORDS:
+                break
+    finally:
+        consumer.close()
+    assert sorted(got) == sorted(values())
+
+
+@pytest.mark.spec("BRK-1")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian package kcat)")
+def test_kcat(kafka_cluster: EmbeddedCluster, topic: str) -> None:
+    base = ["kcat", "-b", kafka_cluster.bootstrap]
+    lines = b"\n".join(values()) + b"\n"
+    subprocess.run([*base, "-P", "-t", topic], input=lines, check=True, timeout=60, capture_output=True)
+    read = subprocess.run([*base, "-C", "-e", "-q", "-t", topic], check=True, timeout=60, capture_output=True)
+    assert sorted(read.stdout.splitlines()) == sorted(values())
+    group = subprocess.run(
+        [*base, "-G", f"kcat-{topic}", "-X", "auto.offset.reset=earliest", "-c", str(RECORDS), topic],
+        check=True,
+        timeout=60,
+        capture_output=True,
+    )
+    assert sorted(group.stdout.splitlines()) == sorted(values())
+    listing = subprocess.run([*base, "-L", "-J"], check=True, timeout=60, capture_output=True)
+    assert topic.encode() in listing.stdout
+
+
+@pytest.mark.spec("GRP-13", "GRP-26", "GRP-47")
+def test_a_group_rebalances_commits_and_resumes(kafka_cluster: EmbeddedCluster, topic: str) -> None:
+    settings = {
+        "bootstrap.servers": kafka_cluster.bootstrap,
+        "group.id": f"rebalance-{topic}",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 6000,
+    }
+    first, second = Consumer(settings), Consumer(settings)
+    try:
+        first.subscribe([topic])
+        eventually(lambda: first.poll(0.1) is None and len(first.assignment()) == 3, "one member to own all", 60)
+        second.subscribe([topic])
+
+        def shared() -> bool:
+            first.poll(0.1)
+            second.poll(0.1)
+            return len(first.assignment()) > 0 and len(second.assignment()) > 0
+
+        eventually(shared, "both members to own partitions", 60)
+        assert len(first.assignment()) + len(second.assignment()) == 3
+        second.close()
+        eventually(lambda: first.poll(0.1) is None and len(first.assignment()) == 3, "the first to own all again", 60)
+        produce(kafka_cluster.bootstrap, topic)
+        got: list[bytes] = []
+
+        def read_half() -> bool:
+            got.extend(m.value() for m in first.consume(100, 0.2) if m.error() is None)
+            return len(got) >= RECORDS // 2
+
+        eventually(read_half, "half of the records", 60)
+        first.commit(asynchronous=False)
+    finally:
+        first.close()
+    third = Consumer(settings)
+    try:
+        third.subscribe([topic])
+
+        def read_rest() -> bool:
+            got.extend(m.value() for m in third.consume(100, 0.2) if m.error() is None)
+            return len(got) >= RECORDS
+
+        eventually(read_rest, "the rest, from where the group had committed", 60)
+        assert sorted(got) == sorted(values())
+    finally:
+        third.close()
