@@ -1,0 +1,112 @@
+"""An acceptor: the listening socket of one listener and the thread that hands out its connections (BRK-5 to 7, 20)."""
+
+import itertools
+import logging
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+
+from kafkatool.broker.network.connection import Connection
+from kafkatool.broker.network.connection_quotas import ConnectionQuotas
+from kafkatool.broker.network.processor import Processor, configure
+from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.model import Endpoint
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 512
+_PAUSE_S = 0.1  # after a failed accept, most likely for want of descriptors
+
+
+def _listen(endpoint: Endpoint) -> socket.socket:
+    """Bind; an empty host means every interface, IPv6 too where there is one. Raises KafkatoolError."""
+    try:
+        if not endpoint.host and socket.has_dualstack_ipv6():
+            try:
+                address = ("", endpoint.port)
+                return socket.create_server(
+                    address, family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True, reuse_port=False
+                )
+            except OSError:
+                log.debug("no IPv6 on this machine, listening on IPv4 alone")
+        family = socket.getaddrinfo(endpoint.host or "0.0.0.0", endpoint.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=_BACKLOG)
+    except OSError as e:
+        where = f"{endpoint.host or '*'}:{endpoint.port}"
+        raise KafkatoolError(f"listener {endpoint.listener}: cannot listen on {where}: {e.strerror or e}") from e
+
+
+class Acceptor:
+    """Hands each new connection to the next of its processors, in strict rotation, and forgets it."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        processors: Sequence[Processor],
+        quotas: ConnectionQuotas,
+        indexes: Iterator[int],
+        *,
+        max_frame_bytes: int,
+        send_buffer_bytes: int,
+        receive_buffer_bytes: int,
+        name: str,
+    ) -> None:
+        self._rotation = itertools.cycle(processors)
+        self._quotas = quotas
+        self._indexes = indexes
+        self._max_frame_bytes = max_frame_bytes
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._socket = _listen(endpoint)
+        if receive_buffer_bytes != -1:  # the window is agreed on when connecting, so the listener must know it too
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self.endpoint = endpoint._replace(port=self._socket.getsockname()[1])
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accept no more. Connections handed out live on."""
+        self._stopping.set()
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the accept
+        except OSError:
+            pass  # not every system lets a listening socket be shut down; closing it then wakes the accept
+        self._socket.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                sock, _ = self._socket.accept()
+            except OSError as e:
+                if not self._stopping.is_set():
+                    log.error("listener %s cannot accept: %s", self.endpoint.listener, e)
+                    self._stopping.wait(_PAUSE_S)
+                continue
+            try:
+                self._hand_out(sock)
+            except Exception:  # an error of one connection ends that one alone (BRK-7)
+                log.exception("a connection to listener %s could not be set up", self.endpoint.listener)
+                sock.close()
+
+    def _hand_out(self, sock: socket.socket) -> None:
+        host = str(sock.getpeername()[0])
+        if not self._quotas.admit(host):
+            log.info("closing a connection from %s: it has max.connections.per.ip already", host)
+            sock.close()
+            return
+        try:
+            configure(sock, send_buffer_bytes=self._send_buffer_bytes, receive_buffer_bytes=self._receive_buffer_bytes)
+            processor = next(self._rotation)
+            connection = Connection(
+                sock,
+                processor.epoll,
+                listener=self.endpoint.listener,
+                index=next(self._indexes),
+                max_frame_bytes=self._max_frame_bytes,
+            )
+        except BaseException:
+            self._quotas.release(host)
+            raise
+        processor.add(connection)

@@ -1,0 +1,169 @@
+"""One accepted connection: frames in, responses out, one request in work at a time (BRK-8, 13, 21).
+
+Reading belongs to the processor. Writing belongs to whoever answers the request in work; what the socket does not take
+at once belongs to the processor. The lock only keeps a close and a write apart.
+"""
+
+import logging
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Sequence
+
+from kafkatool.broker.network.outgoing import Chunk, Outgoing
+from kafkatool.core.errors import ProtocolError
+
+log = logging.getLogger(__name__)
+
+_LENGTH = struct.Struct(">i")
+_READ = select.EPOLLIN | select.EPOLLONESHOT
+_WRITE = select.EPOLLOUT | select.EPOLLONESHOT
+
+
+def _address(name: object) -> tuple[str, int]:
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else (str(name), 0)
+
+
+class Connection:
+    """A non-blocking socket under one processor's epoll. ``index`` runs over all connections of the server."""
+
+    def __init__(
+        self, sock: socket.socket, epoll: select.epoll, *, listener: str, index: int, max_frame_bytes: int
+    ) -> None:
+        self.listener = listener
+        self.remote_host, self._remote_port = _address(sock.getpeername())
+        self._local = _address(sock.getsockname())
+        self._index = index
+        self._max_frame_bytes = max_frame_bytes
+        self._socket = sock
+        self.fd = sock.fileno()
+        self._epoll = epoll
+        self._lock = threading.Lock()
+        self._prefix = b""
+        self._body: bytearray | None = None
+        self._filled = 0
+        self._outgoing: Outgoing | None = None
+        self._unmute_after = True
+        self._ending = False
+        self.closed = False
+        self.last_active = time.monotonic()
+
+    @property
+    def id(self) -> str:
+        """``local:port-remote:port-index``: a port used again does not make two connections equal (BRK-21)."""
+        host, port = self._local
+        return f"{host}:{port}-{self.remote_host}:{self._remote_port}-{self._index}"
+
+    def __str__(self) -> str:
+        return self.id
+
+    # --- the processor's side -----------------------------------------------------------------------------------
+
+    def register(self) -> None:
+        """Put it under the epoll, armed for reading."""
+        self._epoll.register(self.fd, _READ)
+
+    def receive(self) -> bytearray | None:
+        """The next whole frame, without its length; None when the socket has no more yet.
+
+        Raises EOFError when the peer has closed, ProtocolError on a length out of bounds (BRK-8), OSError.
+        """
+        if self._ending or self._outgoing is not None:
+            raise EOFError  # to be closed, or woken by an error while it is written to
+        try:
+            if self._body is None:
+                self._prefix += self._receive_some(_LENGTH.size - len(self._prefix))
+                if len(self._prefix) < _LENGTH.size:
+                    return None
+                (size_bytes,) = _LENGTH.unpack(self._prefix)
+                if not 0 <= size_bytes <= self._max_frame_bytes:
+                    raise ProtocolError(f"frame of {size_bytes} bytes, allowed are 0 to {self._max_frame_bytes}")
+                self._body, self._filled = bytearray(size_bytes), 0
+            return self._fill(self._body)
+        except BlockingIOError:
+            return None
+
+    def _receive_some(self, size_bytes: int) -> bytes:
+        data = self._socket.recv(size_bytes)
+        if not data:
+            raise EOFError
+        return data
+
+    def _fill(self, body: bytearray) -> bytearray | None:
+        size_bytes = len(body)
+        while self._filled < size_bytes:
+            with memoryview(body) as view:
+                received = self._socket.recv_into(view[self._filled :])
+            if not received:
+                raise EOFError
+            self._filled += received
+        self._body, self._prefix = None, b""
+        return body
+
+    def await_bytes(self) -> None:
+        """Arm for reading."""
+        self._epoll.modify(self.fd, _READ)
+
+    def flush(self) -> None:
+        """Write on what is left of the response; at its end the next request may be read."""
+        with self._lock:
+            if self._outgoing is None:
+                raise EOFError  # armed by ``end``
+            self._write(self._outgoing)
+
+    def close(self) -> None:
+        """Close the socket. Only the processor calls this, so that no event of a reused descriptor gets astray."""
+        with self._lock:
+            self.closed = True
+            self._outgoing = None
+            self._socket.close()
+
+    # --- the answering side -------------------------------------------------------------------------------------
+
+    def send(self, chunks: Sequence[Chunk], *, unmute: bool = True) -> None:
+        """Write a response, from any thread; then read on, unless ``unmute`` is False (a throttled client)."""
+        with self._lock:
+            if self.closed:
+                log.warning("the answer to %s is dropped: its connection is closed", self.id)
+                return
+            self._unmute_after = unmute
+            outgoing = Outgoing(chunks)
+            try:
+                self._write(outgoing)
+            except OSError as e:
+                log.info("connection %s ended while it was answered: %s", self.id, e)
+                self._end()
+
+    def _write(self, outgoing: Outgoing) -> None:
+        done = outgoing.write(self._socket)
+        self.last_active = time.monotonic()
+        if not done:
+            self._outgoing = outgoing
+            self._epoll.modify(self.fd, _WRITE)
+            return
+        self._outgoing = None
+        if self._unmute_after:
+            self._epoll.modify(self.fd, _READ)
+
+    def unmute(self) -> None:
+        """The request in work is over without (further) bytes: read the next one."""
+        with self._lock:
+            if self.closed:
+                return
+            if self._outgoing is not None:
+                self._unmute_after = True
+            else:
+                self._epoll.modify(self.fd, _READ)
+
+    def end(self) -> None:
+        """Have the processor close it; from any thread."""
+        with self._lock:
+            if not self.closed:
+                self._end()
+
+    def _end(self) -> None:
+        self._ending = True
+        self._outgoing = None
+        self._epoll.modify(self.fd, _READ | select.EPOLLOUT)  # writable at once: an event comes for certain

@@ -1,0 +1,68 @@
+"""Writing a response: bytes and file regions, as far as the socket takes them.
+
+A file region goes from the page cache to the socket by sendfile; the bytes before it are sent with MSG_MORE, so that
+the kernel joins them into one segment.
+"""
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from kafkatool.core.protocol.file_region import FileRegion
+
+Chunk: TypeAlias = bytes | bytearray | memoryview | FileRegion
+
+_MAX_VECTORS = 64  # far below IOV_MAX; a response has few chunks
+
+
+class Outgoing:
+    """What is still to be written of one response. Not thread-safe."""
+
+    __slots__ = ("_at", "_chunks")
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self._chunks = list(chunks)
+        self._at = 0
+
+    def write(self, sock: socket.socket) -> bool:
+        """Write until done (True) or until the socket is full (False). Raises OSError when the connection is gone."""
+        try:
+            while self._at < len(self._chunks):
+                head = self._chunks[self._at]
+                if isinstance(head, FileRegion):
+                    self._send_region(sock, head)
+                else:
+                    self._send_bytes(sock)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _send_bytes(self, sock: socket.socket) -> None:
+        batch: list[bytes | bytearray | memoryview] = []
+        for chunk in self._chunks[self._at : self._at + _MAX_VECTORS]:
+            if isinstance(chunk, FileRegion):
+                break
+            batch.append(chunk)
+        flags = socket.MSG_MORE if self._at + len(batch) < len(self._chunks) else 0
+        sent = sock.send(batch[0], flags) if len(batch) == 1 else sock.sendmsg(batch, (), flags)
+        for chunk in batch:
+            size_bytes = len(chunk)
+            if sent < size_bytes:
+                self._chunks[self._at] = memoryview(chunk)[sent:]
+                return
+            sent -= size_bytes
+            self._at += 1
+
+    def _send_region(self, sock: socket.socket, region: FileRegion) -> None:
+        if not region.size_bytes:
+            self._at += 1
+            return
+        sent = os.sendfile(sock.fileno(), region.fd_owner.fileno(), region.position, region.size_bytes)
+        if not sent:
+            raise OSError(f"{region.size_bytes} bytes of a response are missing in the log file")
+        if sent == region.size_bytes:
+            self._at += 1
+        else:
+            rest = FileRegion(region.fd_owner, region.position + sent, region.size_bytes - sent)
+            self._chunks[self._at] = rest

@@ -1,0 +1,148 @@
+"""A processor: one thread and one epoll over its share of a listener's connections (BRK-13 to 19)."""
+
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from kafkatool.broker.network.connection import Connection
+from kafkatool.broker.network.request_channel import Request, RequestChannel
+from kafkatool.core.errors import ProtocolError
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.3  # BRK-18: idle connections are looked for at least this often
+
+
+class Processor:
+    """Reads frames into the channel and writes what handlers could not. The only one to close its connections."""
+
+    def __init__(
+        self, name: str, channel: RequestChannel, *, max_idle_ms: int, on_close: Callable[[Connection], None]
+    ) -> None:
+        self._channel = channel
+        self._max_idle_s = max_idle_ms / 1000 if max_idle_ms >= 0 else float("inf")
+        self._on_close = on_close
+        self.epoll = select.epoll()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.epoll.register(self._wake_fd, select.EPOLLIN)
+        self._connections: dict[int, Connection] = {}
+        self._refused: deque[Request] = deque()  # whole requests for which the channel had no room
+        self._unread: deque[Connection] = deque()  # readable connections that wait behind those
+        self._idle_check_at = 0.0
+        self._reading = True
+        self._running = True
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve; connections added before have waited."""
+        self._thread.start()
+
+    def add(self, connection: Connection) -> None:
+        """Take over a connection; called on the acceptor's thread."""
+        self._connections[connection.fd] = connection
+        connection.register()
+
+    def stop_reading(self) -> None:
+        """Take no further request; responses still go out."""
+        self._reading = False
+        self.wake()
+
+    def stop(self) -> None:
+        """End the thread and close every connection. Safe without a start."""
+        self._running = False
+        self.wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        self.epoll.close()
+        os.close(self._wake_fd)
+
+    def wake(self) -> None:
+        """Make the poll return; from any thread."""
+        os.eventfd_write(self._wake_fd, 1)
+
+    def _run(self) -> None:
+        while self._running:
+            for fd, events in self.epoll.poll(_POLL_S):
+                if fd == self._wake_fd:
+                    os.eventfd_read(fd)
+                elif connection := self._connections.get(fd):
+                    self._serve(connection, events)
+            if self._refused:
+                self._offer_again()
+            self._close_idlest()
+
+    def _serve(self, connection: Connection, events: int) -> None:
+        try:
+            if events & select.EPOLLOUT:
+                connection.flush()
+            elif self._refused:
+                self._unread.append(connection)
+            elif self._reading:
+                self._read(connection)
+        except EOFError:
+            self._close(connection)
+        except ProtocolError as e:
+            log.warning("closing %s: %s", connection, e)
+            self._close(connection)
+        except OSError as e:
+            log.info("connection %s is gone: %s", connection, e)
+            self._close(connection)
+        except Exception:  # one connection's fault ends that connection, not the processor (BRK-7)
+            log.exception("closing %s after an unexpected error", connection)
+            self._close(connection)
+
+    def _read(self, connection: Connection) -> None:
+        """At most one request, so that a client with many in flight gets no more than its turn."""
+        frame = connection.receive()
+        connection.last_active = time.monotonic()
+        if frame is None:
+            connection.await_bytes()
+            return
+        request = Request(connection, frame)
+        if not self._channel.offer(request, self.wake):
+            self._refused.append(request)
+
+    def _offer_again(self) -> None:
+        while self._refused:
+            if not self._channel.offer(self._refused[0], self.wake):
+                return
+            self._refused.popleft()
+        waiting, self._unread = self._unread, deque()
+        for connection in waiting:
+            if not connection.closed:
+                self._serve(connection, select.EPOLLIN)
+
+    def _close_idlest(self) -> None:
+        now = time.monotonic()
+        if now < self._idle_check_at or not self._connections:
+            return
+        idlest = min(list(self._connections.values()), key=lambda c: c.last_active)
+        if now - idlest.last_active >= self._max_idle_s:
+            log.info("closing %s: idle for %d ms", idlest, (now - idlest.last_active) * 1000)
+            self._close(idlest)
+        else:
+            # No other can be due sooner: a later connection or byte only moves the time out.
+            self._idle_check_at = idlest.last_active + self._max_idle_s
+
+    def _close(self, connection: Connection) -> None:
+        if self._connections.pop(connection.fd, None) is not None:
+            connection.close()
+            self._on_close(connection)
+
+
+def configure(sock: socket.socket, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+    """The options of an accepted socket (BRK-6); -1 keeps the system's buffer size."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if send_buffer_bytes != -1:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    if receive_buffer_bytes != -1:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)

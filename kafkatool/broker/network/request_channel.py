@@ -1,0 +1,53 @@
+"""The bounded queue between processors and handlers (BRK-15)."""
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from kafkatool.broker.network.connection import Connection
+
+
+class Request(NamedTuple):
+    """A whole frame, without its length prefix, and where it came from."""
+
+    connection: Connection
+    frame: bytearray
+
+
+class RequestChannel:
+    """A FIFO of ``capacity`` requests. A SimpleQueue does the work in C; the bound is looked at before a put.
+
+    So with several processors it can be passed by a request each: nothing is lost, they only stop one request later.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._queue: SimpleQueue[Request | None] = SimpleQueue()
+        self._stalled: set[Callable[[], None]] = set()  # wake-ups of processors that wait for room
+        self._stalled_lock = threading.Lock()
+
+    def offer(self, request: Request, wake: Callable[[], None]) -> bool:
+        """Queue it; or, when full, refuse and call ``wake`` once there may be room."""
+        if self._queue.qsize() >= self._capacity:
+            with self._stalled_lock:
+                self._stalled.add(wake)
+            if self._queue.qsize() >= self._capacity:
+                return False  # whoever takes a request from now on sees the wake-up
+        self._queue.put(request)
+        return True
+
+    def take(self) -> Request | None:
+        """Wait for the next request; None tells one handler to end."""
+        request = self._queue.get()
+        if self._stalled:
+            with self._stalled_lock:
+                waiting, self._stalled = self._stalled, set()
+            for wake in waiting:
+                wake()
+        return request
+
+    def end_handlers(self, number: int) -> None:
+        """Behind everything queued, tell that many handlers to end."""
+        for _ in range(number):
+            self._queue.put(None)

@@ -1,0 +1,101 @@
+"""The network layer as one object: listeners, processors, request channel, handlers."""
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.network.acceptor import Acceptor
+from kafkatool.broker.network.connection_quotas import ConnectionQuotas
+from kafkatool.broker.network.processor import Processor
+from kafkatool.broker.network.request_channel import Request, RequestChannel
+from kafkatool.core.model import Endpoint
+
+log = logging.getLogger(__name__)
+
+
+class SocketServer:
+    """``bind`` (connections are accepted, not read), ``serve``, ``stop_serving`` (drains), ``close``.
+
+    ``handle`` gets each request on a handler thread; it answers through the request's connection, now or later.
+    """
+
+    def __init__(self, config: BrokerConfig, handle: Callable[[Request], None], *, name: str = "network") -> None:
+        self._config = config
+        self._handle = handle
+        self._name = name
+        self._channel = RequestChannel(config.queued_max_requests)
+        self._quotas = ConnectionQuotas(config.max_connections_per_ip, config.max_connections_per_ip_overrides)
+        self._acceptors: list[Acceptor] = []
+        self._processors: list[Processor] = []
+        self._handlers: list[threading.Thread] = []
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The listeners with the ports they are bound to."""
+        return tuple(a.endpoint for a in self._acceptors)
+
+    def bind(self) -> None:
+        """Open all listeners. Raises KafkatoolError when one cannot be bound; then ``close`` cleans up."""
+        config = self._config
+        indexes = itertools.count()
+        for endpoint in config.listeners:
+            processors = [
+                Processor(
+                    f"{self._name}-{endpoint.listener}-processor-{i}",
+                    self._channel,
+                    max_idle_ms=config.connections_max_idle_ms,
+                    on_close=lambda connection: self._quotas.release(connection.remote_host),
+                )
+                for i in range(config.num_network_threads)
+            ]
+            self._processors += processors
+            acceptor = Acceptor(
+                endpoint,
+                processors,
+                self._quotas,
+                indexes,
+                max_frame_bytes=config.socket_request_max_bytes,
+                send_buffer_bytes=config.socket_send_buffer_bytes,
+                receive_buffer_bytes=config.socket_receive_buffer_bytes,
+                name=f"{self._name}-{endpoint.listener}-acceptor",
+            )
+            self._acceptors.append(acceptor)
+            log.info("listening on %s", acceptor.endpoint)
+
+    def serve(self) -> None:
+        """Read and handle requests from now on."""
+        for i in range(self._config.num_io_threads):
+            handler = threading.Thread(target=self._run_handler, name=f"{self._name}-handler-{i}", daemon=True)
+            self._handlers.append(handler)
+            handler.start()
+        for processor in self._processors:
+            processor.start()
+
+    def stop_serving(self) -> None:
+        """Accept and read no more, handle what was queued, end the handlers. Parked requests may still be answered."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        self._acceptors = []
+        for processor in self._processors:
+            processor.stop_reading()
+        handlers, self._handlers = self._handlers, []
+        self._channel.end_handlers(len(handlers))
+        for handler in handlers:
+            handler.join()
+
+    def close(self) -> None:
+        """Close every connection and end all threads. Safe to call twice, and after a failed ``bind``."""
+        self.stop_serving()
+        for processor in self._processors:
+            processor.stop()
+        self._processors = []
+
+    def _run_handler(self) -> None:
+        while (request := self._channel.take()) is not None:
+            try:
+                self._handle(request)
+            except Exception:  # the handler thread survives whatever a request does (BRK-17)
+                log.exception("closing %s: its request failed", request.connection)
+                request.connection.end()

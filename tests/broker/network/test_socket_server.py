@@ -1,0 +1,396 @@
+"""The network layer against raw sockets."""
+
+import os
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from kafkatool.broker.network.request_channel import Request
+from kafkatool.broker.network.socket_server import SocketServer
+from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.protocol.file_region import FileRegion
+from tests.broker.network.raw_client import RawClient, connected, echo, frame, network_config, serving, wait_until
+
+
+@pytest.fixture
+def server() -> Iterator[SocketServer]:
+    with serving() as made:
+        yield made
+
+
+@pytest.mark.spec("BRK-5")
+def test_connections_go_to_the_listeners_processors_in_strict_rotation() -> None:
+    seen: list[str] = []
+
+    def note_epoll(request: Request) -> None:
+        seen.append(str(id(request.connection._epoll)))
+        echo(request)
+
+    with serving(note_epoll, num_network_threads="3") as server:
+        clients = [RawClient(server.endpoints[0].port) for _ in range(6)]
+        for client in clients:
+            client.ask(b"x")
+            client.close()
+    assert seen[:3] == seen[3:]
+    assert Counter(seen) == dict.fromkeys(seen, 2)
+    assert len(set(seen)) == 3
+
+
+@pytest.mark.spec("BRK-5", "BRK-21")
+def test_each_listener_has_its_own_port_and_name_and_connection_ids_hold_a_running_index() -> None:
+    ids: list[tuple[str, str]] = []
+
+    def note(request: Request) -> None:
+        ids.append((request.connection.listener, request.connection.id))
+        echo(request)
+
+    listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
+    protocols = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
+    with serving(note, listeners=listeners, listener_security_protocol_map=protocols) as server:
+        for listener in (0, 1, 0):
+            with connected(server, listener) as client:
+                client.ask(b"x")
+                port, own = client.socket.getpeername()[1], client.socket.getsockname()[1]
+                assert ids[-1][1] == f"127.0.0.1:{port}-127.0.0.1:{own}-{len(ids) - 1}"
+    assert [listener for listener, _ in ids] == ["PLAINTEXT", "INTERNAL", "PLAINTEXT"]
+
+
+@pytest.mark.spec("BRK-6")
+def test_port_0_binds_a_free_port_and_an_empty_host_all_interfaces() -> None:
+    with serving(listeners="PLAINTEXT://:0") as server:
+        assert server.endpoints[0].port > 0
+        for address in ("127.0.0.1", "127.0.0.2"):
+            client = RawClient(server.endpoints[0].port, address)
+            assert client.ask(b"hello") == b"hello"
+            client.close()
+
+
+@pytest.mark.spec("BRK-6")
+def test_a_listener_that_cannot_be_bound_is_an_error_that_names_it(server: SocketServer) -> None:
+    taken = server.endpoints[0].port
+    second = SocketServer(network_config(listeners=f"PLAINTEXT://127.0.0.1:{taken}"), echo)
+    with pytest.raises(KafkatoolError, match=f"PLAINTEXT: cannot listen on 127.0.0.1:{taken}"):
+        second.bind()
+    second.close()
+
+
+@pytest.mark.spec("BRK-6")
+def test_accepted_sockets_get_nodelay_keepalive_and_the_buffer_sizes() -> None:
+    options: list[int] = []
+
+    def note(request: Request) -> None:
+        sock = request.connection._socket
+        options.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+        options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+        echo(request)
+
+    sizes = {"socket_send_buffer_bytes": "30000", "socket_receive_buffer_bytes": "40000"}
+    with serving(note, **sizes) as server, connected(server) as client:
+        client.ask(b"x")
+    assert options == [1, 1, 60000, 80000]  # Linux doubles what is asked for
+
+
+@pytest.mark.spec("BRK-7")
+def test_an_error_while_serving_one_connection_leaves_the_others_alone() -> None:
+    def fail_on_bad(request: Request) -> None:
+        if request.frame == b"bad":
+            raise RuntimeError("on purpose")
+        echo(request)
+
+    with serving(fail_on_bad, num_io_threads="1") as server, connected(server) as good:
+        for _ in range(3):
+            with connected(server) as bad:
+                bad.send(b"bad")
+                assert bad.is_closed_by_server()
+        assert good.ask(b"still here") == b"still here"
+
+
+@pytest.mark.spec("BRK-8")
+@pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
+def test_a_length_out_of_bounds_closes_without_reply(length: int) -> None:
+    with serving(socket_request_max_bytes="1000") as server, connected(server) as client:
+        client.socket.sendall(struct.pack(">i", length))
+        assert client.is_closed_by_server()
+
+
+@pytest.mark.spec("BRK-8")
+def test_a_frame_of_exactly_the_limit_arrives_in_any_pieces() -> None:
+    body = os.urandom(1000)
+    with serving(socket_request_max_bytes="1000") as server, connected(server) as client:
+        for piece in (frame(body)[:3], frame(body)[3:500], frame(body)[500:]):
+            client.socket.sendall(piece)
+            assert client.answers_nothing_for(0.02) or piece.endswith(body[-1:])
+        assert client.receive() == body
+
+
+@pytest.mark.spec("BRK-13")
+def test_pipelined_requests_are_worked_one_at_a_time_and_answered_in_order() -> None:
+    at_work, most = Counter[str](), Counter[str]()
+    lock = threading.Lock()
+
+    def slowly(request: Request) -> None:
+        name = request.connection.id
+        with lock:
+            at_work[name] += 1
+            most[name] = max(most[name], at_work[name])
+        time.sleep(0.002)
+        with lock:
+            at_work[name] -= 1
+        echo(request)
+
+    bodies = [b"%d" % i for i in range(30)]
+    with serving(slowly, num_io_threads="4") as server, connected(server) as one, connected(server) as two:
+        one.send(*bodies)
+        two.send(*bodies)
+        assert [one.receive() for _ in bodies] == bodies
+        assert [two.receive() for _ in bodies] == bodies
+    assert set(most.values()) == {1}
+
+
+@pytest.mark.spec("BRK-13", "BRK-19")
+def test_a_request_without_an_answer_lets_the_next_one_through() -> None:
+    def silent_on_x(request: Request) -> None:
+        if request.frame == b"x":
+            request.connection.unmute()
+        else:
+            echo(request)
+
+    with serving(silent_on_x) as server, connected(server) as client:
+        client.send(b"x", b"x", b"y")
+        assert client.receive() == b"y"
+
+
+@pytest.mark.spec("BRK-15")
+def test_a_full_channel_stops_reading_and_loses_nothing() -> None:
+    held: SimpleQueue[None] = SimpleQueue()
+    taken: list[bytes] = []
+
+    def hold(request: Request) -> None:
+        held.get()
+        taken.append(bytes(request.frame))
+        echo(request)
+
+    with serving(hold, num_io_threads="1", queued_max_requests="2") as server:
+        clients = [RawClient(server.endpoints[0].port) for _ in range(8)]
+        for i, client in enumerate(clients):
+            client.send(b"%d" % i)
+        wait_until(lambda: server._channel._queue.qsize() == 2 and bool(server._processors[0]._refused))
+        assert server._channel._queue.qsize() == 2
+        for _ in clients:
+            held.put(None)
+        assert [client.receive() for client in clients] == [b"%d" % i for i in range(8)]
+        for client in clients:
+            client.close()
+    assert sorted(taken) == [b"%d" % i for i in range(8)]
+
+
+@pytest.mark.spec("BRK-16")
+def test_a_slow_reader_delays_only_its_own_connection() -> None:
+    big = os.urandom(4_000_000)
+
+    def answer(request: Request) -> None:
+        request.connection.send([frame(big)] if request.frame == b"big" else [frame(bytes(request.frame))])
+
+    with (
+        serving(answer, num_io_threads="1") as server,
+        connected(server, receive_buffer_bytes=4096) as slow,
+        connected(server) as quick,
+    ):
+        slow.send(b"big")
+        for i in range(50):
+            assert quick.ask(b"%d" % i) == b"%d" % i
+        assert slow.receive() == big
+        assert slow.ask(b"after") == b"after"
+
+
+@pytest.mark.spec("BRK-16")
+def test_a_parked_request_occupies_no_handler_and_is_answered_from_another_thread() -> None:
+    parked: SimpleQueue[Request] = SimpleQueue()
+
+    def park(request: Request) -> None:
+        if request.frame == b"park":
+            parked.put(request)
+        else:
+            echo(request)
+
+    with serving(park, num_io_threads="1") as server:
+        waiting = [RawClient(server.endpoints[0].port) for _ in range(3)]
+        for client in waiting:
+            client.send(b"park")
+        with connected(server) as other:
+            assert other.ask(b"x") == b"x"
+        for _ in waiting:
+            echo(parked.get(timeout=10))
+        for client in waiting:
+            assert client.receive() == b"park"
+            client.close()
+
+
+@pytest.mark.spec("BRK-18")
+def test_an_idle_connection_is_closed_and_a_busy_one_kept() -> None:
+    with serving(connections_max_idle_ms="300") as server, connected(server) as idle, connected(server) as busy:
+        idle.ask(b"x")
+        started = time.monotonic()
+        idle.socket.setblocking(False)
+
+        def idle_is_closed() -> bool:
+            assert busy.ask(b"ping") == b"ping"
+            try:
+                return idle.socket.recv(1) == b""
+            except BlockingIOError:
+                return False
+
+        wait_until(idle_is_closed)
+        assert 0.25 < time.monotonic() - started < 5
+        assert busy.ask(b"ping") == b"ping"
+
+
+@pytest.mark.spec("BRK-18", "BRK-21")
+def test_an_answer_whose_connection_is_gone_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    parked: SimpleQueue[Request] = SimpleQueue()
+    with serving(parked.put, connections_max_idle_ms="50") as server, connected(server) as client:
+        client.send(b"x")
+        request = parked.get(timeout=10)
+        assert client.is_closed_by_server()
+        wait_until(lambda: request.connection.closed)
+        with connected(server) as new:  # may well get the same descriptor
+            echo(request)
+            assert new.answers_nothing_for(0.02)
+    assert "is dropped: its connection is closed" in caplog.text
+
+
+@pytest.mark.spec("BRK-19")
+@pytest.mark.parametrize("half", [True, False])
+def test_whole_requests_received_before_the_peer_closed_are_still_executed(half: bool) -> None:
+    done: list[bytes] = []
+
+    def work(request: Request) -> None:
+        time.sleep(0.002)
+        done.append(bytes(request.frame))
+        request.connection.unmute()
+
+    bodies = [b"%d" % i for i in range(20)]
+    with serving(work) as server:
+        client = RawClient(server.endpoints[0].port)
+        client.send(*bodies)
+        if half:
+            client.socket.shutdown(socket.SHUT_WR)
+        else:
+            client.close()
+        wait_until(lambda: len(done) == len(bodies))
+        client.close()
+    assert done == bodies
+
+
+@pytest.mark.spec("BRK-19")
+def test_a_half_closed_client_still_gets_its_answers(server: SocketServer) -> None:
+    with connected(server) as client:
+        client.send(b"1", b"2")
+        client.socket.shutdown(socket.SHUT_WR)
+        assert [client.receive(), client.receive()] == [b"1", b"2"]
+        assert client.is_closed_by_server()
+
+
+@pytest.mark.spec("BRK-20")
+def test_connections_of_one_address_are_capped_and_a_close_frees_a_slot() -> None:
+    with serving(max_connections_per_ip="2") as server:
+        port = server.endpoints[0].port
+        first, second = RawClient(port), RawClient(port)
+        assert first.ask(b"1") == b"1"
+        assert second.ask(b"2") == b"2"
+        with connected(server) as excess:
+            assert excess.is_closed_by_server()
+        first.close()
+
+        def admitted() -> bool:
+            with connected(server) as again:
+                try:
+                    return again.ask(b"3") == b"3"
+                except (EOFError, OSError):
+                    return False
+
+        wait_until(admitted)
+        second.close()
+
+
+@pytest.mark.spec("BRK-20")
+def test_an_override_wins_over_the_cap() -> None:
+    limits = {"max_connections_per_ip": "0", "max_connections_per_ip_overrides": "localhost:1"}
+    with serving(**limits) as server, connected(server) as client:
+        assert client.ask(b"1") == b"1"
+        with connected(server) as excess:
+            assert excess.is_closed_by_server()
+
+
+@pytest.mark.spec("BRK-16")
+def test_file_regions_are_sent_between_bytes_and_over_many_rounds() -> None:
+    content = os.urandom(3_000_000)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "log")
+        path.write_bytes(content)
+        with path.open("rb") as file:
+            first, second = FileRegion(file, 100, 2_500_000), FileRegion(file, 0, 10)
+            expected = b"<" + content[100:2_500_100] + b"|" + content[:10] + b">"
+
+            def send_file(request: Request) -> None:
+                head = struct.pack(">i", len(expected))
+                request.connection.send([head, b"<", first, b"|", second, b">"])
+
+            with serving(send_file) as server, connected(server, receive_buffer_bytes=8192) as client:
+                client.send(b"x", b"y")
+                assert client.receive() == expected
+                assert client.receive() == expected
+
+
+@pytest.mark.spec("BRK-127")
+def test_stopping_finishes_what_was_queued_and_frees_the_port() -> None:
+    gate = threading.Event()
+
+    def gated(request: Request) -> None:
+        gate.wait(10)
+        echo(request)
+
+    server = SocketServer(network_config(num_io_threads="1"), gated)
+    server.bind()
+    server.serve()
+    port = server.endpoints[0].port
+    clients = [RawClient(port) for _ in range(3)]
+    for client in clients:
+        client.send(b"x")
+    wait_until(lambda: server._channel._queue.qsize() == 2)
+    stopper = threading.Thread(target=server.stop_serving)
+    stopper.start()
+    gate.set()
+    assert [client.receive() for client in clients] == [b"x"] * 3
+    stopper.join()
+    server.close()
+    server.close()
+    for client in clients:
+        assert client.is_closed_by_server()
+        client.close()
+    with pytest.raises(OSError):
+        RawClient(port)
+
+
+@pytest.mark.spec("BRK-119")
+def test_connections_are_accepted_before_serving_and_read_after() -> None:
+    server = SocketServer(network_config(), echo)
+    server.bind()
+    try:
+        with connected(server) as client:
+            client.send(b"early")
+            assert client.answers_nothing_for(0.05)
+            server.serve()
+            assert client.receive() == b"early"
+    finally:
+        server.close()
