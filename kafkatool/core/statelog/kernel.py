@@ -1,0 +1,168 @@
+"""Merges one time slice: reads its parts of all logs, sorts, filters, writes one part of the result. Knows no Spark.
+
+The order is total: time, then the log's place in the list, then the place in the log (SCL-10X). Because Python's sort
+is stable, it is enough to sort by time what was read in the order of logs and offsets.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from operator import gt, itemgetter
+from pathlib import Path
+
+from kafkatool.core.statelog.grammar import TIME_LENGTH
+from kafkatool.core.statelog.selection import Counts, Selection
+from kafkatool.core.statelog.shapes import ONE_DIGIT, Shape, Shapes
+from kafkatool.core.statelog.slices import Plan, Stray
+
+Record = tuple[bytes, bytes, Shape, list[bytes] | None]
+"""Time, first line, its shape, and the lines that follow it up to the next record (nearly always None).
+
+A plain tuple: millions are made, and a named one takes three times as long.
+"""
+
+SlicedRecord = tuple[bytes, bytes, Shape, list[bytes] | None, int]
+"""A record and the number of its source."""
+
+WRITE_BYTES = 1 << 20
+
+_time = itemgetter(0)
+
+
+@dataclass(slots=True)
+class SliceResult:
+    """What a slice found. ``edges``: by source, the times of the first and last record of the slice's own part."""
+
+    index: int
+    part: Path
+    counts: Counts = field(default_factory=Counts)
+    strays: list[Stray] = field(default_factory=list)
+    edges: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """All that is needed to merge any slice of a plan; small, so that it can be sent to where the work is done."""
+
+    plan: Plan
+    selection: Selection
+    directory: Path
+    show_source: bool = False
+
+    def merge(self, index: int) -> SliceResult:
+        """Merges slice ``index`` into a file of its own in ``directory``. OSError, SourceChangedError."""
+        result = SliceResult(index, self.directory / f"part-{index:06d}")
+        shapes = self.selection.shapes()
+        records = [
+            (*record, number)
+            for number in range(len(self.plan.sources))
+            for record in self._collect(index, number, shapes, result)
+        ]
+        records.sort(key=_time)
+        kept = self._keep(records, shapes, result.counts)
+        with result.part.open("wb", buffering=WRITE_BYTES) as part:
+            part.writelines(kept)
+        return result
+
+    def _collect(self, index: int, number: int, shapes: Shapes, result: SliceResult) -> list[Record]:
+        """The slice's records of one source, in the order they stand there."""
+        source = self.plan.sources[number]
+        low, high = self.plan.span(index)
+        collected: list[Record] = []
+        for start, end, core in self.plan.ranges(index, number):
+            orphans, records = cut_records(source.read(start, end), shapes)
+            at_home = [record for record in records if low <= record[0] < high]
+            collected.extend(at_home)
+            if not core:
+                continue
+            for line in orphans:
+                shape = shapes.of(line)
+                result.counts.orphan_lines += 1
+                result.counts.unknown_form += not shape.known or shape.contains_time
+            if records:
+                times = list(map(_time, records))
+                result.edges[number] = (times[0], times[-1])
+                result.counts.out_of_order += sum(map(gt, times, islice(times, 1, None)))
+            if len(at_home) < len(records):
+                first = start + sum(len(line) + 1 for line in orphans)
+                result.strays.extend(self._strays(number, index, first, records))
+        return collected
+
+    def _keep(self, records: Iterable[SlicedRecord], shapes: Shapes, counts: Counts) -> Iterator[bytes]:
+        """The text of each record that is selected; counts them all."""
+        selection = self.selection
+        labels = [f"{source.label}\t".encode() if self.show_source else b"" for source in self.plan.sources]
+        verdict = selection.filter()
+        for time, line, shape, tail, number in records:
+            counts.records += 1
+            if tail:
+                counts.continuation_lines += len(tail)
+                counts.unknown_form += sum(not shapes.of(more).known for more in tail)
+            counts.unknown_form += not shape.known
+            counts.without_partition += not shape.spans
+            if reason := verdict(time, line, shape):
+                counts.drop(reason)
+                continue
+            counts.written += 1
+            counts.lines_written += 1
+            yield labels[number] + line + b"\n"
+            if tail and selection.continuation:
+                counts.lines_written += len(tail)
+                yield b"\n".join(tail) + b"\n"
+
+    def _strays(self, source: int, index: int, offset: int, records: Iterable[Record]) -> list[Stray]:
+        """Records of other slices that those would not see, neighbours joined."""
+        reaches: dict[int, tuple[int, int]] = {}
+        strays: list[Stray] = []
+        for record in records:
+            start, offset = offset, offset + _size(record)
+            home = self.plan.home(record[0])
+            if home == index:
+                continue
+            if home not in reaches:
+                reaches[home] = self.plan.reach(home, source)
+            if reaches[home][0] <= start < reaches[home][1]:
+                continue
+            end = min(offset, self.plan.sources[source].size)  # the last line of a log may lack its end
+            if strays and (strays[-1].home, strays[-1].end) == (home, start):
+                strays[-1] = strays[-1]._replace(end=end)
+            else:
+                strays.append(Stray(home, source, start, end))
+        return strays
+
+
+def _size(record: Record) -> int:
+    _, line, _, tail = record
+    return len(line) + 1 + sum(len(more) + 1 for more in tail or ())
+
+
+def cut_records(data: bytes, shapes: Shapes) -> tuple[list[bytes], list[Record]]:
+    """Lines before the first record, and the records, of data that begins at a line's beginning (SCL-4, SCL-9X)."""
+    lines = data.split(b"\n")
+    keys = data.translate(ONE_DIGIT).split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    known = shapes.known
+    orphans: list[bytes] = []
+    records: list[Record] = []
+    for line, key in zip(lines, keys, strict=False):
+        shape = known.get(key) or shapes.learn(key)
+        at = shape.time_at
+        if at is not None:
+            records.append((line[at : at + TIME_LENGTH], line, shape, None))
+        elif not records:
+            orphans.append(line)
+        elif (tail := records[-1][3]) is not None:
+            tail.append(line)
+        else:
+            records[-1] = (*records[-1][:3], [line])
+    return orphans, records
+
+
+def descents_between(results: Iterable[SliceResult]) -> int:
+    """Records earlier than the one before them where that one stands in the part of an earlier slice (SCL-10X)."""
+    edges: dict[int, list[tuple[bytes, bytes]]] = {}
+    for result in sorted(results, key=lambda r: r.index):
+        for source, edge in result.edges.items():
+            edges.setdefault(source, []).append(edge)
+    return sum(left[1] > right[0] for parts in edges.values() for left, right in pairwise(parts))

@@ -1,0 +1,59 @@
+"""A directory of our own for the merge's files, and the unpacking into it of logs that cannot be read at any offset."""
+
+import gzip
+import io
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+GZIP_MAGIC = b"\x1f\x8b"
+COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """A temporary directory. Everything the merge writes before its result is in it, Spark's files too."""
+
+    directory: Path
+
+    def unpack(self, path: Path) -> tuple[Path, bool]:
+        """Copies a gzip file, a pipe or ``-`` (standard input) here, unpacked if it is gzip by content (SCL-11X).
+
+        Gives the copy and whether it is complete; of damaged gzip data the copy holds all that could be unpacked.
+        """
+        handle, name = tempfile.mkstemp(prefix="log-", dir=self.directory)
+        with open(handle, "wb") as copy, _open(path) as original:
+            if original.peek(2)[:2] != GZIP_MAGIC:
+                shutil.copyfileobj(original, copy, COPY_BYTES)
+                return Path(name), True
+            try:
+                with gzip.GzipFile(fileobj=original) as unpacked:
+                    while piece := unpacked.read1(COPY_BYTES):
+                        copy.write(piece)
+            except (EOFError, gzip.BadGzipFile, zlib.error):
+                return Path(name), False
+        return Path(name), True
+
+
+@contextmanager
+def spool() -> Iterator[Spool]:
+    """A spool under the system's temporary directory (TMPDIR), removed at the end. It needs room for the result."""
+    with tempfile.TemporaryDirectory(prefix="kt-logs-", ignore_cleanup_errors=True) as directory:
+        yield Spool(Path(directory))
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[io.BufferedReader]:
+    if path != Path("-"):
+        with path.open("rb") as file:
+            yield file
+        return
+    reader = io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
+    yield reader
+    reader.detach()  # closing it would close standard input
