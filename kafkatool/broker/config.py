@@ -135,13 +135,17 @@ class BrokerConfig:
     offsets_topic_num_partitions: int = _number(50, 1)
     offsets_topic_replication_factor: int = _number(3, 1, 32767)
     offsets_topic_segment_bytes: int = _number(104_857_600, 14, _INT_MAX)
+    offsets_topic_compression_codec: int = _number(0, 0, 4)
+    offsets_load_buffer_size: int = _number(5_242_880, 1, _INT_MAX)
     offset_metadata_max_bytes: int = _number(4096)
-    offsets_retention_minutes: int = _number(1440, 1)
+    offsets_retention_minutes: int = _number(10_080, 1)
     offsets_retention_check_interval_ms: int = _number(600_000, 1)
     offsets_commit_timeout_ms: int = _number(5000, 1)
+    offsets_commit_required_acks: int = _number(-1, -1, 1)
     group_min_session_timeout_ms: int = _number(6000)
-    group_max_session_timeout_ms: int = _number(300_000)
+    group_max_session_timeout_ms: int = _number(1_800_000)
     group_initial_rebalance_delay_ms: int = _number(3000)
+    group_max_size: int = _number(_INT_MAX, 1, _INT_MAX)
 
     # our own
     kt_halt_on_truncation_below_hw: bool = False

@@ -1,0 +1,17 @@
+"""When offsets and groups have outlived their use (GRP-54, 55)."""
+
+from kafkatool.broker.groups.group import Group
+from kafkatool.broker.groups.states import GroupState
+from kafkatool.core.model import TopicPartition
+
+
+def expire_group(group: Group, now_ms: float, retention_ms: float) -> tuple[list[TopicPartition], bool]:
+    """Take out expired offsets. Returns them, and whether the group itself became Dead with nothing left."""
+    if group.state is not GroupState.EMPTY:
+        return [], False
+    simple = not group.protocol_type
+    gone = list(group.offsets.expire(now_ms, retention_ms, group.state_timestamp_ms, simple=simple))
+    dead = group.offsets.empty and not group.pending
+    if dead:
+        group.die()
+    return gone, dead

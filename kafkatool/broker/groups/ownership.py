@@ -1,0 +1,75 @@
+"""Which partitions of ``__consumer_offsets`` this broker coordinates: owned, being loaded, or neither (GRP-6, 7, 15)."""
+
+import enum
+import threading
+
+from kafkatool.broker.groups.records import OFFSETS_TOPIC
+from kafkatool.core.model import TopicPartition
+
+
+class Ownership(enum.Enum):
+    LOADING = "loading"
+    OWNED = "owned"
+
+
+def partition_for(group: str, partitions: int) -> int:
+    """abs(h(group)) mod N, h being Java's string hash over UTF-16 code units, abs(-2^31) = 0 (GRP-1)."""
+    h = 0
+    for unit in memoryview(group.encode("utf-16-le", "surrogatepass")).cast("H"):
+        h = (h * 31 + unit) & 0xFFFFFFFF
+    signed = h - (1 << 32) if h >= 1 << 31 else h
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+
+
+class OwnedPartitions:
+    """Thread-safe. Every change carries the leader epoch; one older than the newest seen is refused (GRP-7)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state: dict[int, Ownership] = {}
+        self._epochs: dict[int, int] = {}
+
+    def begin_load(self, partition: int, epoch: int) -> bool:
+        """Enter loading. False: stale, or led already under an earlier epoch, which is not loaded again (GRP-6)."""
+        with self._lock:
+            if epoch < self._epochs.get(partition, -1):
+                return False
+            self._epochs[partition] = epoch
+            if partition in self._state:
+                return False
+            self._state[partition] = Ownership.LOADING
+            return True
+
+    def finish_load(self, partition: int, epoch: int) -> bool:
+        """Loading ended well. False: the partition was lost meanwhile, what was loaded is void."""
+        with self._lock:
+            if self._state.get(partition) is not Ownership.LOADING or self._epochs[partition] < epoch:
+                return False
+            self._state[partition] = Ownership.OWNED
+            return True
+
+    def still_loading(self, partition: int) -> bool:
+        with self._lock:
+            return self._state.get(partition) is Ownership.LOADING
+
+    def end(self, partition: int, epoch: int | None) -> bool:
+        """No longer the leader; ``epoch`` None: whatever the epoch. False: a stale message, or not ours anyway."""
+        with self._lock:
+            if epoch is not None:
+                if epoch < self._epochs.get(partition, -1):
+                    return False
+                self._epochs[partition] = epoch
+            return self._state.pop(partition, None) is not None
+
+    def get(self, partition: int) -> Ownership | None:
+        with self._lock:
+            return self._state.get(partition)
+
+    def loading(self) -> bool:
+        """Whether anything is being loaded (GRP-59)."""
+        with self._lock:
+            return Ownership.LOADING in self._state.values()
+
+
+def offsets_partition(partition: int) -> TopicPartition:
+    return TopicPartition(OFFSETS_TOPIC, partition)

@@ -1,0 +1,229 @@
+"""Keys and values of ``__consumer_offsets`` (wire.md section 7; Kafka 2.3.1 group/GroupMetadataManager.scala).
+
+Real brokers read what is written here, and the reverse, whenever such a partition changes its leader (GRP-50, 63).
+"""
+
+import struct
+from dataclasses import dataclass
+
+from kafkatool.core.errors import CorruptRecordsError
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    """A committed offset's key."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """A group's key."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetValue:
+    """A committed offset. Times in ms; ``expire_timestamp_ms`` None: the broker's retention rules (GRP-49, 54)."""
+
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberValue:
+    """A member as stored: its bytes for the chosen protocol and its assignment."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupValue:
+    """A group as stored. ``state_timestamp_ms`` None: written by a version that did not keep it (GRP-11)."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int | None
+    members: tuple[MemberValue, ...]
+
+
+class _Writer:
+    def __init__(self, version: int) -> None:
+        self.data = bytearray(struct.pack(">h", version))
+
+    def add(self, layout: str, *values: int) -> None:
+        self.data += struct.pack(">" + layout, *values)
+
+    def string(self, value: str | None) -> None:
+        if value is None:
+            self.add("h", -1)
+        else:
+            encoded = value.encode()
+            self.add("h", len(encoded))
+            self.data += encoded
+
+    def bytes(self, value: bytes) -> None:
+        self.add("i", len(value))
+        self.data += value
+
+
+class _Reader:
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data = bytes(data)
+        self._at = 0
+
+    def take(self, layout: str) -> int:
+        try:
+            (value,) = struct.unpack_from(">" + layout, self._data, self._at)
+        except struct.error as e:
+            raise CorruptRecordsError(f"record of {OFFSETS_TOPIC} ends early: {e}") from e
+        self._at += struct.calcsize(">" + layout)
+        return int(value)
+
+    def _slice(self, size: int) -> bytes:
+        if size < 0 or self._at + size > len(self._data):
+            raise CorruptRecordsError(f"record of {OFFSETS_TOPIC} ends early: {size} bytes wanted at {self._at}")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def nullable(self) -> str | None:
+        size = self.take("h")
+        return None if size == -1 else self._slice(size).decode(errors="replace")
+
+    def string(self) -> str:
+        return self.nullable() or ""
+
+    def bytes(self) -> bytes:
+        size = self.take("i")
+        return b"" if size == -1 else self._slice(size)
+
+
+def encode_key(key: OffsetKey | GroupKey) -> bytes:
+    """Version 1 for offsets, 2 for groups."""
+    if isinstance(key, GroupKey):
+        writer = _Writer(2)
+        writer.string(key.group)
+    else:
+        writer = _Writer(1)
+        writer.string(key.group)
+        writer.string(key.topic)
+        writer.add("i", key.partition)
+    return bytes(writer.data)
+
+
+def decode_key(data: bytes | memoryview) -> OffsetKey | GroupKey | None:
+    """None for a version of a newer broker, which loading skips (GRP-10). Raises CorruptRecordsError."""
+    reader = _Reader(data)
+    match reader.take("h"):
+        case 0 | 1:
+            return OffsetKey(reader.string(), reader.string(), reader.take("i"))
+        case 2:
+            return GroupKey(reader.string())
+    return None
+
+
+def encode_offset(value: OffsetValue, *, with_epoch: bool) -> bytes:
+    """Version 3; 1 for an IBP below 2.1 (``with_epoch`` false) and for an offset with its own expiry."""
+    if value.expire_timestamp_ms is not None or not with_epoch:
+        writer = _Writer(1)
+        writer.add("q", value.offset)
+        writer.string(value.metadata)
+        writer.add("qq", value.commit_timestamp_ms, _or_minus_one(value.expire_timestamp_ms))
+    else:
+        writer = _Writer(3)
+        writer.add("qi", value.offset, _or_minus_one(value.leader_epoch))
+        writer.string(value.metadata)
+        writer.add("q", value.commit_timestamp_ms)
+    return bytes(writer.data)
+
+
+def decode_offset(data: bytes | memoryview) -> OffsetValue:
+    """Versions 0 to 3. Raises CorruptRecordsError, also for a newer version."""
+    reader = _Reader(data)
+    version = reader.take("h")
+    if not 0 <= version <= 3:
+        raise CorruptRecordsError(f"offset value of version {version} in {OFFSETS_TOPIC} is not known")
+    offset = reader.take("q")
+    epoch = _or_none(reader.take("i")) if version == 3 else None
+    metadata = reader.string()
+    commit_timestamp_ms = reader.take("q")
+    expire = _or_none(reader.take("q")) if version == 1 else None
+    return OffsetValue(offset, epoch, metadata, commit_timestamp_ms, expire)
+
+
+def encode_group(value: GroupValue, *, version: int = 3) -> bytes:
+    """Version 1 (IBP below 2.1), 2 (below 2.3) or 3."""
+    writer = _Writer(version)
+    writer.string(value.protocol_type)
+    writer.add("i", value.generation)
+    writer.string(value.protocol)
+    writer.string(value.leader)
+    if version >= 2:
+        writer.add("q", _or_minus_one(value.state_timestamp_ms))
+    writer.add("i", len(value.members))
+    for member in value.members:
+        writer.string(member.member_id)
+        if version >= 3:
+            writer.string(member.instance_id)
+        writer.string(member.client_id)
+        writer.string(member.client_host)
+        writer.add("ii", member.rebalance_timeout_ms, member.session_timeout_ms)
+        writer.bytes(member.subscription)
+        writer.bytes(member.assignment)
+    return bytes(writer.data)
+
+
+def decode_group(data: bytes | memoryview) -> GroupValue:
+    """Versions 0 to 3; version 0 has rebalance timeout = session timeout (GRP-11). Raises CorruptRecordsError."""
+    reader = _Reader(data)
+    version = reader.take("h")
+    if not 0 <= version <= 3:
+        raise CorruptRecordsError(f"group value of version {version} in {OFFSETS_TOPIC} is not known")
+    protocol_type, generation = reader.string(), reader.take("i")
+    protocol, leader = reader.nullable(), reader.nullable()
+    timestamp = _or_none(reader.take("q")) if version >= 2 else None
+    members = []
+    for _ in range(reader.take("i")):
+        member_id = reader.string()
+        instance_id = reader.nullable() if version >= 3 else None
+        client_id, client_host = reader.string(), reader.string()
+        rebalance = reader.take("i") if version >= 1 else None
+        session = reader.take("i")
+        members.append(
+            MemberValue(
+                member_id,
+                instance_id,
+                client_id,
+                client_host,
+                session if rebalance is None else rebalance,
+                session,
+                reader.bytes(),
+                reader.bytes(),
+            )
+        )
+    return GroupValue(protocol_type, generation, protocol, leader, timestamp, tuple(members))
+
+
+def _or_none(value: int) -> int | None:
+    return None if value == -1 else value
+
+
+def _or_minus_one(value: int | None) -> int:
+    return -1 if value is None else value

@@ -1,0 +1,98 @@
+"""Writes groups and offsets to ``__consumer_offsets`` and turns the outcome into the codes clients know (GRP-50, 51)."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkatool.broker.groups.ownership import offsets_partition
+from kafkatool.broker.groups.records import GroupKey, GroupValue, OffsetKey, OffsetValue, encode_group, encode_key
+from kafkatool.broker.groups.records import encode_offset as encode_offset_value
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.records import Record, encode_batch
+
+if TYPE_CHECKING:
+    from kafkatool.broker.config import BrokerConfig
+    from kafkatool.broker.replication.replica_manager import ReplicaManager
+
+_COMMIT_CODES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_FOR_PARTITION: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+_SYNC_CODES = {
+    **_COMMIT_CODES,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def protocol_version(config: "BrokerConfig") -> tuple[int, ...]:
+    """The inter-broker protocol version as numbers: it decides what may be stored (wire.md section 7)."""
+    return tuple(int(part) for part in config.inter_broker_protocol_version.split("."))
+
+
+class GroupsWriter:
+    """One batch per request; versions by the inter-broker protocol version."""
+
+    def __init__(self, config: "BrokerConfig", replica_manager: "ReplicaManager") -> None:
+        self._config = config
+        self._replica_manager = replica_manager
+        version = protocol_version(config)
+        self._offset_with_epoch = version >= (2, 1)
+        self._group_version = 3 if version >= (2, 3) else 2 if version >= (2, 1) else 1
+
+    def store_group(self, partition: int, group: str, value: GroupValue, done: Callable[[ErrorCode], None]) -> None:
+        """``done`` hears SyncGroup's code."""
+        record = (encode_key(GroupKey(group)), encode_group(value, version=self._group_version))
+        self._append(partition, [record], lambda code, _: done(_SYNC_CODES.get(code, code)))
+
+    def store_offsets(
+        self,
+        partition: int,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetValue],
+        done: Callable[[ErrorCode, int], None],
+    ) -> None:
+        """``done`` hears OffsetCommit's code and the offset of the first record; the others follow it in order."""
+        records = [
+            (encode_key(OffsetKey(group, t, p)), encode_offset_value(value, with_epoch=self._offset_with_epoch))
+            for (t, p), value in offsets.items()
+        ]
+        self._append(partition, records, lambda code, base: done(_COMMIT_CODES.get(code, code), base))
+
+    def store_tombstones(
+        self, partition: int, group: str, offsets: Sequence[TopicPartition], *, with_group: bool
+    ) -> None:
+        """Not waited for: what fails comes back with a later load and expires again (GRP-55)."""
+        keys = [encode_key(OffsetKey(group, t, p)) for t, p in offsets]
+        if with_group:
+            keys.append(encode_key(GroupKey(group)))
+        if keys:
+            self._append(partition, [(key, None) for key in keys], lambda _code, _base: None, acks=0)
+
+    def _append(
+        self,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        done: Callable[[ErrorCode, int], None],
+        acks: int | None = None,
+    ) -> None:
+        now_ms = int(time.time() * 1000)
+        batch = encode_batch(
+            [Record(i, now_ms, key, value, ()) for i, (key, value) in enumerate(records)],
+            codec=self._config.offsets_topic_compression_codec,
+        )
+        tp = offsets_partition(partition)
+        self._replica_manager.append_records(
+            {tp: batch},
+            acks=self._config.offsets_commit_required_acks if acks is None else acks,
+            timeout_ms=self._config.offsets_commit_timeout_ms,
+            internal=True,
+            on_done=lambda results: done(results[tp].error, results[tp].base_offset),
+        )

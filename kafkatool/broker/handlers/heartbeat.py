@@ -1,0 +1,13 @@
+"""Heartbeat (key 12), versions 0-3: a member lives, and learns of a rebalance (GRP-19, 43)."""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    groups = call.context.groups
+    if request.group_instance_id is not None and not groups.static_members_allowed:
+        return HeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    error = groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    return HeartbeatResponse(error_code=error)

@@ -1,0 +1,41 @@
+"""JoinGroup (key 11), versions 0-5: enter a group or come back to it (GRP-21 to 38). Parked until the join phase ends."""
+
+from kafkatool.broker.groups.group import JoinRequest
+from kafkatool.broker.groups.member import JoinResult, Parked
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+
+def handle(request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
+    if request.group_instance_id is not None and not call.context.groups.static_members_allowed:
+        return JoinGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, member_id=request.member_id)
+    wanted = JoinRequest(
+        request.member_id,
+        request.group_instance_id,
+        call.header.client_id or "",
+        f"/{call.client_host}",
+        request.session_timeout_ms,
+        request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms,
+        request.protocol_type,
+        tuple((p.name, bytes(p.metadata)) for p in request.protocols),
+        needs_known_id=call.header.api_version >= 4,
+    )
+    call.context.groups.join(
+        request.group_id, wanted, Parked(lambda result: call.respond(_response(result)), call.close)
+    )
+    return None
+
+
+def _response(result: JoinResult) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_name=result.protocol,
+        leader=result.leader,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+            for member_id, instance_id, metadata in result.members
+        ],
+    )

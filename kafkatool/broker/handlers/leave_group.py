@@ -1,0 +1,8 @@
+"""LeaveGroup (key 13), versions 0-2: a member goes at once instead of by its session's end (GRP-45)."""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+
+def handle(request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=call.context.groups.leave(request.group_id, request.member_id))

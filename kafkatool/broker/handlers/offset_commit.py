@@ -1,0 +1,78 @@
+"""OffsetCommit (key 8), versions 1-7: remember how far a group has read (GRP-46 to 52).
+
+Not served: version 0, whose offsets live in ZooKeeper; it is announced because clients infer group support from it.
+"""
+
+import time
+from collections.abc import Mapping
+
+from kafkatool.broker.groups.coordinator import OffsetToCommit
+from kafkatool.broker.groups.records import OffsetValue
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+
+def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:
+    codes: dict[TopicPartition, ErrorCode] = {}
+    wanted: dict[TopicPartition, OffsetToCommit] = {}
+    context = call.context
+    static_refused = request.group_instance_id is not None and not context.groups.static_members_allowed
+    now_ms = int(time.time() * 1000)
+    for topic in request.topics:
+        for p in topic.partitions:
+            partition = TopicPartition(topic.topic, p.partition)
+            if static_refused:
+                codes[partition] = ErrorCode.UNSUPPORTED_VERSION
+            elif not context.metadata_cache.contains(partition):
+                codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                wanted[partition] = _to_commit(request, p, now_ms, context.config.offset_metadata_max_bytes)
+
+    def answer(stored: Mapping[TopicPartition, ErrorCode]) -> None:
+        call.respond(_response(request, {**codes, **stored}))
+
+    if not wanted:
+        return _response(request, codes)
+    context.groups.commit(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id, wanted, answer
+    )
+    return None
+
+
+def _to_commit(
+    request: OffsetCommitRequest, p: OffsetCommitRequestPartition, now_ms: int, limit: int
+) -> OffsetToCommit:
+    metadata = p.committed_metadata or ""
+    value = OffsetValue(
+        offset=p.committed_offset,
+        leader_epoch=None if p.committed_leader_epoch < 0 else p.committed_leader_epoch,
+        metadata=metadata,
+        commit_timestamp_ms=now_ms if p.commit_timestamp == -1 else p.commit_timestamp,
+        expire_timestamp_ms=None if request.retention_time_ms == -1 else now_ms + request.retention_time_ms,
+    )
+    return OffsetToCommit(value, len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit)
+
+
+def _response(request: OffsetCommitRequest, codes: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic=t.topic,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition=p.partition, error_code=codes[TopicPartition(t.topic, p.partition)]
+                    )
+                    for p in t.partitions
+                ],
+            )
+            for t in request.topics
+        ]
+    )

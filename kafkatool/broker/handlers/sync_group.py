@@ -1,0 +1,25 @@
+"""SyncGroup (key 14), versions 0-3: the leader hands in the assignment, the others fetch theirs (GRP-41). Parked."""
+
+from kafkatool.broker.groups.member import Parked, SyncResult
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def handle(request: SyncGroupRequest, call: Call) -> SyncGroupResponse | None:
+    if request.group_instance_id is not None and not call.context.groups.static_members_allowed:
+        return SyncGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+
+    def answer(result: SyncResult) -> None:
+        assignment = result.assignment if result.error is ErrorCode.NONE else b""
+        call.respond(SyncGroupResponse(error_code=result.error, assignment=assignment))
+
+    call.context.groups.sync(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        {a.member_id: bytes(a.assignment) for a in request.assignments},
+        Parked(answer, call.close),
+    )
+    return None
