@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
@@ -183,6 +183,28 @@ def plan_json(moves: Moves) -> str:
 def election_json(partitions: Iterable[TopicPartition]) -> str:
     """The partitions in the form of ELE-2, compact."""
     return PreferredElectionZnode.encode(tuple(partitions)).decode()
+
+
+def split_election(
+    partitions: Sequence[TopicPartition], *, max_bytes: int, max_count: int = 0
+) -> list[list[TopicPartition]]:
+    """Cut into batches whose JSON has at most ``max_bytes`` and ``max_count`` entries, 0: any number (ELE-13, 14X).
+
+    Raises UsageError when not even one partition fits.
+    """
+    envelope = len(election_json(()))
+    batches: list[list[TopicPartition]] = []
+    size = 0
+    for partition in partitions:
+        entry = len(election_json((partition,)).encode()) - envelope
+        if envelope + entry > max_bytes:
+            raise UsageError(f"{partition} alone needs {envelope + entry} bytes, over --max-json-size {max_bytes}")
+        if not batches or size + 1 + entry > max_bytes or len(batches[-1]) == max_count:
+            batches.append([])
+            size = envelope - 1  # the first entry has no comma
+        batches[-1].append(partition)
+        size += 1 + entry
+    return batches
 
 
 def write_file(path: Path, text: str) -> None:

@@ -1,0 +1,313 @@
+"""Do all replicas of a partition hold the same data? Read each from its own broker and compare (RPV-1 to RPV-11X).
+
+``compare`` is a pure function over what was fetched. ``Verifier`` runs rounds: fetch from all brokers at once, compare,
+move each partition's offset on to the first entry that not every replica has shown yet. Nothing is written anywhere.
+A mismatch counts once a second fetch of the same offset has shown it again (RPV-11X).
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, Protocol
+
+from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.core.model import TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+RETRY_S: Final = 5.0  # how long a broker that did not answer is left alone
+STALL_S: Final = 5.0  # --once: no progress for so long means that a replica does not get there
+MIN_ROUND_S: Final = 0.1  # a round without news lasts at least so long (a broker may answer errors at once)
+
+
+class Entry(NamedTuple):
+    """A record batch, or a message of format 0 and 1: its last offset and its CRC (RPV-3)."""
+
+    last_offset: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one replica showed from an offset on. ``out_of_range``: it does not have that offset."""
+
+    high_watermark: int
+    entries: tuple[Entry, ...]
+    out_of_range: bool = False
+
+
+class Mismatch(NamedTuple):
+    """Two replicas that differ: in their next offset, or in the checksum of the entry at ``offset``."""
+
+    partition: TopicPartition
+    kind: Literal["offset", "checksum"]
+    offset: int
+    replica: int
+    value: int
+    other_replica: int
+    other_value: int
+
+
+class Comparison(NamedTuple):
+    """``next_offset``: the first that is not verified yet. ``entries``: how many all replicas had."""
+
+    next_offset: int
+    entries: int
+    mismatches: tuple[Mismatch, ...]
+
+
+def compare(partition: TopicPartition, fetched: Mapping[int, Fetched], offset: int) -> Comparison:
+    """Walk the replicas' entries in step, each up to its own high watermark: uncommitted data never counts (RPV-3).
+
+    Where offsets differ the walk goes on at the highest of them, so that one gap is one mismatch per replica.
+    """
+    left = {b: _committed(fetched[b], offset) for b in sorted(fetched)}
+    mismatches: list[Mismatch] = []
+    entries = 0
+    while left and all(left.values()):
+        heads = {b: rows[-1] for b, rows in left.items()}
+        first, *others = heads
+        highest = max(head.last_offset for head in heads.values())
+        if all(head.last_offset == highest for head in heads.values()):
+            mismatches += [
+                Mismatch(partition, "checksum", highest, first, heads[first].checksum, b, heads[b].checksum)
+                for b in others
+                if heads[b].checksum != heads[first].checksum
+            ]
+            entries += 1
+            offset = highest + 1
+            for rows in left.values():
+                rows.pop()
+            continue
+        one = heads[first].last_offset
+        mismatches += [
+            Mismatch(partition, "offset", min(one, heads[b].last_offset), first, one, b, heads[b].last_offset)
+            for b in others
+            if heads[b].last_offset != one
+        ]
+        offset = highest
+        for rows in left.values():
+            while rows and rows[-1].last_offset < highest:
+                rows.pop()
+    return Comparison(offset, entries, tuple(mismatches))
+
+
+def _committed(fetched: Fetched, offset: int) -> list[Entry]:
+    """Entries to compare, the next one last. Entries that end below ``offset`` were verified before."""
+    rows = [e for e in fetched.entries if offset <= e.last_offset < fetched.high_watermark]
+    rows.reverse()
+    return rows
+
+
+# --- the cluster as the verifier sees it -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the replicas are: broker -> (host, port), partition -> assigned brokers, leader, ISR."""
+
+    addresses: Mapping[int, tuple[str, int]]
+    replicas: Mapping[TopicPartition, tuple[int, ...]]
+    leaders: Mapping[TopicPartition, int | None]
+    isr: Mapping[TopicPartition, tuple[int, ...]]
+
+
+class ReplicaReader(Protocol):
+    """Reads replicas from their own brokers. A text in place of a value says why that replica cannot be read."""
+
+    def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fetched | str]:
+        """Raises BrokerUnreachableError. Waits a moment when there is nothing new."""
+
+    def offsets(
+        self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
+    ) -> Mapping[TopicPartition, int | str]:
+        """The offset a time points at (LATEST, EARLIEST or ms). ``committed``: LATEST is the high watermark."""
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """What was found out about one partition; filled by the Verifier as it goes, its one writer.
+
+    Compared is [``start``, ``offset``) but for ``skipped``; ``end`` is how far ``--once`` wants to get. ``missing``
+    says for each replica that was not compared all the way why.
+    """
+
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    start: int = 0
+    offset: int = 0
+    end: int | None = None
+    entries: int = 0
+    high_watermarks: dict[int, int] = field(default_factory=dict)
+    mismatches: list[Mismatch] = field(default_factory=list)
+    missing: dict[int, str] = field(default_factory=dict)
+    skipped: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Every replica that answers was compared up to ``end``."""
+        return self.end is not None and self.offset >= self.end
+
+    @property
+    def lag(self) -> int:
+        """Highest watermark of any replica minus the verified offset (RPV-4)."""
+        return max(self.high_watermarks.values(), default=self.offset) - self.offset
+
+    @property
+    def lags(self) -> dict[int, int | None]:
+        """Per replica how far its high watermark is behind the highest; None: it never answered (RPV-11X)."""
+        highest = max(self.high_watermarks.values(), default=0)
+        return {b: highest - hw if (hw := self.high_watermarks.get(b)) is not None else None for b in self.replicas}
+
+
+# --- rounds ----------------------------------------------------------------------------------------------------
+
+
+class Verifier:
+    """Compares all partitions of a layout, round by round. One thread uses it; brokers are read in parallel."""
+
+    def __init__(
+        self, layout: Layout, reader: ReplicaReader, *, on_mismatch: Callable[[Mismatch], None] = lambda _: None
+    ) -> None:
+        self._layout = layout
+        self._reader = reader
+        self._on_mismatch = on_mismatch
+        self._resting: dict[int, float] = {}  # broker -> when to try it again
+        self._pool = ThreadPoolExecutor(max_workers=max(1, len(layout.addresses)), thread_name_prefix="verify")
+        self.reports = [PartitionReport(p, layout.replicas[p], layout.isr[p]) for p in sorted(layout.replicas)]
+        self._by_partition = {r.partition: r for r in self.reports}
+        # In the order they are fetched: only the first of a request gets a batch larger than the fetch size whole.
+        self._queue = list(self.reports)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def begin(self, timestamp_ms: int) -> None:
+        """Set each partition's start to where that time points on its leader (RPV-2), else on any replica."""
+        asked: dict[TopicPartition, int] = {}
+        pending = list(self.reports)
+        for rank in range(1 + max((len(r.replicas) for r in self.reports), default=0)):
+            candidates = {r.partition: self._candidates(r) for r in pending}
+            by_broker: dict[int, list[TopicPartition]] = {}
+            for partition, brokers in candidates.items():
+                if rank < len(brokers):
+                    by_broker.setdefault(brokers[rank], []).append(partition)
+            for broker, partitions in by_broker.items():
+                asked.update(self._start_offsets(broker, partitions, timestamp_ms, committed=rank == 0))
+            pending = [r for r in pending if r.partition not in asked]
+        for report in self.reports:
+            report.start = report.offset = asked.get(report.partition, 0)
+
+    def _candidates(self, report: PartitionReport) -> list[int]:
+        leader = self._layout.leaders[report.partition]
+        return sorted(report.replicas, key=lambda b: b != leader)
+
+    def _start_offsets(
+        self, broker: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
+    ) -> dict[TopicPartition, int]:
+        try:
+            found = dict(self._reader.offsets(broker, partitions, timestamp_ms, committed=committed))
+            after_all = [p for p in partitions if found.get(p) == -1]  # nothing is as young as that: start at the end
+            if after_all:
+                found.update(self._reader.offsets(broker, after_all, LATEST, committed=committed))
+        except BrokerUnreachableError as e:
+            self._rest(broker, str(e), [self._by_partition[p] for p in partitions])
+            return {}
+        return {p: offset for p, offset in found.items() if isinstance(offset, int) and offset >= 0}
+
+    def round(self) -> bool:
+        """Fetch what is not complete, compare, move on; False: nothing new anywhere."""
+        begun = time.monotonic()
+        active = [r for r in self._queue if not r.complete]
+        fetched = self._fetch(active)
+        moved = [r for r in active if self._judge(r, fetched.get(r.partition, {}))]
+        if not moved:
+            time.sleep(max(0.0, MIN_ROUND_S - (time.monotonic() - begun)))
+        self._queue = [r for r in self._queue if r not in moved] + moved
+        return bool(moved)
+
+    def run_once(self, *, stall_s: float = STALL_S) -> None:
+        """Until every partition is compared to the high watermarks of the first round, or none moves any more."""
+        last_move = time.monotonic()
+        while True:
+            moved = self.round()
+            for report in self.reports:
+                if report.end is None and report.high_watermarks:
+                    report.end = max(report.high_watermarks.values())
+            if moved:
+                last_move = time.monotonic()
+            if all(r.complete for r in self.reports) or time.monotonic() - last_move > stall_s:
+                return
+
+    def worst(self) -> PartitionReport:
+        """The partition with the largest lag (RPV-4)."""
+        return max(self.reports, key=lambda r: r.lag)
+
+    def _fetch(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, dict[int, Fetched]]:
+        now = time.monotonic()
+        by_broker: dict[int, list[PartitionReport]] = {}
+        for report in reports:
+            for broker in report.replicas:
+                if self._resting.get(broker, 0.0) <= now:
+                    by_broker.setdefault(broker, []).append(report)
+        requests = {
+            broker: self._pool.submit(self._reader.fetch, broker, {r.partition: r.offset for r in wanted})
+            for broker, wanted in by_broker.items()
+        }
+        fetched: dict[TopicPartition, dict[int, Fetched]] = {}
+        for broker, request in requests.items():
+            try:
+                answer = request.result()
+            except BrokerUnreachableError as e:
+                self._rest(broker, str(e), by_broker[broker])
+                continue
+            for partition, value in answer.items():
+                if isinstance(value, Fetched):
+                    fetched.setdefault(partition, {})[broker] = value
+                else:
+                    self._by_partition[partition].missing[broker] = value
+        return fetched
+
+    def _rest(self, broker: int, why: str, reports: Iterable[PartitionReport]) -> None:
+        self._resting[broker] = time.monotonic() + RETRY_S
+        for report in reports:
+            report.missing[broker] = why
+
+    def _judge(self, report: PartitionReport, fetched: dict[int, Fetched]) -> bool:
+        """Whether the partition moved on."""
+        report.high_watermarks.update((b, f.high_watermark) for b, f in fetched.items() if f.high_watermark >= 0)
+        if any(f.out_of_range for f in fetched.values()):
+            return self._skip_deleted(report, [b for b, f in fetched.items() if f.out_of_range])
+        found = compare(report.partition, fetched, report.offset)
+        if found.mismatches:
+            again = compare(report.partition, self._fetch([report]).get(report.partition, {}), report.offset)
+            confirmed = [m for m in found.mismatches if m in again.mismatches]
+            if not confirmed:
+                return True  # it looked different while something changed: compare anew
+            report.mismatches += confirmed
+            for mismatch in confirmed:
+                self._on_mismatch(mismatch)
+        moved = found.next_offset > report.offset
+        report.offset = found.next_offset
+        report.entries += found.entries
+        return moved
+
+    def _skip_deleted(self, report: PartitionReport, brokers: Iterable[int]) -> bool:
+        """Go on at the highest log start (RPV-10X). A replica that ends below the offset is only behind."""
+        starts = []
+        for broker in brokers:
+            try:
+                start = self._reader.offsets(broker, [report.partition], EARLIEST, committed=False)[report.partition]
+            except BrokerUnreachableError as e:
+                self._rest(broker, str(e), [report])
+                continue
+            if isinstance(start, int):
+                starts.append(start)
+        highest = max(starts, default=report.offset)
+        if highest <= report.offset:
+            return False
+        report.skipped.append((report.offset, highest))
+        report.offset = highest
+        return True
