@@ -1,0 +1,150 @@
+"""``kt``: the group, its subcommands loaded when they are named, and the one place where errors become exit codes.
+
+Exit codes (COM-3X): 0 all done, 1 an item failed or was refused, 2 bad usage or input file, 130 interrupted.
+"""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, NoReturn
+
+import click
+
+from kafkatool import __version__
+from kafkatool.commands.output import CURRENT_OUTPUT, Answer, Output, error_item
+from kafkatool.core.errors import KafkatoolError, UsageError
+
+INTERRUPTED: Final = 130
+
+
+class LazyGroup(click.Group):
+    """A group that knows its subcommands by name -> ("module:attribute", one line of help), and imports one on use.
+
+    So ``kt --help`` imports no command, and ``kt topics`` neither Spark nor the broker.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._lazy:
+            return None
+        module, _, attribute = self._lazy[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in self._lazy.items()])
+
+
+class RootGroup(LazyGroup):
+    """The outermost group: what a command raises becomes one line on stderr and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Who asked for JSON or TSV gets the error in that form on stdout too, so a parser never finds nothing."""
+        try:
+            return super().invoke(ctx)
+        except KafkatoolError as e:
+            out: Output | None = ctx.meta.get(CURRENT_OUTPUT)
+            if out is not None and not (out.is_text or out.shown or isinstance(e, UsageError)):
+                out.show(Answer((), (), (), errors=[error_item(e)]))
+            raise
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run and exit, whatever ``standalone_mode`` says: the mapping below is the command line's contract."""
+        debug = "--debug" in (sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(args, prog_name or "kt", complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except click.exceptions.Exit as e:
+            code = e.exit_code
+        except click.ClickException as e:
+            e.show()
+            code = e.exit_code
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            code = INTERRUPTED
+        except BrokenPipeError:
+            _silence_stdout()
+            code = 1
+        except KafkatoolError as e:
+            if debug:
+                traceback.print_exc()
+            click.echo(f"kt: {_one_line(e)}", err=True)
+            code = 2 if isinstance(e, UsageError) else 1
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split("\n")) or type(error).__name__
+
+
+def _silence_stdout() -> None:
+    """The reader went (``| head``): point stdout nowhere, so that the interpreter's last flush does not complain."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass  # stdout is not a file here (a test runner's buffer): nothing to flush
+
+
+def _print_no_traceback(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    """A fault of kt itself: say so in one line, and how to get what a bug report needs."""
+    sys.stderr.write(f"kt: internal error: {kind.__name__}: {_one_line(error)} (--debug shows where)\n")
+
+
+def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        import logging
+
+        sys.excepthook = sys.__excepthook__
+        logging.basicConfig(
+            level=logging.DEBUG, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+        )
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "topics": ("kafkatool.commands.topics:topics", "Create, list, describe, alter and delete topics."),
+    "reassign": ("kafkatool.commands.reassign:reassign", "Move partitions' replicas to other brokers."),
+    "elect": ("kafkatool.commands.elect:elect", "Give leadership back to the preferred replicas."),
+    "replica-verify": ("kafkatool.commands.replica_verify:replica_verify", "Compare the data of all replicas."),
+    "logs": ("kafkatool.commands.logs:logs", "Merge and analyse state-change logs of all brokers."),
+    "cluster": ("kafkatool.commands.cluster:cluster", "Run a whole cluster on this machine."),
+    "broker": ("kafkatool.commands.broker:broker", "Run one broker from a server.properties file."),
+    "completion": ("kafkatool.commands.completion:completion", "Print the completion script of a shell."),
+}
+
+
+@click.command(
+    cls=RootGroup,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Settings come from the flag, else KAFKATOOL_… in the environment, else ./.kafkatool.toml, else "
+    "~/.config/kafkatool/config.toml. Exit codes: 0 done, 1 something failed or was refused, 2 bad usage.",
+)
+@click.version_option(__version__, prog_name="kt")
+@click.option("--debug", is_flag=True, expose_value=False, callback=_debug, help="Show tracebacks and log to stderr.")
+def kt() -> None:
+    """Admin tools and brokers for ZooKeeper-mode Kafka."""
+
+
+def main() -> None:
+    """The console script."""
+    sys.excepthook = _print_no_traceback
+    kt.main()

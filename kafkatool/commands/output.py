@@ -1,0 +1,165 @@
+"""Where output goes: the answer to stdout as text, JSON or TSV, everything else to stderr (COM-2, COM-4X).
+
+Without a terminal there is neither colour nor progress. rich is imported only to draw a progress bar.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+import orjson
+
+from kafkatool.core.errors import KafkatoolError
+
+if TYPE_CHECKING:
+    from kafkatool.core.zookeeper import Op
+
+FORMATS: Final = ("text", "json", "tsv")
+CURRENT_OUTPUT: Final = "kafkatool.output"  # where the click context keeps the running command's Output
+Item = Mapping[str, Any]
+
+ProgressUpdate = Callable[[int, int], None]
+"""Called with (done, total); cheap to call often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One command's result in all three forms: ``lines`` are the text, ``items`` with ``columns`` the JSON and TSV.
+
+    ``errors`` are items that failed, with ``error`` (a word) and ``message``. ``columns`` are keys of items.
+    """
+
+    lines: Iterable[str]
+    items: Sequence[Item]
+    columns: Sequence[str]
+    cluster_id: str | None = None
+    errors: Sequence[Item] = ()
+
+
+def error_item(error: KafkatoolError, **about: Any) -> dict[str, Any]:
+    """An entry of ``errors``: what it is about, the kind of error in snake case, its text."""
+    name = type(error).__name__.removesuffix("Error")
+    kind = "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
+    return {**about, "error": kind, "message": str(error)}
+
+
+class Output:
+    """The command's two streams. ``tool`` is what JSON names: ``kt topics list``."""
+
+    def __init__(self, form: str = "text", *, tool: str = "kt") -> None:
+        self.form = form
+        self.tool = tool
+        self.shown = False  # whether a document was written, so that a later failure does not write a second one
+
+    @property
+    def is_text(self) -> bool:
+        return self.form == "text"
+
+    # --- stdout -------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """A line of the answer as text, at once; nothing in the other forms."""
+        if self.is_text:
+            click.echo(text)
+
+    def show(self, answer: Answer) -> None:
+        """The whole answer in the form that was asked for; once."""
+        self.shown = True
+        match self.form:
+            case "text":
+                self.lines(answer.lines)
+            case "json":
+                document = {
+                    "tool": self.tool,
+                    "cluster_id": answer.cluster_id,
+                    "items": list(answer.items),
+                    "errors": list(answer.errors),
+                }
+                self._write(orjson.dumps(document).decode() + "\n")
+            case _:
+                columns = (*answer.columns, "error", "message")
+                rows = [[c.upper() for c in columns]]
+                rows += [[_cell(item.get(c)) for c in columns] for item in (*answer.items, *answer.errors)]
+                self._write("".join("\t".join(row) + "\n" for row in rows))
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Many lines of text in few writes; nothing in the other forms."""
+        if self.is_text:
+            text = "".join(f"{line}\n" for line in lines)
+            if text:
+                self._write(text)
+
+    def planned(self, ops: Iterable["Op"], *, sequential_paths: Sequence[str] = ()) -> None:
+        """``--dry-run``: what would be written (COM-6X). ``sequential_paths`` get a number from ZooKeeper."""
+        items = [_planned(op, sequential_paths) for op in ops]
+        lines = [" ".join(filter(None, (i["operation"], i["path"], i["value"]))) for i in items]
+        self.show(Answer(lines, items, ("operation", "path", "value")))
+        self.note("dry run: nothing was written")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        click.echo(text, nl=False)
+
+    # --- stderr -------------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """A hint, count or warning of kt's own."""
+        click.echo(text, err=True)
+
+    def failure(self, error: KafkatoolError, *, text: str | None = None, **about: Any) -> NoReturn:
+        """End the command: ``text`` (Kafka's words) on stdout, or an answer with only this error. Exit code 1."""
+        self.line(text if text is not None else str(error))
+        if not self.is_text:
+            self.show(Answer((), (), tuple(about), errors=[error_item(error, **about)]))
+        self.exit(1)
+
+    @contextlib.contextmanager
+    def progress(self, label: str) -> Iterator[ProgressUpdate]:
+        """A bar with an ETA on a terminal's stderr, nothing elsewhere; call the yielded function with (done, total)."""
+        if not sys.stderr.isatty():
+            yield lambda done, total: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(label, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    # --- end ----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def exit(code: int) -> NoReturn:
+        """End the command with that exit code."""
+        raise click.exceptions.Exit(code)
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case list() | tuple():
+            return ",".join(map(str, value))
+        case dict():
+            return ",".join(f"{k}={v}" for k, v in value.items())
+        case _:
+            return str(value).translate(_ESCAPED)
+
+
+_ESCAPED: Final = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})  # a row stays a row
+
+
+def _planned(op: "Op", sequential_paths: Sequence[str]) -> dict[str, Any]:
+    from kafkatool.core.zookeeper import Create, SetData
+
+    operation = "create" if isinstance(op, Create) else "set" if isinstance(op, SetData) else type(op).__name__.lower()
+    if op.path in sequential_paths:
+        operation = "create sequential"
+    value = op.data.decode(errors="replace") if isinstance(op, Create | SetData) else ""
+    return {"operation": operation, "path": op.path, "value": value}
