@@ -1,0 +1,125 @@
+"""Config changes at run time: /config/changes is watched, the entity each change names is read again (BRK-125).
+
+Z-27 to Z-29. A notification is only a trigger; what counts is the entity's node. Source: Kafka 1.1.1
+server/DynamicConfigManager.scala, common/ZkNodeChangeNotificationListener.scala.
+"""
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from kafkatool.core.errors import NoNodeError, VersionConflictError, ZnodeFormatError, ZooKeeperError
+from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode
+from kafkatool.core.zookeeper import WatchEvent, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+EXPIRY_MS = 15 * 60 * 1000
+_RETRY_S = 1.0
+_ROOT = ConfigChangeZnode.PATH.rpartition("/")[0]  # entities are beside the notifications of their changes
+_NUMBERED = re.compile(r"config_change_(\d+)")
+
+OnChange = Callable[[str, Mapping[str, str]], None]
+
+
+def read_overrides(zookeeper: ZooKeeper, entity_type: str, name: str) -> dict[str, str]:
+    """An entity's overrides; none when its node is absent or unreadable (Z-25, Z-35). Raises ZooKeeperError."""
+    return _overrides_at(zookeeper, ConfigZnode.path(entity_type, name))
+
+
+def _overrides_at(zookeeper: ZooKeeper, path: str) -> dict[str, str]:
+    node = zookeeper.get(path)
+    try:
+        return ConfigZnode.decode(path, node.data) if node else {}
+    except ZnodeFormatError as e:
+        log.warning("%s; it counts as having no overrides", e)
+        return {}
+
+
+class DynamicConfig:
+    """One thread that follows /config/changes. ``on_change`` has one function by entity type (``topics``, ``brokers``,
+    ``clients``, ``users``), which gets the entity's name as its node has it, and all its overrides.
+    """
+
+    def __init__(
+        self, zookeeper: ZooKeeper, on_change: Mapping[str, OnChange], *, name: str = "dynamic-config"
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._on_change = on_change
+        self._last_handled = -1
+        self._rung = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Go through all notifications there are, then follow. Raises ZooKeeperError."""
+        self._pass()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Follow no more."""
+        self._stopping.set()
+        self._rung.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def new_session(self) -> None:
+        """All watches are gone: go through everything again (Z-27)."""
+        self._last_handled = -1
+        self._rung.set()
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        self._rung.set()
+
+    def _run(self) -> None:
+        while True:
+            self._rung.wait()
+            self._rung.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                self._pass()
+            except ZooKeeperError as e:
+                log.warning("config changes could not be read, trying again: %s", e)
+                self._stopping.wait(_RETRY_S)
+                self._rung.set()
+
+    def _pass(self) -> None:
+        children = self._zookeeper.children(ConfigChangeZnode.PATH, self._on_watch) or []
+        numbered = sorted((int(m[1]), c) for c in children if (m := _NUMBERED.fullmatch(c)))
+        paths = [f"{ConfigChangeZnode.PATH}/{child}" for _, child in numbered]
+        for (number, _), path, node in zip(numbered, paths, self._zookeeper.get_many(paths), strict=True):
+            if node is None:
+                continue
+            if number > self._last_handled:
+                self._handle(path, node.data)
+                self._last_handled = number
+            if node.ctime_ms < time.time() * 1000 - EXPIRY_MS:
+                self._forget(path)
+
+    def _handle(self, path: str, data: bytes) -> None:
+        """One bad notification, or one that an owner cannot apply, must not block later ones (Z-28)."""
+        try:
+            entity_type, _, name = ConfigChangeZnode.decode(data).partition("/")
+        except ZnodeFormatError as e:
+            log.error("%s is skipped: %s", path, e)
+            return
+        on_change = self._on_change.get(entity_type)
+        if on_change is None or not name:
+            log.warning("%s is skipped: entities of type %r are not followed", path, entity_type)
+            return
+        # The name is spelled as in the notification: encoded, as its node is.
+        overrides = _overrides_at(self._zookeeper, f"{_ROOT}/{entity_type}/{name}")
+        log.info("config of %s/%s is now %s", entity_type, name, overrides)
+        try:
+            on_change(name, overrides)
+        except Exception:  # whoever owns the config may fail on a value; the next change must still come through
+            log.exception("the new config of %s/%s could not be applied", entity_type, name)
+
+    def _forget(self, path: str) -> None:
+        try:
+            self._zookeeper.delete(path)
+        except (NoNodeError, VersionConflictError):
+            pass  # another broker was quicker (Z-29)

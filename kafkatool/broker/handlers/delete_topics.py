@@ -1,0 +1,47 @@
+"""DeleteTopics (key 20), versions 0-3: answered by the active controller alone (KIP-4).
+
+A topic counts as deleted when this broker's metadata no longer has it; when that takes longer than the request allows,
+the answer is REQUEST_TIMED_OUT though the deletion goes on.
+"""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.topic_admin import TopicError
+from kafkatool.broker.waiting_topics import is_gone
+from kafkatool.core.errors import ZooKeeperError
+from kafkatool.core.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicsResponseTopic
+from kafkatool.core.protocol.error_codes import ErrorCode
+
+
+def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | None:
+    """Mark the topics, then wait until they are gone."""
+    codes = {name: _delete(name, call) for name in request.topic_names}
+    started = [name for name, code in codes.items() if code is ErrorCode.NONE]
+
+    def answer(pending: set[str]) -> None:
+        codes.update(dict.fromkeys(pending, ErrorCode.REQUEST_TIMED_OUT))
+        call.respond(_response(codes))
+
+    if not started:
+        return _response(codes)
+    call.context.topic_admin.waiting.wait(started, is_gone, request.timeout_ms, answer)
+    return None
+
+
+def _response(codes: dict[str, ErrorCode]) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        topics=[DeleteTopicsResponseTopic(name=name, error_code=code) for name, code in codes.items()]
+    )
+
+
+def _delete(name: str, call: Call) -> ErrorCode:
+    if not call.context.controller.is_active:
+        return ErrorCode.NOT_CONTROLLER
+    if not call.context.config.delete_topic_enable:
+        return ErrorCode.TOPIC_DELETION_DISABLED if call.header.api_version >= 3 else ErrorCode.INVALID_REQUEST
+    try:
+        call.context.topic_admin.delete(name)
+    except TopicError as e:
+        return e.code
+    except ZooKeeperError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE

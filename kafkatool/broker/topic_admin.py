@@ -1,0 +1,197 @@
+"""Creating and deleting topics on behalf of clients: what a broker checks, and the znodes it writes (BRK-118, 166).
+
+The controller sees the nodes and does the rest. Source: Kafka 1.1.1 server/AdminManager.scala, zk/AdminZkClient.scala.
+"""
+
+import logging
+import random
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.timer import Timer
+from kafkatool.broker.waiting_topics import WaitingTopics
+from kafkatool.core.assignment import assign_replicas
+from kafkatool.core.errors import ConfigError, KafkatoolError, NodeExistsError, RefusedError, ZooKeeperError
+from kafkatool.core.model import Assignment
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.topic_configs import validate_configs
+from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
+from kafkatool.core.zookeeper import Create, Op, SetData, TransactionError, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class TopicError(KafkatoolError):
+    """A topic that cannot be created or deleted, with the code that says so on the wire."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create: either ``assignment``, or both counts."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignment: Assignment | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_valid_name(name: str) -> bool:
+    """1 to 249 of letters, digits, ``.``, ``_``, ``-``; neither ``.`` nor ``..``."""
+    return bool(_NAME.fullmatch(name)) and name not in (".", "..")
+
+
+class TopicAdmin:
+    """Used by the handlers of every broker; thread-safe. ``waiting`` parks requests until the controller is done."""
+
+    def __init__(self, zookeeper: ZooKeeper, config: BrokerConfig, metadata_cache: MetadataCache, timer: Timer) -> None:
+        self._zookeeper = zookeeper
+        self._config = config
+        self._metadata_cache = metadata_cache
+        self.waiting = WaitingTopics(metadata_cache, timer)
+
+    # --- topics made without being asked for --------------------------------------------------------------------
+
+    def unknown_topic_code(self, name: str) -> ErrorCode:
+        """What to answer for a topic that does not exist and is not to be made."""
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    def auto_create(self, name: str) -> ErrorCode:
+        """Make it with the broker's defaults; LEADER_NOT_AVAILABLE when it is on its way (BRK-118)."""
+        if name == TRANSACTION_TOPIC:  # of no use while transactions are not served
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        config = self._config
+        return self._create_on_demand(
+            NewTopic(name=name, partitions=config.num_partitions, replication_factor=config.default_replication_factor)
+        )
+
+    def create_internal_offsets_topic(self) -> ErrorCode:
+        """Make ``__consumer_offsets`` with the offsets.topic settings, unless there are too few brokers (BRK-166)."""
+        config = self._config
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+        return self._create_on_demand(
+            NewTopic(
+                name=OFFSETS_TOPIC,
+                partitions=config.offsets_topic_num_partitions,
+                replication_factor=config.offsets_topic_replication_factor,
+                configs=overrides,
+            )
+        )
+
+    def _create_on_demand(self, topic: NewTopic) -> ErrorCode:
+        try:
+            self.create(topic)
+        except TopicError as e:
+            if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                log.warning("topic %s cannot be created on demand: %s", topic.name, e)
+                return e.code
+        except ZooKeeperError as e:
+            log.warning("topic %s could not be created on demand: %s", topic.name, e)
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    # --- topics asked for ---------------------------------------------------------------------------------------
+
+    def create(self, topic: NewTopic, *, validate_only: bool = False) -> None:
+        """Check it and write its nodes. Raises TopicError, ZooKeeperError."""
+        self._check_name(topic.name)
+        assignment = self._assignment(topic)
+        try:
+            validate_configs(topic.configs)
+        except (ConfigError, RefusedError) as e:
+            raise TopicError(ErrorCode.INVALID_CONFIG, str(e)) from e
+        if not validate_only:
+            self._write(topic, assignment)
+            log.info("created topic %s with assignment %s", topic.name, assignment)
+
+    def delete(self, name: str) -> None:
+        """Mark it for deletion; marked already is success. Raises TopicError, ZooKeeperError."""
+        if name not in self._metadata_cache.snapshot.partitions:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
+        try:
+            self._zookeeper.create(DeleteTopicsZnode.topic_path(name))
+        except NodeExistsError:
+            pass  # the earlier request's deletion serves this one as well
+
+    def _check_name(self, name: str) -> None:
+        if not is_valid_name(name):
+            raise TopicError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic name {name!r} is not 1 to 249 of letters, digits, '.', '_', '-'",
+            )
+        existing = self._metadata_cache.snapshot.partitions
+        if name in existing:
+            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if "." in name or "_" in name:  # metric names do not tell them apart
+            plain = name.replace(".", "_")
+            if twin := next((t for t in existing if t.replace(".", "_") == plain), None):
+                raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with existing topic {twin}")
+
+    def _assignment(self, topic: NewTopic) -> Assignment:
+        brokers = self._metadata_cache.snapshot.brokers
+        if topic.assignment is not None:
+            _check_assignment(topic.assignment, brokers.keys())
+            return topic.assignment
+        partitions, factor = topic.partitions or 0, topic.replication_factor or 0
+        if partitions <= 0:
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+        if factor <= 0:
+            raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+        if factor > len(brokers):
+            raise TopicError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Replication factor: {factor} larger than available brokers: {len(brokers)}.",
+            )
+        live = [brokers[i] for i in sorted(brokers)]
+        start, shift = random.randrange(len(live)), random.randrange(len(live))
+        rack_aware = all(b.rack is not None for b in live)
+        return assign_replicas(live, partitions, factor, start_index=start, replica_shift=shift, rack_aware=rack_aware)
+
+    def _write(self, topic: NewTopic, assignment: Assignment) -> None:
+        """Config before topic, in one transaction: the controller never sees a topic without its overrides (Z-14)."""
+        config_path, topic_path = ConfigZnode.path("topics", topic.name), TopicZnode.path(topic.name)
+        create_topic = Create(topic_path, TopicZnode(assignment).encode())
+        while True:
+            left_over = self._zookeeper.get(config_path)
+            config: Op = (
+                Create(config_path, ConfigZnode.encode(topic.configs))
+                if left_over is None
+                else SetData(config_path, ConfigZnode.encode(topic.configs), left_over.version)
+            )
+            try:
+                self._zookeeper.commit([config, create_topic])
+                return
+            except TransactionError as e:
+                if self._zookeeper.get(topic_path) is not None:
+                    raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.") from e
+                if e.index != 0:
+                    raise
+                # the config node came or went in between: look again
+
+
+def _check_assignment(assignment: Assignment, live: Collection[int]) -> None:
+    refused = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if sorted(assignment) != list(range(len(assignment))) or not assignment:
+        raise TopicError(refused, "partitions must be numbered from 0 without gaps")
+    sizes = {len(replicas) for replicas in assignment.values()}
+    if len(sizes) != 1 or 0 in sizes:
+        raise TopicError(refused, "all partitions need equally many replicas, at least 1")
+    for partition, replicas in assignment.items():
+        if len(set(replicas)) < len(replicas):
+            raise TopicError(refused, f"partition {partition} lists a broker twice: {list(replicas)}")
+        if unknown := [r for r in replicas if r not in live]:
+            raise TopicError(refused, f"partition {partition} is assigned to brokers that are not alive: {unknown}")
