@@ -1,0 +1,298 @@
+"""Move replicas: propose a plan, check it, start it, follow it, verify it (RSN-1 to RSN-38X).
+
+One reassignment runs at a time: it is the znode /admin/reassign_partitions, which the controller empties as partitions
+finish. Starting is one exclusive create, so of two that start together one wins and the other is told (RSN-31X).
+"""
+
+import enum
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from kafkatool.core.assignment import assign_replicas
+from kafkatool.core.cluster_view import ClusterView, read_cluster, read_states
+from kafkatool.core.errors import NodeExistsError, RefusedError
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations import throttles
+from kafkatool.core.operations.throttles import ConfigWrite
+from kafkatool.core.plan_files import Moves, PartitionName, bracketed
+from kafkatool.core.znodes import ReassignmentZnode
+from kafkatool.core.zookeeper import Create, Op, ZooKeeper
+
+POLL_MS = 1000  # how often the progress of a running move is read; the end itself is watched
+
+
+class Status(enum.StrEnum):
+    """What became of one partition of a plan (RSN-35X)."""
+
+    PENDING = "pending"  # not written yet
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    NOOP = "noop"  # the plan is what is there already
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition: ``current`` replicas (empty: no such partition), ``target`` of the plan; ISR where it was read."""
+
+    partition: TopicPartition
+    current: tuple[int, ...]
+    target: tuple[int, ...]
+    status: Status
+    isr: tuple[int, ...] = ()
+
+
+# --- generate --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan for whole topics. ``uneven_topics`` have partitions of different replica counts (RSN-3)."""
+
+    current: Moves
+    proposed: Moves
+    uneven_topics: tuple[str, ...]
+
+
+def generate(
+    zk: ZooKeeper, topics: Sequence[str], broker_ids: Sequence[int], *, rack_aware: bool, rng: random.Random
+) -> Proposal:
+    """Spread each topic over the listed brokers as a new topic would be (RSN-3); writes nothing.
+
+    ``rng`` gives ASG-3's two numbers. Raises RefusedError: unknown topics or brokers (RSN-17X), too few brokers, racks.
+    """
+    view = read_cluster(zk, topics, states=False)
+    if unknown := [t for t in topics if t not in view.topics]:
+        raise RefusedError(f"List of topics to reassign contains topics that do not exist: {','.join(unknown)}")
+    if missing := sorted(b for b in broker_ids if b not in view.brokers):
+        live = ",".join(map(str, sorted(view.brokers))) or "none"
+        raise RefusedError(
+            f"Broker list contains brokers that are not registered: {_ids(missing)} (registered: {live})"
+        )
+    brokers = [view.brokers[b] for b in sorted(broker_ids)]
+    current: dict[TopicPartition, tuple[int, ...]] = {}
+    proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    uneven = []
+    for topic in sorted(topics):
+        assignment = view.topics[topic].assignment
+        if not assignment:
+            continue
+        if len({len(replicas) for replicas in assignment.values()}) > 1:
+            uneven.append(topic)
+        spread = assign_replicas(
+            brokers,
+            len(assignment),
+            len(assignment[min(assignment)]),
+            start_index=rng.randrange(len(brokers)),
+            replica_shift=rng.randrange(len(brokers)),
+            rack_aware=rack_aware,
+        )
+        current.update((TopicPartition(topic, p), tuple(r)) for p, r in sorted(assignment.items()))
+        proposed.update((TopicPartition(topic, p), tuple(r)) for p, r in sorted(spread.items()))
+    return Proposal(current, proposed, tuple(uneven))
+
+
+# --- execute ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan that was checked, and everything starting it will write. Nothing is written yet.
+
+    ``running`` is the reassignment found under way: then only throttle rates may be written (RSN-10).
+    """
+
+    moves: Moves
+    current: Moves
+    running: Moves | None
+    throttle_writes: tuple[ConfigWrite, ...]
+
+    @property
+    def unchanged(self) -> list[TopicPartition]:
+        """Plan partitions that have the planned replicas already (RSN-18X)."""
+        return [p for p, replicas in self.moves.items() if self.current[p] == replicas]
+
+    @property
+    def ops(self) -> list[Op]:
+        """Every write in order, for showing them (COM-6X)."""
+        ops = [op for write in self.throttle_writes for op in write.ops]
+        if self.running is None and self.moves:
+            ops.append(Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(self.moves)))
+        return ops
+
+
+def prepare(
+    zk: ZooKeeper,
+    plan: Moves,
+    *,
+    throttle: int | None = None,
+    skip_unchanged: bool = False,
+    force: bool = False,
+    name_of: PartitionName = bracketed,
+) -> Prepared:
+    """Check a plan against the cluster (RSN-7, RSN-30X) and lay out the writes; ``throttle`` is bytes/s per broker.
+
+    ``force`` goes on with brokers that are not registered, beside a preferred election of the same partitions, and
+    with a throttle too low to end. Raises RefusedError in Kafka's words.
+    """
+    view = read_cluster(zk, {p.topic for p in plan}, states=False)
+    current = {p: replicas for p in plan if (replicas := _assigned(view, p))}
+    if missing := [p for p in plan if p not in current]:
+        names = ", ".join(map(name_of, missing))
+        raise RefusedError(f"The proposed assignment contains non-existent partitions: {names}")
+    if not force:
+        _check_unforced(view, plan, throttle, name_of)
+    moves = {p: r for p, r in plan.items() if not skip_unchanged or current[p] != r}
+    writes: list[ConfigWrite] = []
+    if throttle is not None and moves:
+        assignments = {t: topic.assignment for t, topic in view.topics.items() if any(p.topic == t for p in moves)}
+        writes += throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), throttle)
+        if view.reassignment is None:
+            writes += throttles.plan_replicas(zk, moves, current)
+    return Prepared(moves, current, view.reassignment, tuple(writes))
+
+
+def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_of: PartitionName) -> None:
+    unknown = sorted({b for replicas in plan.values() for b in replicas} - set(view.brokers))
+    if unknown:
+        raise RefusedError(f"The proposed assignment contains non-existent brokerIDs: {_ids(unknown)}")
+    if electing := sorted(set(view.election or ()).intersection(plan)):
+        raise RefusedError(
+            f"a preferred replica election is under way for {','.join(map(name_of, electing))}; "
+            "wait until it has ended, or add --force"
+        )
+    if throttle is not None and throttle < throttles.MIN_SAFE_RATE:
+        raise RefusedError(
+            f"a throttle of {throttle} B/s may never let the move end: give at least {throttles.MIN_SAFE_RATE}, "
+            "or add --force"
+        )
+
+
+def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracketed) -> list[ConfigWrite]:
+    """Write what was prepared: throttles first, then the znode (RSN-9, RSN-14). Returns what undoes the throttles.
+
+    Raises RefusedError if another reassignment appeared meanwhile; the throttles are then back as they were.
+    """
+    undo = throttles.apply(zk, prepared.throttle_writes)
+    if prepared.running is not None or not prepared.moves:
+        return undo
+    try:
+        zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(prepared.moves), make_parents=True)
+    except NodeExistsError as e:
+        throttles.undo(zk, undo)
+        names = ",".join(map(name_of, sorted(running(zk) or {})))
+        raise RefusedError(f"Partition reassignment currently in progress for {names}. Aborting operation") from e
+    return undo
+
+
+def running(zk: ZooKeeper) -> Moves | None:
+    """The reassignment under way; None: no such znode."""
+    node = zk.get(ReassignmentZnode.PATH)
+    return ReassignmentZnode.decode(node.data) if node else None
+
+
+# --- wait ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Partitions that left the znode, and of the replicas the plan wants those that are in sync (RSN-33X)."""
+
+    finished: int
+    total: int
+    in_sync: int
+    wanted: int
+    elapsed_s: float
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Estimate from the rate of finished partitions so far; None: no partition has finished yet."""
+        if not self.finished:
+            return None
+        return self.elapsed_s / self.finished * (self.total - self.finished)
+
+
+def wait(
+    zk: ZooKeeper,
+    moves: Moves,
+    *,
+    timeout_s: float | None,
+    on_progress: Callable[[Progress], None],
+    poll_ms: int = POLL_MS,
+) -> bool:
+    """Until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on."""
+    begun = time.monotonic()
+    deadline = None if timeout_s is None else begun + timeout_s
+    while True:
+        woken = threading.Event()
+        node = zk.get(ReassignmentZnode.PATH, lambda _, woken=woken: woken.set())  # type: ignore[misc]
+        left = [p for p in (ReassignmentZnode.decode(node.data) if node else {}) if p in moves]
+        on_progress(_progress(zk, moves, left, time.monotonic() - begun))
+        if not left:
+            return True
+        pause = poll_ms / 1000
+        if deadline is not None:
+            pause = min(pause, deadline - time.monotonic())
+            if pause <= 0:
+                return False
+        woken.wait(pause)
+
+
+def _progress(zk: ZooKeeper, moves: Moves, left: Sequence[TopicPartition], elapsed_s: float) -> Progress:
+    states = read_states(zk, left)
+    wanted = sum(len(replicas) for replicas in moves.values())
+    lagging = sum(1 for p in left for b in moves[p] if p not in states or b not in states[p].leader_and_isr.isr)
+    return Progress(len(moves) - len(left), len(moves), wanted - lagging, wanted, elapsed_s)
+
+
+# --- verify and list -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How far a plan is. ``removal`` takes the throttles off: empty unless every partition completed (RSN-13)."""
+
+    items: tuple[Move, ...]
+    removal: tuple[ConfigWrite, ...]
+
+    @property
+    def completed(self) -> bool:
+        return all(move.status is Status.COMPLETED for move in self.items)
+
+
+def verify(zk: ZooKeeper, plan: Moves, *, preserve_throttles: bool = False) -> Verification:
+    """Compare a plan with the cluster (RSN-12); writes nothing: ``throttles.apply(zk, removal)`` does."""
+    view = read_cluster(zk, {p.topic for p in plan}, states=False)
+    items = tuple(Move(p, _assigned(view, p), target, _status(view, p, target)) for p, target in plan.items())
+    done = all(move.status is Status.COMPLETED for move in items)
+    removal = throttles.plan_removal(zk, {p.topic for p in plan}) if done and not preserve_throttles else []
+    return Verification(items, tuple(removal))
+
+
+def list_running(zk: ZooKeeper) -> tuple[Move, ...]:
+    """What /admin/reassign_partitions holds, with current replicas and ISR (RSN-38X); empty: nothing runs."""
+    moves = running(zk) or {}
+    view = read_cluster(zk, {p.topic for p in moves}, states=False)
+    states = read_states(zk, moves)
+    return tuple(
+        Move(p, _assigned(view, p), moves[p], Status.IN_PROGRESS, states[p].leader_and_isr.isr if p in states else ())
+        for p in sorted(moves)
+    )
+
+
+def _status(view: ClusterView, partition: TopicPartition, target: tuple[int, ...]) -> Status:
+    if partition in (view.reassignment or {}):
+        return Status.IN_PROGRESS
+    return Status.COMPLETED if _assigned(view, partition) == target else Status.FAILED
+
+
+def _assigned(view: ClusterView, partition: TopicPartition) -> tuple[int, ...]:
+    topic = view.topics.get(partition.topic)
+    return tuple(topic.assignment.get(partition.partition, ())) if topic else ()
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
