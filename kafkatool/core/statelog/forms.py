@@ -24,7 +24,8 @@ _LEADERSHIP_PATTERNS = (
     r"LeaderAndIsr\(leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), "
     r"isr=List\((?P<isr>[\d, ]*)\), zkVersion=\d+\)",
     r"PartitionState\((?:topicName='[^']*', )?(?:partitionIndex=\d+, )?controllerEpoch=-?\d+, "
-    r"leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>-?\d+), isr=\[?(?P<isr>[\d, ]*?)\]?, zkVersion=-?\d+, replicas=\[?[\d, ]*?\]?"
+    r"leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>-?\d+), "
+    r"isr=\[?(?P<isr>[\d, ]*?)\]?, zkVersion=-?\d+, replicas=\[?[\d, ]*?\]?"
     r"(?=\)|, (?:isNew|offlineReplicas|addingReplicas)=)",
     r"starts at leader epoch (?P<leader_epoch>\d+) from offset -?\d+ with high watermark -?\d+"
     r"(?: ISR \[(?P<isr>[\d, ]*)\])?",

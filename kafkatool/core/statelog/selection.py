@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 from kafkatool.core.statelog.grammar import LEVELS
@@ -41,11 +41,13 @@ class Selection:
         """Levels kept; empty: all, also lines without one."""
         return frozenset(LEVELS[LEVELS.index(self.level) :]) if self.level else frozenset()
 
-    def filter(self) -> Callable[[bytes, bytes, Shape], str | None]:
+    def filter(self) -> Callable[[bytes, bytes, Shape], str | None] | None:
         """A function of a record's time, first line and shape that gives the reason to drop it, or None.
 
-        The reason is the name of the count it belongs to.
+        The reason is the name of the count it belongs to. Where nothing can be dropped there is no function.
         """
+        if replace(self, continuation=True, with_context=False) == Selection():
+            return None
         start, end = self.start_time.encode(), self.end_time.encode()
         levels, events, topic = self.levels, self.events, self._topic_filter()
         drop_without_partition = self.kafka_compatible or (topic is not None and not self.with_context)

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import shutil
 import sys
 import tempfile
@@ -28,7 +29,7 @@ class Spool:
         Gives the copy and whether it is complete; of damaged gzip data the copy holds all that could be unpacked.
         """
         handle, name = tempfile.mkstemp(prefix="log-", dir=self.directory)
-        with open(handle, "wb") as copy, _open(path) as original:
+        with os.fdopen(handle, "wb") as copy, _open(path) as original:
             if original.peek(2)[:2] != GZIP_MAGIC:
                 shutil.copyfileobj(original, copy, COPY_BYTES)
                 return Path(name), True
@@ -55,5 +56,5 @@ def _open(path: Path) -> Iterator[io.BufferedReader]:
             yield file
         return
     reader = io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
-    yield reader
+    yield cast(io.BufferedReader, reader)
     reader.detach()  # closing it would close standard input
