@@ -2,10 +2,8 @@
 
 import dataclasses
 import types
-import typing
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.types import (
@@ -53,7 +51,7 @@ class Array:
 class Struct:
     """A class with fields of its own."""
 
-    type: type[Any]
+    type: type[object]
 
 
 WireType = Fixed | Text | Blob | Array | Struct
@@ -88,8 +86,8 @@ class Api:
     name: str
     min_version: int
     max_version: int
-    request: type[Any]
-    response: type[Any]
+    request: type[object]
+    response: type[object]
     flexible_from: int | None = None
 
     def is_flexible(self, version: int) -> bool:
@@ -101,19 +99,27 @@ class Api:
         return self.min_version <= version <= self.max_version
 
 
-@cache
-def fields_of(cls: type[Any]) -> tuple[Field, ...]:
+def fields_of(cls: type[object]) -> tuple[Field, ...]:
     """The fields of a message class in wire order. TypeError for an annotation that says no wire type."""
+    if cls not in _fields:
+        _fields[cls] = _read_fields(cls)
+    return _fields[cls]
+
+
+_fields: dict[type[object], tuple[Field, ...]] = {}
+
+
+def _read_fields(cls: type[object]) -> tuple[Field, ...]:
     if cls is TopicPartition:  # the shared value type knows nothing of the wire
         return (Field("topic", Text()), Field("partition", INT32))
     hints = get_type_hints(cls, include_extras=True)
-    return tuple(_field(f, hints[f.name]) for f in dataclasses.fields(cls))
+    return tuple(_field(f, hints[f.name]) for f in dataclasses.fields(cast(Any, cls)))
 
 
 def _field(field: "dataclasses.Field[Any]", hint: Any) -> Field:
     marks: list[Any] = []
     wire_type, nullable = _resolve(hint, marks)
-    versions: dict[type[Any], int] = {type(m): m.version for m in marks}
+    versions: dict[type[object], int] = {type(m): m.version for m in marks}
     since = versions.get(Since, 0)
     default_is_list = field.default_factory is list
     return Field(
@@ -145,7 +151,7 @@ def _resolve(hint: Any, marks: list[Any]) -> tuple[WireType, bool]:
     if get_origin(hint) is list:
         return Array(_resolve(get_args(hint)[0], [])[0]), False
     if hint is TopicPartition or dataclasses.is_dataclass(hint):
-        return Struct(typing.cast(type[Any], hint)), False
+        return Struct(cast(type[object], hint)), False
     plain: dict[Any, WireType] = {str: Text(), bool: BOOL, bytes: Blob()}
     if hint not in plain:
         raise TypeError(f"no wire type for {hint!r}")
