@@ -151,7 +151,7 @@ class BrokerConfig:
     kt_halt_on_truncation_below_hw: bool = False
     kt_fence_on_zk_session_loss: bool = False
     kt_validate_records: str = _choice("auto", "full")
-    kt_log_dir: Path | None = None  # for state-change.log and controller.log; none given: none are written
+    kt_log_dir: Path | None = None  # for state-change.log and controller.log; see ``own_log_dir``
 
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What was given, by property name; to tell a default from a setting."""
@@ -183,6 +183,11 @@ class BrokerConfig:
     def protocol_versions(self) -> ProtocolVersions:
         """Versions of the requests sent to other brokers (table B)."""
         return PROTOCOL_VERSIONS[self.inter_broker_protocol_version]
+
+    @property
+    def own_log_dir(self) -> Path:
+        """Where state-change.log and controller.log go: kt.log.dir, else ``logs`` beside the first log dir."""
+        return self.kt_log_dir or self.log_dirs[0].absolute().parent / "logs"
 
     def speaks(self, release: str) -> bool:
         """Whether inter.broker.protocol.version is at least ``release`` (``2.3``)."""

@@ -17,7 +17,7 @@ from kafkatool.core.assignment import assign_replicas
 from kafkatool.core.errors import ConfigError, KafkatoolError, NodeExistsError, RefusedError, ZooKeeperError
 from kafkatool.core.model import Assignment
 from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.topic_configs import validate_configs
+from kafkatool.core.topic_configs import check_configs
 from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import Create, Op, SetData, TransactionError, ZooKeeper
 
@@ -111,7 +111,7 @@ class TopicAdmin:
         self._check_name(topic.name)
         assignment = self._assignment(topic)
         try:
-            validate_configs(topic.configs)
+            check_configs(topic.configs)
         except (ConfigError, RefusedError) as e:
             raise TopicError(ErrorCode.INVALID_CONFIG, str(e)) from e
         if not validate_only:

@@ -16,15 +16,11 @@ log = logging.getLogger(__name__)
 
 
 class SocketServer:
-    """``bind`` (connections are accepted, not read), ``serve``, ``stop_serving`` (drains), ``close``.
+    """``bind`` (connections are accepted, not read), ``serve``, ``stop_serving`` (drains), ``close``."""
 
-    ``handle`` gets each request on a handler thread; it answers through the request's connection, now or later.
-    """
-
-    def __init__(self, config: BrokerConfig, handle: Callable[[Request], None], *, name: str = "network") -> None:
+    def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._handle = handle
-        self._name = name
+        self._name = "network"
         self._channel = RequestChannel(config.queued_max_requests)
         self._quotas = ConnectionQuotas(config.max_connections_per_ip, config.max_connections_per_ip_overrides)
         self._acceptors: list[Acceptor] = []
@@ -36,9 +32,13 @@ class SocketServer:
         """The listeners with the ports they are bound to."""
         return tuple(a.endpoint for a in self._acceptors)
 
-    def bind(self) -> None:
-        """Open all listeners. Raises KafkatoolError when one cannot be bound; then ``close`` cleans up."""
+    def bind(self, name: str = "network") -> None:
+        """Open all listeners. Raises KafkatoolError when one cannot be bound; then ``close`` cleans up.
+
+        ``name`` starts the names of the threads.
+        """
         config = self._config
+        self._name = name
         indexes = itertools.count()
         for endpoint in config.listeners:
             processors = [
@@ -64,10 +64,12 @@ class SocketServer:
             self._acceptors.append(acceptor)
             log.info("listening on %s", acceptor.endpoint)
 
-    def serve(self) -> None:
-        """Read and handle requests from now on."""
+    def serve(self, handle: Callable[[Request], None]) -> None:
+        """Read requests from now on. ``handle`` gets each on a handler thread; it answers through its connection."""
         for i in range(self._config.num_io_threads):
-            handler = threading.Thread(target=self._run_handler, name=f"{self._name}-handler-{i}", daemon=True)
+            handler = threading.Thread(
+                target=self._run_handler, args=(handle,), name=f"{self._name}-handler-{i}", daemon=True
+            )
             self._handlers.append(handler)
             handler.start()
         for processor in self._processors:
@@ -92,10 +94,10 @@ class SocketServer:
             processor.stop()
         self._processors = []
 
-    def _run_handler(self) -> None:
+    def _run_handler(self, handle: Callable[[Request], None]) -> None:
         while (request := self._channel.take()) is not None:
             try:
-                self._handle(request)
+                handle(request)
             except Exception:  # the handler thread survives whatever a request does (BRK-17)
                 log.exception("closing %s: its request failed", request.connection)
                 request.connection.end()

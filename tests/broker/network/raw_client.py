@@ -83,10 +83,10 @@ def network_config(**properties: str) -> BrokerConfig:
 @contextmanager
 def serving(handle: Callable[[Request], None] = echo, **properties: str) -> Iterator[SocketServer]:
     """A network layer that is up; ``properties`` with ``_`` for ``.``."""
-    server = SocketServer(network_config(**properties), handle)
+    server = SocketServer(network_config(**properties))
     try:
         server.bind()
-        server.serve()
+        server.serve(handle)
         yield server
     finally:
         server.close()

@@ -76,7 +76,7 @@ def test_port_0_binds_a_free_port_and_an_empty_host_all_interfaces() -> None:
 @pytest.mark.spec("BRK-6")
 def test_a_listener_that_cannot_be_bound_is_an_error_that_names_it(server: SocketServer) -> None:
     taken = server.endpoints[0].port
-    second = SocketServer(network_config(listeners=f"PLAINTEXT://127.0.0.1:{taken}"), echo)
+    second = SocketServer(network_config(listeners=f"PLAINTEXT://127.0.0.1:{taken}"))
     with pytest.raises(KafkatoolError, match=f"PLAINTEXT: cannot listen on 127.0.0.1:{taken}"):
         second.bind()
     second.close()
@@ -326,7 +326,7 @@ def test_connections_of_one_address_are_capped_and_a_close_frees_a_slot() -> Non
 @pytest.mark.spec("BRK-20")
 def test_an_override_wins_over_the_cap() -> None:
     limits = {"max_connections_per_ip": "0", "max_connections_per_ip_overrides": "localhost:1"}
-    with serving(**limits) as server, connected(server) as client:
+    with serving(echo, **limits) as server, connected(server) as client:
         assert client.ask(b"1") == b"1"
         with connected(server) as excess:
             assert excess.is_closed_by_server()
@@ -360,9 +360,9 @@ def test_stopping_finishes_what_was_queued_and_frees_the_port() -> None:
         gate.wait(10)
         echo(request)
 
-    server = SocketServer(network_config(num_io_threads="1"), gated)
+    server = SocketServer(network_config(num_io_threads="1"))
     server.bind()
-    server.serve()
+    server.serve(gated)
     port = server.endpoints[0].port
     clients = [RawClient(port) for _ in range(3)]
     for client in clients:
@@ -384,13 +384,13 @@ def test_stopping_finishes_what_was_queued_and_frees_the_port() -> None:
 
 @pytest.mark.spec("BRK-119")
 def test_connections_are_accepted_before_serving_and_read_after() -> None:
-    server = SocketServer(network_config(), echo)
+    server = SocketServer(network_config())
     server.bind()
     try:
         with connected(server) as client:
             client.send(b"early")
             assert client.answers_nothing_for(0.05)
-            server.serve()
+            server.serve(echo)
             assert client.receive() == b"early"
     finally:
         server.close()
