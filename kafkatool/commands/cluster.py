@@ -87,8 +87,10 @@ def up(
     _show(running.status(), form)
     if foreground:
         click.echo("running; Ctrl-C ends the cluster", err=True)
+        ending = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ending)
         try:
-            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+            signal.sigwait(ending)
         finally:
             running.down()
 

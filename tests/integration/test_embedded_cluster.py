@@ -1,0 +1,139 @@
+"""kt cluster as a user runs it: up, status, kill, start, stop, down; second ups, taken ports, kill -9 of kt itself."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.waiting import eventually
+
+
+def kt(*arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kafkatool", *arguments], capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "cluster"
+    kt("cluster", "down", "--dir", str(tmp_path / "cluster"))
+
+
+def test_a_cluster_from_up_to_down(directory: Path) -> None:
+    at = ("--dir", str(directory))
+    up = kt("cluster", "up", "--brokers", "2", *at, "-o", "num.io.threads=2")
+    assert up.returncode == 0, up.stderr
+    status = json.loads(kt("cluster", "status", *at, "--output", "json").stdout)
+    assert [b["id"] for b in status["brokers"]] == [1, 2] and status["controller"] in (1, 2)
+    assert status["bootstrap"] == ",".join(f"{b['host']}:{b['port']}" for b in status["brokers"])
+    for broker in status["brokers"]:
+        assert psutil.pid_exists(broker["pid"]) and Path(broker["log_dirs"][0]).is_dir()
+    assert "num.io.threads=2" in (directory / "broker-1" / "server.properties").read_text()
+
+    again = kt("cluster", "up", *at)
+    assert again.returncode == 1 and "runs in" in again.stderr and "kt cluster down" in again.stderr
+
+    assert kt("cluster", "kill", "2", *at).returncode == 0
+    dead = json.loads(kt("cluster", "status", *at, "--output", "json").stdout)
+    assert dead["brokers"][1]["pid"] is None
+    assert kt("cluster", "kill", "2", *at).returncode == 1
+    assert kt("cluster", "start", "2", *at).returncode == 0
+    assert kt("cluster", "start", "2", *at).returncode == 1
+    assert kt("cluster", "stop", "2", *at).returncode == 0
+    with ZooKeeper(status["zookeeper"]) as zk:
+        assert 2 not in read_cluster(zk, [], states=False).brokers, "a stopped broker signs off at once"
+    assert kt("cluster", "stop", "9", *at).returncode == 1
+
+    assert kt("cluster", "down", *at).returncode == 0
+    for broker in status["brokers"]:
+        assert not psutil.pid_exists(broker["pid"])
+    ended = json.loads(kt("cluster", "status", *at, "--output", "json").stdout)
+    assert ended["controller"] is None and all(b["pid"] is None for b in ended["brokers"])
+
+
+def test_a_taken_port_is_told_before_anything_starts(directory: Path) -> None:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        port = str(s.getsockname()[1])
+        up = kt("cluster", "up", "--brokers", "1", "--port", port, "--dir", str(directory))
+    assert up.returncode == 1 and port in up.stderr and "taken" in up.stderr
+    assert not (directory / "zookeeper").exists()
+
+
+def test_a_broker_that_cannot_start_is_reported_with_its_words(directory: Path) -> None:
+    up = kt("cluster", "up", "--brokers", "1", "--dir", str(directory), "-o", "inter.broker.protocol.version=0.8.2")
+    assert up.returncode == 1 and "inter.broker.protocol.version" in up.stderr
+    assert not [p for p in psutil.process_iter() if _names(p, directory)], "nothing is left running"
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.8, 1.5])
+def test_up_killed_at_any_moment_does_not_stop_the_next_up(directory: Path, after_s: float) -> None:
+    command = [sys.executable, "-m", "kafkatool", "cluster", "up", "--brokers", "1", "--dir", str(directory)]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        first.wait(after_s)
+    except subprocess.TimeoutExpired:
+        pass  # the moment to kill it
+    first.kill()
+    first.wait()
+    if first.returncode == 0:
+        pytest.skip("up was done before it could be killed")
+    second = kt("cluster", "up", "--brokers", "1", "--dir", str(directory))
+    assert second.returncode == 0, second.stderr
+
+
+def test_a_foreground_cluster_ends_with_ctrl_c_and_its_orphans_with_the_next_up(directory: Path) -> None:
+    command = [sys.executable, "-m", "kafkatool", "cluster", "up", "--foreground", "--brokers", "1"]
+    running = subprocess.Popen([*command, "--dir", str(directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stderr is not None
+    assert b"Ctrl-C" in running.stderr.readline()
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) in (0, 130)
+    assert not [p for p in psutil.process_iter() if _names(p, directory)]
+
+    orphaned = subprocess.Popen([*command, "--dir", str(directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert orphaned.stderr is not None
+    orphaned.stderr.readline()
+    orphaned.kill()
+    orphaned.wait()
+    again = kt("cluster", "up", "--brokers", "1", "--dir", str(directory))
+    assert again.returncode == 0, again.stderr
+    for pipe in (running, orphaned):
+        for stream in (pipe.stdout, pipe.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def test_the_context_manager_leaves_neither_processes_nor_files() -> None:
+    with EmbeddedCluster(brokers=1) as cluster:
+        directory = cluster.files.directory
+        pid = cluster.status().brokers[0].pid
+        assert pid is not None and pid != os.getpid()
+    assert not directory.exists() and not psutil.pid_exists(pid)
+
+
+def test_the_data_of_an_earlier_run_is_there_after_down_and_up(directory: Path) -> None:
+    with EmbeddedCluster(brokers=1, directory=directory) as cluster, ZooKeeper(cluster.zookeeper) as zk:
+        before = read_cluster(zk, [], states=False).cluster_id
+    with EmbeddedCluster(brokers=1, directory=directory) as cluster, ZooKeeper(cluster.zookeeper) as zk:
+        assert read_cluster(zk, [], states=False).cluster_id == before
+        eventually(lambda: cluster.status().controller == 1, "a controller")
+
+
+def _names(process: psutil.Process, directory: Path) -> bool:
+    try:
+        return any(str(directory) in argument for argument in process.cmdline())
+    except psutil.Error:
+        return False
