@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kafkatool.core.assignment import assign_replicas
 from kafkatool.core.cluster_view import ClusterView, read_cluster, read_states
-from kafkatool.core.errors import NodeExistsError, RefusedError
+from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations import throttles
 from kafkatool.core.operations.throttles import ConfigWrite
@@ -185,6 +185,9 @@ def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracket
         throttles.undo(zk, undo)
         names = ",".join(map(name_of, sorted(running(zk) or {})))
         raise RefusedError(f"Partition reassignment currently in progress for {names}. Aborting operation") from e
+    except ZnodeTooLargeError:
+        throttles.undo(zk, undo)
+        raise
     return undo
 
 

@@ -1,0 +1,285 @@
+"""``kt elect``: preferred replica elections, in the words of Kafka's own tool, with results one can trust (ELE).
+
+stdout has Kafka's lines; what became of each partition, and why, goes to stderr as text, or to stdout as JSON or TSV.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+
+from kafkatool.commands.options import (
+    KtCommand,
+    connect,
+    output_option,
+    partition_form_option,
+    writing_options,
+    zookeeper_option,
+)
+from kafkatool.commands.output import Answer, Output, error_item
+from kafkatool.core.cluster_view import ClusterView, read_cluster
+from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations import election, topic_names
+from kafkatool.core.operations.election import ElectionResult, Outcome, Selection
+from kafkatool.core.plan_files import (
+    STDIN,
+    PartitionName,
+    election_json,
+    parse_election,
+    read_text,
+    split_election,
+    write_file,
+)
+from kafkatool.core.znodes import PreferredElectionZnode
+from kafkatool.core.zookeeper import Create, ZooKeeper
+
+COLUMNS: Final = ("topic", "partition", "preferred", "leader_before", "leader", "status")
+REPORT_COLUMNS: Final = ("broker", "registered", "leaders", "preferred", "led_by_others", "imbalance", "over_threshold")
+FAILED_TO_START: Final = "Failed to start preferred replica election"
+CAUTION: Final = (
+    "Balanced leaders are not balanced load: leaders differ in traffic by orders of magnitude. In production keep "
+    "auto.leader.rebalance.enable=false, put an alarm on the imbalance (--report), and elect by hand in small batches "
+    "at a quiet hour."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The flags after click."""
+
+    zookeeper: str
+    out: Output
+    name_of: PartitionName
+    cluster_id: str | None
+    zk_max_bytes: int
+    dry_run: bool
+    path_to_json_file: str | None
+    topic: str | None
+    broker: int | None
+    only_imbalanced: bool
+    max_json_size: int
+    batch_partitions: int
+    interval: float
+    timeout: float
+    no_wait: bool
+    force: bool
+    write_json: Path | None
+    report: bool
+    threshold: float
+
+
+@click.command(
+    cls=KtCommand,
+    examples=(
+        "kt elect --zookeeper zk1:2181/kafka --path-to-json-file election.json",
+        "kt elect --zookeeper zk1:2181/kafka --only-imbalanced --batch-partitions 50 --interval 30",
+        "kt elect --zookeeper zk1:2181/kafka --report",
+    ),
+    columns=COLUMNS,
+    notes=(
+        "status: elected, already_preferred, not_in_isr, preferred_down, unknown, failed, pending (--no-wait). "
+        f"--report: items hold {', '.join(REPORT_COLUMNS)}.",
+        CAUTION,
+        "One znode holds about 13,000 partitions with names of 50 characters; kt cuts larger elections into batches.",
+    ),
+)
+@zookeeper_option
+@click.option("--path-to-json-file", metavar="FILE", help="Partitions to elect; - is stdin. [default: all]")
+@click.option("--topic", metavar="REGEX", help="Only partitions of topics whose whole name matches.")
+@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="Only partitions that prefer this broker.")
+@click.option("--only-imbalanced", is_flag=True, help="Only partitions that an election would change.")
+@click.option(
+    "--max-json-size", type=click.IntRange(min=64), default=512_000, show_default=True, help="Bytes of one batch."
+)
+@click.option(
+    "--batch-partitions", type=click.IntRange(min=0), default=0, help="Partitions of one batch. [default: all]"
+)
+@click.option("--interval", type=click.FloatRange(min=0), default=0, metavar="S", help="Pause between batches.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=30, show_default=True, metavar="S", help="Wait per batch."
+)
+@click.option("--no-wait", is_flag=True, help="End once the last batch was asked for, as Kafka's tool does.")
+@click.option("--force", is_flag=True, help="Also without a controller, or beside a reassignment.")
+@click.option(
+    "--write-json", type=click.Path(path_type=Path), metavar="FILE", help="Save the selection; elect nothing."
+)
+@click.option("--report", is_flag=True, help="Show leaders and imbalance per broker; elect nothing.")
+@click.option("--threshold", type=click.FloatRange(min=0), default=10, show_default=True, help="--report: percent.")
+@writing_options
+@partition_form_option("dash")
+@output_option
+def elect(**flags: Any) -> None:
+    """Give leadership back to each partition's preferred replica.
+
+    The preferred replica is the first of the assignment. It is elected if its broker is up and it is in the ISR, so no
+    data is lost. kt waits until the controller has tried every partition, and exits 0 only if each is led by its
+    preferred replica.
+    """
+    options = Options(**flags)
+    if options.path_to_json_file and (options.topic or options.broker is not None):
+        raise UsageError("--topic and --broker select without a file: they can't be used with --path-to-json-file")
+    if options.report and options.write_json:
+        raise UsageError("--report can't be used with --write-json")
+    try:
+        _run(options)
+    except UsageError:
+        raise
+    except KafkatoolError as e:
+        _fail(options, e)
+
+
+def _run(o: Options) -> None:
+    wanted = None
+    if o.path_to_json_file:
+        name = "stdin" if o.path_to_json_file == STDIN else o.path_to_json_file
+        wanted = parse_election(read_text(o.path_to_json_file, sys.stdin), name, name_of=o.name_of)
+    with connect(o.zookeeper, cluster_id=o.cluster_id, zk_max_bytes=o.zk_max_bytes) as zk:
+        view = read_cluster(zk, None if wanted is None else {p.topic for p in wanted})
+        if o.report:
+            _report(o, view)
+            return
+        if o.topic is not None:
+            chosen = set(topic_names.select(view.topics, o.topic))
+            wanted = tuple(p for p in view.partitions() if p.topic in chosen)
+        selection = election.select(view, wanted, preferring=o.broker, only_imbalanced=o.only_imbalanced)
+        _say_what_is_left_out(o, selection)
+        batches = split_election(selection.partitions, max_bytes=o.max_json_size, max_count=o.batch_partitions)
+        if o.write_json:
+            _write(o.out, o.write_json, batches)
+        elif o.dry_run:
+            ops = [Create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode(batch)) for batch in batches]
+            o.out.planned(ops)
+        else:
+            _elect(o, zk, selection, batches)
+
+
+# --- electing --------------------------------------------------------------------------------------------------
+
+
+def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Sequence[TopicPartition]]) -> None:
+    if batches and not o.force:
+        election.check_can_start(selection.view)
+    told = 0
+
+    def on_batch(batch: Sequence[TopicPartition]) -> None:
+        nonlocal told
+        told += 1
+        names = [o.name_of(p) for p in batch]
+        o.out.line(f"Created preferred replica election path with {','.join(names)}")
+        o.out.line(f"Successfully started preferred replica election for partitions Set({', '.join(names)})")
+        if len(batches) > 1:
+            o.out.note(f"batch {told}/{len(batches)}: {len(batch)} partitions")
+
+    result = election.run(
+        zk,
+        selection,
+        batches,
+        timeout_s=o.timeout,
+        wait=not o.no_wait,
+        interval_s=o.interval,
+        on_batch=on_batch,
+        name_of=o.name_of,
+    )
+    if result.stopped and not told:
+        _fail(o, RefusedError(result.stopped), selection.view.cluster_id)
+    o.out.lines(
+        f"Skipping preferred replica leader election for partition {o.name_of(p)} since it doesn't exist."
+        for p in selection.unknown
+    )
+    _show(o, result, selection)
+    o.out.exit(_exit_code(o, result))
+
+
+def _exit_code(o: Options, result: ElectionResult) -> int:
+    """0 only when every partition asked for is led by its preferred replica, or was asked for without waiting."""
+    if o.no_wait and result.stopped is None:
+        return 0 if all(item.status is Outcome.PENDING for item in result.items) else 1
+    return 0 if result.all_led_by_preferred else 1
+
+
+def _show(o: Options, result: ElectionResult, selection: Selection) -> None:
+    if result.stopped:
+        o.out.note(result.stopped)
+    if not o.no_wait:
+        for item in result.items:
+            leader = "none" if item.leader is None else item.leader
+            o.out.note(f"{o.name_of(item.partition)}: {item.status}, preferred {item.preferred}, leader {leader}")
+    counts = Counter(item.status for item in result.items)
+    o.out.note(_counted(counts) or "no partition to elect")
+    items = [
+        {
+            "topic": item.partition.topic,
+            "partition": item.partition.partition,
+            "preferred": item.preferred,
+            "leader_before": item.leader_before,
+            "leader": item.leader,
+            "status": str(item.status),
+        }
+        for item in result.items
+    ]
+    errors = [error_item(RefusedError(result.stopped))] if result.stopped else []
+    o.out.show(Answer((), items, COLUMNS, selection.view.cluster_id, errors))
+
+
+def _say_what_is_left_out(o: Options, selection: Selection) -> None:
+    for partition in selection.never_led:
+        o.out.note(
+            f"{o.name_of(partition)} never had a leader and is left out: a controller breaks an election off at it"
+        )
+    if selection.skipped:
+        o.out.note(f"left out as an election would not change them: {_counted(selection.skipped)}")
+
+
+def _counted(counts: Any) -> str:
+    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
+
+
+def _fail(o: Options, error: KafkatoolError, cluster_id: str | None = None) -> NoReturn:
+    """Kafka's two lines on stdout (ELE-6), exit 1."""
+    o.out.lines([FAILED_TO_START, str(error)])
+    if not o.out.is_text:
+        o.out.show(Answer((), (), COLUMNS, cluster_id, [error_item(error)]))
+    o.out.exit(1)
+
+
+# --- selecting and reporting only ------------------------------------------------------------------------------
+
+
+def _write(out: Output, path: Path, batches: Sequence[Sequence[TopicPartition]]) -> None:
+    """The selection as files of ELE-2: numbered when there are several (ELE-19X)."""
+    for number, batch in enumerate(batches or [()], 1):
+        file = path if len(batches) <= 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        write_file(file, election_json(batch))
+        out.note(f"wrote {len(batch)} partitions to {file}")
+    items = [{"topic": t, "partition": p} for batch in batches for t, p in batch]
+    out.show(Answer((), items, ("topic", "partition")))
+
+
+def _report(o: Options, view: ClusterView) -> None:
+    """ELE-18X, with the caution of ELE-21 beside it."""
+    rows = election.report(view)
+    items = [
+        {
+            "broker": row.broker_id,
+            "registered": row.registered,
+            "leaders": row.leaders,
+            "preferred": row.preferred,
+            "led_by_others": row.led_by_others,
+            "imbalance": round(row.imbalance, 4),
+            "over_threshold": row.imbalance * 100 > o.threshold,
+        }
+        for row in rows
+    ]
+    lines = ["\t".join(("Broker", "Leaders", "Preferred", "Imbalance", f"Over {o.threshold:g}%"))]
+    lines += [
+        f"{row.broker_id}{'' if row.registered else ' (down)'}\t{row.leaders}\t{row.preferred}\t"
+        f"{row.imbalance * 100:.1f}%\t{'yes' if item['over_threshold'] else 'no'}"
+        for row, item in zip(rows, items, strict=True)
+    ]
+    o.out.show(Answer(lines, items, REPORT_COLUMNS, view.cluster_id))
+    o.out.note(CAUTION)
