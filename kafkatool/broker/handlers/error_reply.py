@@ -5,11 +5,12 @@ getErrorResponse does by hand for each request. Source: Kafka 1.1.1 common/reque
 """
 
 from collections.abc import Mapping
+from dataclasses import MISSING
 from typing import Any
 
 from kafkatool.core.errors import CorruptRecordsError, OffsetOutOfRangeError, RefusedError, StorageError
 from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.schema import MISSING, Api, Array, Blob, Field, Struct, Text, fields_of
+from kafkatool.core.protocol.schema import Api, Array, Blob, Field, Struct, Text, fields_of
 
 _CODES: Mapping[type[Exception], ErrorCode] = {
     CorruptRecordsError: ErrorCode.CORRUPT_MESSAGE,
@@ -35,7 +36,7 @@ def error_reply(api: Api, request: Any, code: ErrorCode) -> Any:
 
 
 def _build(cls: type[Any], source: Any, code: ErrorCode) -> Any:
-    values = {}
+    values: dict[str, Any] = {}
     for field in fields_of(cls):
         if field.name == "error_code":
             values[field.name] = code
