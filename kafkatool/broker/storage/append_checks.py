@@ -1,0 +1,86 @@
+"""What a produced batch must be before it is taken (BRK-84, BRK-85, BRK-130), and what a leader writes into it.
+
+The cost is per batch, not per record: the header and the checksum are always checked, the records only for a topic
+that is compacted or limits timestamps (broker.md section 18, 22). Source: Kafka 1.1.1 log/LogValidator.scala.
+"""
+
+from struct import Struct
+
+import crc32c
+
+from kafkatool.broker.storage.append_error import AppendError
+from kafkatool.broker.storage.batch_header import PREFIX_BYTES, BatchHeader, parse_header
+from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.producer_state import CONTROL
+from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.records import decode_records
+
+LOG_APPEND_TIME = 0x08
+_CRC_FROM = 21
+_OFFSET = Struct(">q")
+_EPOCH = Struct(">i")
+_CRC = Struct(">I")
+_AT_EPOCH, _AT_CRC, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP = 12, 17, 22, 35
+
+
+def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_client: bool) -> BatchHeader:
+    """The header of a batch that may be appended. Raises AppendError."""
+    header = parse_header(batch, 0)
+    size = len(batch)
+    if header is None or header.magic != 2 or header.batch_length + PREFIX_BYTES != size or header.base_offset != 0:
+        raise _corrupt("expected exactly one whole batch of format 2 with base offset 0")
+    if size > config.max_message_bytes:
+        raise AppendError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, max.message.bytes={config.max_message_bytes}"
+        )
+    if size > config.segment_bytes:
+        raise AppendError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes, segment.bytes={config.segment_bytes}"
+        )
+    if crc32c.crc32c(batch[_CRC_FROM:]) != header.crc:
+        raise _corrupt("the checksum is wrong")
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        raise _corrupt(f"{header.record_count} records, last offset delta {header.last_offset_delta}")
+    if origin_client:
+        if header.attributes & CONTROL:
+            raise _corrupt("clients may not write control batches")
+        if header.attributes & LOG_APPEND_TIME:
+            raise AppendError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
+    if config.needs_records and not header.attributes & CONTROL:
+        _check_records(batch, config, now_ms)
+    return header
+
+
+def assign_offset(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Both lie outside the checksum."""
+    _OFFSET.pack_into(batch, 0, base_offset)
+    _EPOCH.pack_into(batch, _AT_EPOCH, leader_epoch)
+
+
+def stamp_append_time(batch: memoryview, now_ms: int) -> None:
+    """The topic keeps the broker's time, not the producer's: mark it so and make a new checksum."""
+    batch[_AT_LOW_ATTRIBUTES] |= LOG_APPEND_TIME
+    _OFFSET.pack_into(batch, _AT_MAX_TIMESTAMP, now_ms)
+    _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))
+
+
+def _check_records(batch: memoryview, config: LogConfig, now_ms: int) -> None:
+    try:
+        records = decode_records(batch)
+    except CorruptRecordsError as e:
+        raise _corrupt(str(e)) from e
+    limit = config.message_timestamp_difference_max_ms
+    check_time = config.message_timestamp_type == "CreateTime"
+    for record in records:
+        if config.compacted and record.key is None:
+            raise _corrupt("a compacted topic takes no record without a key")
+        if check_time and record.timestamp >= 0 and abs(record.timestamp - now_ms) > limit:
+            raise AppendError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {record.timestamp} is more than message.timestamp.difference.max.ms={limit} from now",
+            )
+
+
+def _corrupt(why: str) -> AppendError:
+    return AppendError(ErrorCode.CORRUPT_MESSAGE, why)

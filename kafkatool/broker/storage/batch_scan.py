@@ -1,0 +1,45 @@
+"""Walking the batches of a log file, header by header."""
+
+import os
+from collections.abc import Iterator
+
+from kafkatool.broker.storage.batch_header import (
+    PREFIX_BYTES,
+    V2_HEADER_BYTES,
+    BatchHeader,
+    checksum_holds,
+    parse_header,
+)
+from kafkatool.core.protocol.file_region import HasFileno
+
+_HEADERS_CHUNK_BYTES = 16 * 1024
+_RECORDS_CHUNK_BYTES = 1024 * 1024
+
+
+def scan_headers(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch in [start, end); stops at the first that is not whole. Raises OSError."""
+    position = start
+    chunk, chunk_start = b"", start
+    while position + PREFIX_BYTES < end:
+        if position + V2_HEADER_BYTES > chunk_start + len(chunk):
+            chunk, chunk_start = os.pread(file.fileno(), min(_HEADERS_CHUNK_BYTES, end - position), position), position
+        header = parse_header(chunk, position - chunk_start)
+        if header is None or position + header.size_bytes > end:
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+def scan_valid(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """As ``scan_headers``, reading everything and stopping at the first batch whose checksum fails (BRK-137)."""
+    position = start
+    chunk, chunk_start = memoryview(b""), start
+    for _, header in scan_headers(file, start, end):
+        if position + header.size_bytes > chunk_start + len(chunk):
+            wanted = min(max(_RECORDS_CHUNK_BYTES, header.size_bytes), end - position)
+            chunk, chunk_start = memoryview(os.pread(file.fileno(), wanted, position)), position
+        at = position - chunk_start
+        if not checksum_holds(header, chunk[at : at + header.size_bytes]):
+            return
+        yield position, header
+        position += header.size_bytes

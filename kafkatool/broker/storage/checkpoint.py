@@ -1,0 +1,69 @@
+"""Checkpoint files: small text files of a log dir or a partition (BRK-147).
+
+Lines: ``0`` (version), the number of entries, one entry a line with blanks between its words. Replaced as a whole:
+written beside, fsynced, renamed. Source: Kafka 1.1.1 server/checkpoints/CheckpointFile.scala.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kafkatool.core.errors import StorageError
+from kafkatool.core.model import TopicPartition
+
+REPLICATION_OFFSETS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+
+_VERSION = "0"
+
+
+class CheckpointDamagedError(StorageError):
+    """A checkpoint file whose version, count or a line is wrong. What that means depends on the file (BRK-147)."""
+
+
+def read_entries(path: Path, words: int) -> list[list[str]]:
+    """Entries of ``words`` words each; a missing or empty file has none. Raises CheckpointDamagedError, OSError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as e:
+        raise CheckpointDamagedError(f"{path}: not UTF-8 text: {e}") from e
+    if not lines:
+        return []
+    if lines[0].strip() != _VERSION:
+        raise CheckpointDamagedError(f"{path}: version {lines[0]!r}, expected {_VERSION}")
+    entries = [line.split() for line in lines[2:]]
+    count = lines[1].strip() if len(lines) > 1 else ""
+    if not count.isdecimal() or int(count) != len(entries):
+        raise CheckpointDamagedError(f"{path}: says {count!r} entries, holds {len(entries)}")
+    for number, entry in enumerate(entries, 3):
+        if len(entry) != words:
+            raise CheckpointDamagedError(f"{path} line {number}: expected {words} words, found {len(entry)}")
+    return entries
+
+
+def write_entries(path: Path, entries: Iterable[str]) -> None:
+    """Replace the file by these lines, durably. Raises OSError."""
+    lines = list(entries)
+    beside = path.with_name(path.name + ".tmp")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write("\n".join((_VERSION, str(len(lines)), *lines)) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """A log dir's file of ``topic partition offset`` lines. Raises CheckpointDamagedError, OSError."""
+    try:
+        return {TopicPartition(t, int(p)): int(offset) for t, p, offset in read_entries(path, 3)}
+    except ValueError as e:
+        raise CheckpointDamagedError(f"{path}: {e}") from e
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """The counterpart of ``read_offsets``."""
+    write_entries(path, (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()))

@@ -1,0 +1,106 @@
+"""Where each leader epoch began in a log: what followers ask before they truncate (BRK-59 to BRK-61, BRK-161).
+
+Source: Kafka 2.3.1 server/epoch/LeaderEpochFileCache.scala, KIP-101, KIP-279.
+"""
+
+import itertools
+import threading
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+
+from kafkatool.broker.storage.checkpoint import CheckpointDamagedError, read_entries, write_entries
+
+UNDEFINED = (-1, -1)
+"""The answer of ``end_offset_for`` when nothing is known, as it goes over the wire."""
+
+
+class LeaderEpochCache:
+    """(epoch, start offset) pairs, both strictly rising, kept in ``leader-epoch-checkpoint``.
+
+    Any thread may call; every change is on disk when the call returns. Raises OSError from changes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the file. Raises CheckpointDamagedError, OSError."""
+        self._path = path
+        self._lock = threading.Lock()
+        entries = read_entries(path, 2)
+        try:
+            self._epochs = [int(epoch) for epoch, _ in entries]
+            self._starts = [int(start) for _, start in entries]
+        except ValueError as e:
+            raise CheckpointDamagedError(f"{path}: {e}") from e
+        rising = itertools.pairwise(entries)
+        if any(int(a[0]) >= int(b[0]) or int(a[1]) >= int(b[1]) for a, b in rising):
+            raise CheckpointDamagedError(f"{path}: epochs and start offsets must rise")
+        self.latest: int | None = self._epochs[-1] if self._epochs else None
+        """The newest epoch, None when no epoch is known. Read without a lock on every append."""
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """All (epoch, start offset) pairs, oldest first."""
+        with self._lock:
+            return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest_start(self) -> int | None:
+        """Where the newest epoch began."""
+        with self._lock:
+            return self._starts[-1] if self._starts else None
+
+    def assign(self, epoch: int, start: int) -> None:
+        """``epoch`` begins at offset ``start``; entries that this contradicts go (BRK-60)."""
+        with self._lock:
+            if self._epochs and epoch == self._epochs[-1] and start >= self._starts[-1]:
+                return
+            keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start))
+            self._store([*self._epochs[:keep], epoch], [*self._starts[:keep], start])
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest known epoch <= ``epoch``, where it ends), or UNDEFINED (BRK-61).
+
+        An epoch below the oldest known gives (``epoch``, start of the oldest).
+        """
+        with self._lock:
+            if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
+                return UNDEFINED
+            if epoch == self._epochs[-1]:
+                return epoch, log_end_offset
+            following = bisect_right(self._epochs, epoch)
+            return (self._epochs[following - 1] if following else epoch), self._starts[following]
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch valid at ``offset``; None when older than all known."""
+        with self._lock:
+            found = bisect_right(self._starts, offset)
+            return self._epochs[found - 1] if found else None
+
+    def truncate_from_end(self, end: int) -> None:
+        """The log now ends at ``end``: epochs that begin there or later are gone."""
+        with self._lock:
+            keep = bisect_left(self._starts, end)
+            if keep < len(self._starts):
+                self._store(self._epochs[:keep], self._starts[:keep])
+
+    def truncate_from_start(self, start: int) -> None:
+        """The log now begins at ``start``: older epochs go, the one valid there begins there."""
+        with self._lock:
+            valid_there = bisect_right(self._starts, start) - 1
+            if valid_there >= 0 and self._starts[0] < start:
+                self._store(self._epochs[valid_there:], [start, *self._starts[valid_there + 1 :]])
+
+    def clear(self) -> None:
+        """Forget all: the log holds batches without an epoch, or is emptied."""
+        with self._lock:
+            if self._epochs:
+                self._store([], [])
+
+    def move_to(self, path: Path) -> None:
+        """The partition's directory was renamed."""
+        with self._lock:
+            self._path = path
+
+    def _store(self, epochs: list[int], starts: list[int]) -> None:
+        write_entries(self._path, (f"{e} {s}" for e, s in zip(epochs, starts, strict=True)))
+        self._epochs, self._starts = epochs, starts
+        self.latest = epochs[-1] if epochs else None

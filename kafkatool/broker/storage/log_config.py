@@ -1,0 +1,164 @@
+"""Settings of one log: the topic's overrides over the broker's defaults (broker.md section 17, topic names in brackets)."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from kafkatool.broker.config import NO_LIMIT, BrokerConfig
+from kafkatool.core.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One log's settings; a field is its topic config's name with ``_`` for ``.``. NO_LIMIT and -1 switch a rule off."""
+
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    cleanup_policy: frozenset[str]
+    min_cleanable_dirty_ratio: float
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    file_delete_delay_ms: int
+    index_interval_bytes: int
+    flush_messages: int
+    flush_ms: int
+    preallocate: bool
+    max_message_bytes: int
+    compression_type: str
+    message_timestamp_type: str
+    message_timestamp_difference_max_ms: int
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    validate_all_records: bool = False
+    """``kt.validate.records=full``, a broker setting: unpack every batch before it is appended."""
+
+    @classmethod
+    def from_broker(cls, config: BrokerConfig, overrides: Mapping[str, str]) -> Self:
+        """Defaults of the broker, then the topic's own. Raises ConfigError naming the config and its value.
+
+        A name this broker does not know is ignored with a warning: the topic may have been made by a newer one.
+        """
+        values: dict[str, Any] = {
+            "segment_bytes": config.log_segment_bytes,
+            "segment_ms": config.log_roll_ms,
+            "segment_jitter_ms": config.log_roll_jitter_ms,
+            "segment_index_bytes": config.log_index_size_max_bytes,
+            "retention_ms": config.log_retention_ms,
+            "retention_bytes": config.log_retention_bytes,
+            "cleanup_policy": config.log_cleanup_policy,
+            "min_cleanable_dirty_ratio": config.log_cleaner_min_cleanable_ratio,
+            "delete_retention_ms": config.log_cleaner_delete_retention_ms,
+            "min_compaction_lag_ms": config.log_cleaner_min_compaction_lag_ms,
+            "file_delete_delay_ms": config.log_segment_delete_delay_ms,
+            "index_interval_bytes": config.log_index_interval_bytes,
+            "flush_messages": config.log_flush_interval_messages,
+            "flush_ms": config.log_flush_interval_ms,
+            "preallocate": config.log_preallocate,
+            "max_message_bytes": config.message_max_bytes,
+            "compression_type": config.compression_type,
+            "message_timestamp_type": config.log_message_timestamp_type,
+            "message_timestamp_difference_max_ms": config.log_message_timestamp_difference_max_ms,
+            "min_insync_replicas": config.min_insync_replicas,
+            "unclean_leader_election_enable": config.unclean_leader_election_enable,
+            "validate_all_records": config.kt_validate_records == "full",
+        }
+        for name, text in overrides.items():
+            parse = _PARSERS.get(name)
+            if parse is None:
+                log.warning("topic config %s=%s is not supported and ignored", name, text)
+                continue
+            try:
+                values[name.replace(".", "_")] = parse(text.strip())
+            except ValueError as e:
+                raise ConfigError(f"topic config {name}={text}: {e}") from e
+        return cls(**values)
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the newest record of each key is kept for good."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether a produced batch must be unpacked before it is appended (broker.md section 18, 22)."""
+        return (
+            self.validate_all_records
+            or "compact" in self.cleanup_policy
+            or self.message_timestamp_difference_max_ms != NO_LIMIT
+        )
+
+
+def _number(low: int, high: int = NO_LIMIT) -> Any:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(f"must be between {low} and {high}")
+        return value
+
+    return parse
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError("must be between 0 and 1")
+    return value
+
+
+def _choice(*allowed: str) -> Any:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return text
+
+    return parse
+
+
+def _boolean(text: str) -> bool:
+    return bool(_choice("true", "false")(text.lower()) == "true")
+
+
+def _policy(text: str) -> frozenset[str]:
+    return frozenset(_choice("delete", "compact")(part.strip()) for part in text.split(","))
+
+
+def _replicas(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+_PARSERS: Mapping[str, Any] = {
+    "segment.bytes": _number(14, _INT_MAX),
+    "segment.ms": _number(1),
+    "segment.jitter.ms": _number(0),
+    "segment.index.bytes": _number(0, _INT_MAX),
+    "retention.ms": _number(-1),
+    "retention.bytes": _number(-1),
+    "cleanup.policy": _policy,
+    "min.cleanable.dirty.ratio": _ratio,
+    "delete.retention.ms": _number(0),
+    "min.compaction.lag.ms": _number(0),
+    "file.delete.delay.ms": _number(0),
+    "index.interval.bytes": _number(0, _INT_MAX),
+    "flush.messages": _number(0),
+    "flush.ms": _number(0),
+    "preallocate": _boolean,
+    "max.message.bytes": _number(0, _INT_MAX),
+    "compression.type": _choice("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    "message.timestamp.type": _choice("CreateTime", "LogAppendTime"),
+    "message.timestamp.difference.max.ms": _number(0),
+    "min.insync.replicas": _number(1, _INT_MAX),
+    "unclean.leader.election.enable": _boolean,
+    "leader.replication.throttled.replicas": _replicas,
+    "follower.replication.throttled.replicas": _replicas,
+}

@@ -1,0 +1,205 @@
+"""Opening a partition directory: leftovers, recovery after an unclean stop, epochs and producers (BRK-135 to BRK-139).
+
+Source: Kafka 1.1.1 and 2.3.1 log/Log.scala.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from kafkatool.broker.storage.batch_header import BatchHeader
+from kafkatool.broker.storage.batch_scan import scan_valid
+from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
+from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
+from kafkatool.broker.storage.log import Log
+from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.log_values import LogServices
+from kafkatool.broker.storage.producer_reload import newest_snapshot, reload_producers, replay, replay_batch
+from kafkatool.broker.storage.producer_snapshot import SUFFIX, delete_snapshots, snapshots, write_snapshot
+from kafkatool.broker.storage.producer_state import ProducerState
+from kafkatool.broker.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    Segment,
+    file_name,
+)
+from kafkatool.broker.storage.segments import Segments
+from kafkatool.core.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_CLEANED_SUFFIX = ".cleaned"
+_SWAP_SUFFIX = ".swap"
+
+
+def open_log(
+    directory: Path,
+    partition: TopicPartition,
+    config: LogConfig,
+    services: LogServices,
+    *,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean: bool = False,
+) -> Log:
+    """The log in ``directory``, which must exist; an empty one gets its first segment.
+
+    ``recovery_point`` and ``log_start_offset`` are the checkpointed ones. With ``clean`` the last stop was clean and
+    the scan is skipped. Raises OSError, CheckpointDamagedError.
+    """
+    lock = threading.RLock()
+    segments = _find_segments(directory, lock)
+    start = max(log_start_offset, segments[0].base_offset if segments else 0)
+    epochs = LeaderEpochCache(directory / LEADER_EPOCHS)
+    if segments and not clean:
+        segments = _recover(directory, segments, recovery_point, config, epochs)
+    if segments and (end := segments[-1].next_offset()) < start:
+        log.warning("%s ends at %d, before its start %d: dropping its segments", directory, end, start)
+        for segment in segments:
+            segment.mark_deleted()
+            segment.erase()
+        segments = []
+    if not segments:
+        segments = [Segment(directory, start, lock)]
+        segments[0].create(preallocate_bytes=config.segment_bytes if config.preallocate else 0)
+        end = start
+    else:
+        segments[-1].activate(end)
+    epochs.truncate_from_start(start)
+    epochs.truncate_from_end(end)
+    producers = _load_producers(directory, segments, end, clean=clean)
+    for segment in segments:
+        segment.release()
+    return Log(
+        partition,
+        directory,
+        config,
+        services,
+        lock=lock,
+        segments=Segments(segments),
+        end_offset=end,
+        log_start_offset=start,
+        recovery_point=min(recovery_point, end) if clean else end,
+        leader_epochs=epochs,
+        producers=producers,
+    )
+
+
+def _find_segments(directory: Path, lock: threading.RLock) -> list[Segment]:
+    """The segments on disk, after what an earlier life left unfinished is finished or removed (BRK-136)."""
+    with os.scandir(directory) as entries:
+        sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    if any(name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, _SWAP_SUFFIX, ".tmp")) for name in sizes):
+        sizes = _finish_leftovers(directory, sizes)
+    logs = {name.removesuffix(LOG_SUFFIX) for name in sizes if name.endswith(LOG_SUFFIX)}
+    for name in sizes:
+        stem, _, _ = name.partition(".")
+        if name.endswith(INDEX_SUFFIXES) and stem not in logs:
+            (directory / name).unlink()
+    bases = sorted(int(stem) for stem in logs if stem.isdecimal())
+    return [Segment(directory, base, lock, size_bytes=sizes[file_name(base, LOG_SUFFIX)]) for base in bases]
+
+
+def _finish_leftovers(directory: Path, sizes: dict[str, int]) -> dict[str, int]:
+    swaps: list[tuple[int, str]] = []
+    for name in list(sizes):
+        if name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, SUFFIX + ".tmp")):
+            (directory / name).unlink()
+            del sizes[name]
+        elif name.endswith(_SWAP_SUFFIX):
+            size = sizes.pop(name)
+            if name.endswith(LOG_SUFFIX + _SWAP_SUFFIX):
+                swaps.append((size, name))
+            else:
+                (directory / name).unlink()
+    for size, name in swaps:
+        _complete_swap(directory, name, sizes)
+        sizes[name.removesuffix(_SWAP_SUFFIX)] = size
+    return sizes
+
+
+def _complete_swap(directory: Path, name: str, sizes: dict[str, int]) -> None:
+    """A compacted file takes the place of the segments whose offsets it covers."""
+    base = int(name.partition(".")[0])
+    lock = threading.RLock()
+    swap = Segment(directory, base, lock, size_bytes=(directory / name).stat().st_size, suffix=_SWAP_SUFFIX)
+    end = max((header.next_offset for _, header in swap.headers()), default=base)
+    for other in sorted(n for n in sizes if n.endswith(LOG_SUFFIX)):
+        other_base = int(other.partition(".")[0])
+        if base <= other_base < end or other_base == base:
+            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+                (directory / file_name(other_base, suffix)).unlink(missing_ok=True)
+                sizes.pop(file_name(other_base, suffix), None)
+    (directory / name).rename(directory / name.removesuffix(_SWAP_SUFFIX))
+
+
+def _recover(
+    directory: Path, segments: list[Segment], recovery_point: int, config: LogConfig, epochs: LeaderEpochCache
+) -> list[Segment]:
+    """Scan what may not have reached the disk; the segments that are left (BRK-137)."""
+    first = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
+    state = _producers_before(directory, segments, first)
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        size_before = segment.size_bytes
+        good = scan_valid(segment.file, 0, size_before)
+        segment.rebuild(_observed(good, segment, state, epochs), config.index_interval_bytes)
+        delete_snapshots(directory, above=state.end_offset)
+        write_snapshot(directory, state)
+        if segment.size_bytes < size_before:
+            log.warning(
+                "%s: segment %d is damaged at byte %d of %d: cut there, %d later segments dropped",
+                directory,
+                segment.base_offset,
+                segment.size_bytes,
+                size_before,
+                len(segments) - number - 1,
+            )
+            for later in segments[number + 1 :]:
+                later.mark_deleted()
+                later.erase()
+            return segments[: number + 1]
+        if number + 1 < len(segments):
+            segment.release()
+    return segments
+
+
+def _producers_before(directory: Path, segments: list[Segment], first: int) -> ProducerState:
+    """The producers at the base of ``segments[first]``."""
+    state = newest_snapshot(directory, segments[first].base_offset)
+    for segment in segments[:first]:
+        if segments[segments.index(segment) + 1].base_offset > state.end_offset:
+            replay(state, segment, segments[first].base_offset)
+    state.end_offset = segments[first].base_offset
+    return state
+
+
+def _observed(
+    batches: Iterator[tuple[int, BatchHeader]], segment: Segment, state: ProducerState, epochs: LeaderEpochCache
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Pass the batches on while their offsets rise, learning their epochs and producers."""
+    expected = segment.base_offset
+    for position, header in batches:
+        if header.base_offset < expected or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return
+        expected = header.next_offset
+        if header.magic == 2:
+            epoch = header.partition_leader_epoch
+            if epoch >= 0 and (epochs.latest is None or epoch > epochs.latest):
+                epochs.assign(epoch, header.base_offset)
+            replay_batch(state, segment, position, header)
+        yield position, header
+
+
+def _load_producers(directory: Path, segments: list[Segment], end: int, *, clean: bool) -> ProducerState:
+    """Without any snapshot a clean directory comes from before idempotence: nothing is scanned, as Kafka does."""
+    delete_snapshots(directory, above=end)
+    if clean and not snapshots(directory):
+        state = ProducerState()
+        state.end_offset = end
+        return state
+    return reload_producers(directory, segments, end)

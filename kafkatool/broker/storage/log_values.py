@@ -1,0 +1,60 @@
+"""What a log takes and gives."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkatool.core.protocol.file_region import FileRegion
+
+
+class LogOffset(NamedTuple):
+    """An offset and where it lies; without segment and position when only the offset is known (BRK-37)."""
+
+    offset: int
+    segment_base: int | None = None
+    position: int | None = None
+
+
+class AppendInfo(NamedTuple):
+    """What became of an append. ``first_offset`` > ``last_offset`` when there was nothing to append."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int | None
+    """The broker's time when the topic keeps that, else None."""
+    log_start_offset: int
+    duplicate: bool = False
+    """The batch had been appended before; nothing was written, the offsets are those of then (BRK-91)."""
+    leader_epoch: int | None = None
+    """Of the last batch; None when it has none (v0/v1)."""
+    size_bytes: int = 0
+
+
+class LogRead(NamedTuple):
+    """A stretch of the log that begins with the batch of the asked offset."""
+
+    start: LogOffset
+    records: FileRegion | bytes
+    size_bytes: int
+    first_batch_incomplete: bool = False
+    """There is data, but the first batch is larger than asked for, so nothing was taken (BRK-96)."""
+
+
+class TimestampOffset(NamedTuple):
+    """The first record at or after a time."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogServices:
+    """What a log needs from whoever manages it."""
+
+    defer: Callable[[Callable[[], object], float], object]
+    """Run a function in the background after so many ms; dropped at shutdown."""
+    on_io_error: Callable[[OSError], None]
+    """The disk failed: take the log dir offline (BRK-146)."""
+    on_recovery_point_lowered: Callable[[], None]
+    """Truncated below it: write the checkpoint before this returns (BRK-142)."""

@@ -1,0 +1,55 @@
+"""What a follower got from its leader, taken apart and checked before any of it is written."""
+
+from typing import NamedTuple
+
+from kafkatool.broker.storage.batch_header import BatchHeader, checksum_holds, parse_header
+from kafkatool.core.errors import CorruptRecordsError
+
+
+class ReceivedBatch(NamedTuple):
+    """One batch about to be appended."""
+
+    position: int
+    """Where it begins in the buffer."""
+    header: BatchHeader
+    base_offset: int
+    """That it has in this log; the header of a produced batch still says 0."""
+    max_timestamp: int
+
+
+def received_batches(
+    records: memoryview, expected_offset: int, *, accept_overlap: bool
+) -> tuple[list[ReceivedBatch], CorruptRecordsError | None]:
+    """The good batches from the front of ``records``, and what was wrong with the next one, if anything.
+
+    Offsets must begin at ``expected_offset`` or above and rise; with ``accept_overlap`` the first batch may begin
+    below it. An incomplete batch at the end is no error: the leader cuts there (BRK-96).
+    """
+    batches: list[ReceivedBatch] = []
+    position, size = 0, len(records)
+    while position < size:
+        header = parse_header(records, position)
+        if header is None:
+            return batches, None if _is_cut(records, position) else _corrupt(position, "no batch begins here")
+        end = position + header.size_bytes
+        if end > size:
+            break
+        if not checksum_holds(header, records[position:end]):
+            return batches, _corrupt(position, f"the checksum of the batch at offset {header.base_offset} is wrong")
+        overlaps = accept_overlap and not batches and header.last_offset >= expected_offset
+        if header.base_offset < expected_offset and not overlaps:
+            return batches, _corrupt(position, f"offset {header.base_offset} follows {expected_offset - 1}")
+        batches.append(ReceivedBatch(position, header, header.base_offset, header.max_timestamp))
+        expected_offset = header.next_offset
+        position = end
+    return batches, None
+
+
+def _is_cut(records: memoryview, position: int) -> bool:
+    """Whether a batch may begin there, whose header just is not complete."""
+    left = records[position:]
+    return len(left) <= 16 or (left[16] <= 2 and len(left) < 61)
+
+
+def _corrupt(position: int, why: str) -> CorruptRecordsError:
+    return CorruptRecordsError(f"fetched records, byte {position}: {why}")

@@ -1,0 +1,41 @@
+"""The open file of a segment, shared by the log and by responses being sent from it."""
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+
+class SegmentFile:
+    """A descriptor that closes when the last holder lets go: a response under way keeps a removed file readable.
+
+    Thousands of partitions must not cost thousands of descriptors, so a segment opens its file when it is needed and
+    forgets it when it is not (BRK-144).
+    """
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, path: Path) -> None:
+        """Open, making the file if it is not there. Raises OSError."""
+        self._fd = -1
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._fd
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):  # nothing is lost: what must be durable was fsynced
+                os.close(self._fd)
+
+
+def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
+    """``pwrite`` of everything. Raises OSError, also when the disk took only a part."""
+    size = len(data)
+    written = os.pwrite(fd, data, position)
+    while written < size:
+        step = os.pwrite(fd, memoryview(data)[written:], position + written)
+        if not step:
+            raise OSError(errno.ENOSPC, f"only {written} of {size} bytes could be written")
+        written += step

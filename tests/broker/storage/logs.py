@@ -1,0 +1,70 @@
+"""Logs in temporary directories, with services that do at once what a broker does later."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.storage.log import Log
+from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.log_opening import open_log
+from kafkatool.broker.storage.log_values import LogRead, LogServices
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.file_region import FileRegion
+
+PARTITION = TopicPartition("t", 0)
+
+
+def broker_config(**properties: str) -> BrokerConfig:
+    """Defaults, and properties given with ``_`` for ``.``."""
+    given = {name.replace("_", "."): text for name, text in properties.items()}
+    return BrokerConfig.from_properties({"zookeeper.connect": "127.0.0.1:1", **given})
+
+
+def log_config(**overrides: str) -> LogConfig:
+    """Defaults, and topic configs given with ``_`` for ``.``."""
+    return LogConfig.from_broker(broker_config(), {name.replace("_", "."): text for name, text in overrides.items()})
+
+
+@dataclass
+class Later:
+    """Collects what a log wants done in the background, and what it reports."""
+
+    jobs: list[Callable[[], object]] = field(default_factory=list)
+    errors: list[OSError] = field(default_factory=list)
+    lowered: int = 0
+
+    def run(self) -> None:
+        """Do all of it now."""
+        while self.jobs:
+            self.jobs.pop(0)()
+
+    def services(self) -> LogServices:
+        """To give to a log."""
+
+        def lower() -> None:
+            self.lowered += 1
+
+        return LogServices(lambda job, delay_ms: self.jobs.append(job), self.errors.append, lower)
+
+
+def make_log(directory: Path, later: Later | None = None, *, clean: bool = False, **options: Any) -> Log:
+    """Open or create a log; names with a topic config are overrides, the rest goes to ``open_log``."""
+    opening = {name: options.pop(name) for name in ("recovery_point", "log_start_offset") if name in options}
+    directory.mkdir(exist_ok=True)
+    services = (later or Later()).services()
+    return open_log(directory, PARTITION, log_config(**options), services, clean=clean, **opening)
+
+
+def content(read: LogRead) -> bytes:
+    """The bytes of a read."""
+    return read.records.read() if isinstance(read.records, FileRegion) else read.records
+
+
+def everything(log: Log) -> bytes:
+    """All bytes of the log from its start to its end."""
+    data, offset = b"", log.log_start_offset
+    for segment in log.segments.from_offset(offset):
+        data += segment.region(0, segment.size_bytes).read()
+    return data
