@@ -3,7 +3,6 @@
 Exit codes (COM-3X): 0 all done, 1 an item failed or was refused, 2 bad usage or input file, 130 interrupted.
 """
 
-import importlib
 import os
 import sys
 import traceback
@@ -14,36 +13,12 @@ from typing import Any, Final, NoReturn
 import click
 
 from kafkatool import __version__
+from kafkatool.commands.lazy import LazyGroup
 from kafkatool.commands.output import CURRENT_OUTPUT, Answer, Output, error_item
 from kafkatool.core.errors import KafkatoolError, UsageError
 
 INTERRUPTED: Final = 130
-
-
-class LazyGroup(click.Group):
-    """A group that knows its subcommands by name -> ("module:attribute", one line of help), and imports one on use.
-
-    So ``kt --help`` imports no command, and ``kt topics`` neither Spark nor the broker.
-    """
-
-    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._lazy = lazy
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._lazy)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self._lazy:
-            return None
-        module, _, attribute = self._lazy[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in self._lazy.items()])
+COMPLETE_VARIABLE: Final = "_KT_COMPLETE"
 
 
 class RootGroup(LazyGroup):
@@ -68,6 +43,7 @@ class RootGroup(LazyGroup):
         **extra: Any,
     ) -> NoReturn:
         """Run and exit, whatever ``standalone_mode`` says: the mapping below is the command line's contract."""
+        completing = COMPLETE_VARIABLE in os.environ
         debug = "--debug" in (sys.argv[1:] if args is None else args)
         try:
             code = super().main(args, prog_name or "kt", complete_var, standalone_mode=False, **extra)
@@ -86,7 +62,8 @@ class RootGroup(LazyGroup):
         except KafkatoolError as e:
             if debug:
                 traceback.print_exc()
-            click.echo(f"kt: {_one_line(e)}", err=True)
+            if not completing:  # in the middle of a line being typed there is no room for an error (COM-8X)
+                click.echo(f"kt: {_one_line(e)}", err=True)
             code = 2 if isinstance(e, UsageError) else 1
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -1,7 +1,7 @@
 """Flags that several commands share, the command class that prints their contract, and the session they lead to."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -32,6 +32,7 @@ class KtCommand(click.Command):
         columns: Sequence[str] = (),
         json_keys: Sequence[str] | None = None,
         notes: Sequence[str] = (),
+        definitions: Mapping[str, Sequence[tuple[str, str]]] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -39,6 +40,7 @@ class KtCommand(click.Command):
         self._columns = columns
         self._json_keys = columns if json_keys is None else json_keys
         self._notes = notes
+        self._definitions = definitions or {}
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -55,6 +57,9 @@ class KtCommand(click.Command):
         for note in self._notes:
             formatter.write_paragraph()
             formatter.write_text(note)
+        for title, rows in self._definitions.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 # --- flags -----------------------------------------------------------------------------------------------------
@@ -64,21 +69,23 @@ def _from_settings(key: str) -> Callable[[], str | None]:
     return lambda: setting(key)
 
 
-def _checked_connect(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and any(c.isspace() for c in value):
-        raise UsageError(f"--zookeeper {value!r} contains a space; the form is host:port[,host:port…][/chroot]")
-    return value
-
-
 def _zookeeper(required: bool) -> Callable[[F], F]:
+    def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        if value is None:
+            if required and not ctx.resilient_parsing:  # click takes a default of None for a value
+                raise click.MissingParameter(ctx=ctx, param=param)
+            return None
+        if any(c.isspace() for c in value):
+            raise UsageError(f"--zookeeper {value!r} contains a space; the form is host:port[,host:port…][/chroot]")
+        return value
+
     return click.option(
         "--zookeeper",
         metavar="HOST:PORT[,HOST:PORT…][/CHROOT]",
         envvar="KAFKATOOL_ZOOKEEPER",
         default=_from_settings("zookeeper"),
-        required=required,
-        callback=_checked_connect,
-        help="Where the cluster keeps its metadata. [env KAFKATOOL_ZOOKEEPER]",
+        callback=check,
+        help=f"Where the cluster keeps its metadata. [{'required; ' if required else ''}env KAFKATOOL_ZOOKEEPER]",
     )
 
 

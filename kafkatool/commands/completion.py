@@ -1,0 +1,101 @@
+"""``kt completion``: the shells' scripts, and live completion of topic names and broker ids (COM-8X).
+
+The scripts in ``completions/`` are this command's output; a test holds them against it.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
+
+from kafkatool.commands.options import KAZOO_LOGGER, KtCommand
+from kafkatool.core.errors import KafkatoolError
+
+if TYPE_CHECKING:
+    from kafkatool.core.zookeeper import ZooKeeper
+
+SHELLS: Final = ("bash", "zsh", "fish")
+COMPLETE_VARIABLE: Final = "_KT_COMPLETE"
+ANSWER_WITHIN_S: Final = 0.8  # with the interpreter's start, a second
+
+
+@click.command(
+    cls=KtCommand,
+    examples=(
+        "kt completion bash > ~/.local/share/bash-completion/completions/kt",
+        "kt completion zsh > ~/.zfunc/_kt",
+        "kt completion fish > ~/.config/fish/completions/kt.fish",
+    ),
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell. It completes topics and broker ids from ZooKeeper too."""
+    click.echo(script(shell), nl=False)
+
+
+def script(shell: str) -> str:
+    """The script's text, ending in one newline."""
+    cls = get_completion_class(shell)
+    assert cls is not None
+    # The base class's method: bash's own would run bash to look at its version.
+    source = ShellComplete.source(cls(completion, {}, "kt", COMPLETE_VARIABLE))
+    return source.strip("\n") + "\n"
+
+
+# --- live values -----------------------------------------------------------------------------------------------
+
+
+def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of topics; of a list joined by commas the last one is completed."""
+
+    def names(zk: "ZooKeeper") -> list[str]:
+        from kafkatool.core.znodes import TopicsZnode
+
+        return sorted(zk.children(TopicsZnode.PATH) or ())
+
+    return _complete(ctx, incomplete, names)
+
+
+def complete_brokers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of registered brokers; of a list joined by commas the last one is completed, by one not in it yet."""
+
+    def ids(zk: "ZooKeeper") -> list[str]:
+        from kafkatool.core.znodes import BrokersZnode
+
+        return sorted(zk.children(BrokersZnode.PATH) or (), key=lambda i: (len(i), i))
+
+    return _complete(ctx, incomplete, ids)
+
+
+def _complete(
+    ctx: click.Context, incomplete: str, values_of: Callable[["ZooKeeper"], list[str]]
+) -> list[CompletionItem]:
+    before, comma, last = incomplete.rpartition(",")
+    used = set(before.split(","))
+    connect = ctx.params.get("zookeeper")
+    values = _ask(connect, values_of) if isinstance(connect, str) else []
+    return [CompletionItem(before + comma + v) for v in values if v.startswith(last) and v not in used]
+
+
+def _ask(connect: str, values_of: Callable[["ZooKeeper"], list[str]]) -> list[str]:
+    """What ZooKeeper answers in time, else nothing: completion never prints an error and never hangs."""
+    found: list[str] = []
+
+    def ask() -> None:
+        import logging
+
+        from kafkatool.core.zookeeper import ZooKeeper
+
+        logging.getLogger(KAZOO_LOGGER).setLevel(logging.CRITICAL)
+        try:
+            with ZooKeeper(connect, connection_timeout_ms=int(ANSWER_WITHIN_S * 1000)) as zk:
+                found.extend(values_of(zk))
+        except KafkatoolError:
+            return  # no ZooKeeper, no values
+
+    thread = threading.Thread(target=ask, name="kt-completion", daemon=True)
+    thread.start()
+    thread.join(ANSWER_WITHIN_S)
+    return list(found)

@@ -1,0 +1,67 @@
+"""What a topic may be called, which topics a ``--topic`` pattern means, which are Kafka's own (TOP-3, TOP-4, TOP-19).
+
+Texts are those of Kafka 0.10.2.1 (Topic.scala, TopicFilter.scala, AdminUtils.scala).
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kafkatool.core.errors import RefusedError
+
+MAX_LENGTH: Final = 249  # with "-" and a partition number it is still a file name
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+COLLISION_WARNING: Final = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
+    "To avoid issues it is best to use either, but not both."
+)
+
+_LEGAL: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+
+
+class InvalidTopicError(RefusedError):
+    """A name no topic may have, or one that collides with a topic that exists."""
+
+
+def check_name(topic: str) -> None:
+    """Raises InvalidTopicError with Kafka's text (TOP-3)."""
+    if not topic:
+        raise InvalidTopicError("topic name is illegal, can't be empty")
+    if topic in (".", ".."):
+        raise InvalidTopicError('topic name cannot be "." or ".."')
+    if len(topic) > MAX_LENGTH:
+        raise InvalidTopicError(f"topic name is illegal, can't be longer than {MAX_LENGTH} characters")
+    if not _LEGAL.fullmatch(topic):
+        raise InvalidTopicError(
+            f"topic name {topic} is illegal, contains a character other than ASCII alphanumerics, '.', '_' and '-'"
+        )
+
+
+def has_collision_chars(topic: str) -> bool:
+    """Whether the name contains what metric names turn into one another."""
+    return "." in topic or "_" in topic
+
+
+def check_collision(topic: str, existing: Iterable[str]) -> None:
+    """Raises InvalidTopicError when an existing topic is equal once ``.`` is read as ``_`` (TOP-4)."""
+    if not has_collision_chars(topic):
+        return
+    folded = topic.replace(".", "_")
+    if colliding := sorted(t for t in existing if t.replace(".", "_") == folded):
+        raise InvalidTopicError(f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}")
+
+
+def select(topics: Iterable[str], pattern: str | None) -> list[str]:
+    """The topics a ``--topic`` outside create means, sorted; all when None (TOP-19).
+
+    Surrounding quotes and all spaces go, ``,`` is ``|``, and the regex must match the whole name.
+    """
+    if pattern is None:
+        return sorted(topics)
+    text = re.sub(r"^[\"']+|[\"']+$", "", pattern.strip().replace(",", "|").replace(" ", ""))
+    try:
+        wanted = re.compile(text)
+    except re.error as e:
+        raise RefusedError(f"{text} is an invalid regex.") from e
+    return sorted(t for t in topics if wanted.fullmatch(t))
