@@ -67,9 +67,9 @@ def open_logs(
     warnings: list[str] = []
     broken: list[str] = []
     sources: list[Source] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # unpacking leaves the interpreter lock to others
-        unpacked = list(pool.map(lambda path: spool.unpack(path) if _must_unpack(path) else (path, True), paths))
-    for path, (data_path, complete) in zip(paths, unpacked, strict=True):
+    unpacked = _unpack(paths, spool)
+    for path in paths:
+        data_path, complete = unpacked.get(path, (path, True))
         if not complete:
             broken.append(f"{path} breaks off: the gzip data is cut or damaged; what came before was read")
         status = data_path.stat()
@@ -136,9 +136,17 @@ def _split_name(path: Path) -> tuple[str, str]:
     return (named["live"], named["hour"] or "") if named else (str(path), "")
 
 
-def _must_unpack(path: Path) -> bool:
-    if path == STDIN or not stat.S_ISREG(path.stat().st_mode):
-        return True
+def _unpack(paths: Sequence[Path], spool: Spool) -> dict[Path, tuple[Path, bool]]:
+    """Copies of the paths that cannot be read at any offset, and whether each is complete."""
+    streams = [path for path in paths if path == STDIN or not stat.S_ISREG(path.stat().st_mode)]
+    unpacked = {path: spool.unpack(path) for path in streams}  # in this thread: Ctrl-C must end the wait for a pipe
+    packed = [path for path in paths if path not in unpacked and _is_gzip(path)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # unpacking leaves the interpreter lock to others
+        unpacked.update(zip(packed, pool.map(spool.unpack, packed), strict=True))
+    return unpacked
+
+
+def _is_gzip(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(2) == GZIP_MAGIC
 

@@ -7,6 +7,7 @@ and all it would tidy is in our own directory. ``pyspark`` is imported here only
 """
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -35,6 +36,7 @@ _OPENED_PACKAGES = (  # as org.apache.spark.launcher.JavaModuleOptions of Spark 
     *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
     *("sun.security.action", "sun.util.calendar"),
 )
+_EXCEPTION = re.compile(r"(?:Caused by: )?[\w.]*(?:Error|Exception)\b")
 _LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -199,9 +201,9 @@ class Spark:
                     os.environ[key] = value
 
     def _last_words(self) -> str:
-        """The last error in the JVM's log, on one line."""
+        """The last error in the JVM's log (an exception's own line, Python's or Java's, before others), on one line."""
         lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        telling = [line for line in lines if "Error" in line or "Exception" in line or line.startswith("ERROR")]
+        telling = [line for line in lines if _EXCEPTION.match(line)] or [line for line in lines if "ERROR" in line]
         return (telling or lines or ["it said nothing"])[-1]
 
 
