@@ -1,0 +1,172 @@
+"""Headers, versions and failures, over raw sockets."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.handlers import Served
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.errors import KafkatoolError, StorageError
+from kafkatool.core.protocol import api_versions, fetch, heartbeat, leader_and_isr, metadata, produce
+from kafkatool.core.protocol.error_codes import ErrorCode
+from tests.broker.handlers.served import broker_of, handler_context
+from tests.broker.network.raw_client import frame
+
+
+def served(api: Any, handle: Callable[[Any, Call], Any], first: int = 0, last: int | None = None) -> dict[int, Served]:
+    return {api.key: Served(api, first, api.max_version if last is None else last, handle)}
+
+
+def fail_with(error: Exception) -> Callable[[Any, Call], Any]:
+    def handle(request: Any, call: Call) -> Any:
+        raise error
+
+    return handle
+
+
+def beat(request: heartbeat.HeartbeatRequest, call: Call) -> heartbeat.HeartbeatResponse:
+    return heartbeat.HeartbeatResponse(error_code=ErrorCode.NONE)
+
+
+BEAT = heartbeat.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+@pytest.mark.spec("BRK-10")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\0\x0c\0\0",  # cut off in the header
+        struct.pack(">hhih", 99, 0, 1, -1),  # no such API
+        struct.pack(">hhih", 12, 4, 1, -1),  # no such version
+        struct.pack(">hhih", 12, -1, 1, -1),
+        struct.pack(">hhih", 12, 0, 1, 50),  # client id beyond the end
+        struct.pack(">hhih", 12, 0, 1, -1) + b"\0\x05g",  # group id beyond the end
+        struct.pack(">hhih", 18, -1, 1, -1),
+    ],
+)
+def test_what_cannot_be_understood_closes_the_connection_without_reply(body: bytes) -> None:
+    with broker_of(served(heartbeat.API, beat), handler_context()) as client:
+        assert client.call(heartbeat.API, 3, BEAT).error_code == 0
+        client.send(body)
+        assert client.is_closed_by_server()
+
+
+@pytest.mark.spec("BRK-4")
+def test_a_newer_controllers_request_closes_the_connection_and_says_what_to_lower(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for _ in range(2):
+        with broker_of(served(leader_and_isr.API, fail_with(AssertionError())), handler_context()) as client:
+            client.send(struct.pack(">hhih", 4, 3, 1, -1))
+            assert client.is_closed_by_server()
+    assert "inter.broker.protocol.version to 2.3" in caplog.text
+
+
+@pytest.mark.spec("BRK-11")
+@pytest.mark.parametrize("version", [4, 9])
+def test_a_newer_api_versions_is_answered_in_the_oldest_layout_and_the_connection_stays(version: int) -> None:
+    with broker_of(served(heartbeat.API, beat), handler_context()) as client:
+        client.send(struct.pack(">hhih", 18, version, 77, -1) + b"whatever it brings")
+        assert client.receive() == struct.pack(">ihihhh", 77, 35, 1, 18, 0, 3)
+        assert client.call(heartbeat.API, 0, BEAT).error_code == 0
+
+
+@pytest.mark.spec("BRK-17")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RuntimeError("on purpose"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (StorageError("disk"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (KafkatoolError("odd"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_failing_handler_becomes_the_apis_error_reply_and_survives(error: Exception, code: ErrorCode) -> None:
+    with broker_of(served(heartbeat.API, fail_with(error)), handler_context(), num_io_threads="1") as client:
+        for _ in range(3):
+            assert client.call(heartbeat.API, 3, BEAT).error_code == code
+
+
+@pytest.mark.spec("BRK-17")
+def test_an_error_reply_names_every_partition_of_the_request() -> None:
+    partitions = [fetch.FetchRequestPartition(partition=p, fetch_offset=0, partition_max_bytes=1) for p in (4, 5)]
+    request = fetch.FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1,
+        isolation_level=0,
+        topics=[fetch.FetchRequestTopic(topic="t", partitions=partitions)],
+    )
+    with broker_of(served(fetch.API, fail_with(RuntimeError("on purpose")), 4), handler_context()) as client:
+        for version in (4, 11):
+            (topic,) = client.call(fetch.API, version, request).topics
+            assert topic.topic == "t"
+            assert [(p.partition, p.error_code) for p in topic.partitions] == [(4, -1), (5, -1)]
+
+
+def _produce(acks: int) -> produce.ProduceRequest:
+    partition = produce.ProduceRequestPartition(partition=1, records=b"some")
+    topic = produce.ProduceRequestTopic(topic="t", partitions=[partition])
+    return produce.ProduceRequest(acks=acks, timeout_ms=100, topics=[topic])
+
+
+@pytest.mark.spec("BRK-17")
+def test_a_failing_produce_without_acks_closes_the_connection() -> None:
+    with broker_of(served(produce.API, fail_with(RuntimeError("on purpose")), 3), handler_context()) as client:
+        client.send_request(produce.API, 7, _produce(0))
+        assert client.is_closed_by_server()
+
+
+@pytest.mark.spec("BRK-155")
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_produce_below_3_is_refused_partition_by_partition_in_its_own_layout(version: int) -> None:
+    with broker_of(served(produce.API, fail_with(AssertionError()), 3), handler_context()) as client:
+        (topic,) = client.call(produce.API, version, _produce(1)).topics
+        (partition,) = topic.partitions
+        assert (topic.topic, partition.partition, partition.error_code, partition.base_offset) == ("t", 1, 35, -1)
+
+
+@pytest.mark.spec("BRK-13")
+def test_a_second_answer_is_dropped() -> None:
+    def twice(request: Any, call: Call) -> None:
+        call.respond(heartbeat.HeartbeatResponse(error_code=1))
+        call.respond(heartbeat.HeartbeatResponse(error_code=2))
+
+    with broker_of(served(heartbeat.API, twice), handler_context()) as client:
+        assert [client.call(heartbeat.API, 0, BEAT).error_code for _ in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.spec("BRK-22")
+@pytest.mark.parametrize(("version", "at_once"), [(2, False), (6, True)])
+def test_a_throttled_client_is_told_at_once_and_kept_muted_or_answered_late(version: int, at_once: bool) -> None:
+    def throttle(request: Any, call: Call) -> None:
+        response = metadata.MetadataResponse(brokers=[], topics=[], throttle_time_ms=150)
+        call.respond(response, throttle_time_ms=150 if len(told) == 0 else 0)
+        told.append(True)
+
+    told: list[bool] = []
+    request = metadata.MetadataRequest(topics=[])
+    with broker_of(served(metadata.API, throttle), handler_context()) as client:
+        client.send_request(metadata.API, version, request)
+        if at_once:
+            client.receive_response(metadata.API, version)
+            client.send_request(metadata.API, version, request)
+        assert client.answers_nothing_for(0.05)
+        client.receive_response(metadata.API, version)
+
+
+@pytest.mark.spec("BRK-14", "BRK-117")
+def test_api_versions_0_followed_at_once_by_metadata_0_yields_both_answers_in_order() -> None:
+    from kafkatool.broker.handlers.metadata import handle as metadata_handle
+
+    def ranges(request: Any, call: Call) -> api_versions.ApiVersionsResponse:
+        return api_versions.ApiVersionsResponse(api_keys=[])
+
+    both = served(api_versions.API, ranges) | served(metadata.API, metadata_handle)
+    with broker_of(both, handler_context()) as client:
+        client.socket.sendall(frame(struct.pack(">hhih", 18, 0, 1, -1)) + frame(struct.pack(">hhihi", 3, 0, 2, -1, 0)))
+        assert client.receive() == struct.pack(">ihi", 1, 0, 0)
+        assert client.receive() == struct.pack(">iii", 2, 0, 0)

@@ -1,0 +1,214 @@
+"""CreateTopics and DeleteTopics against a real ZooKeeper; the controller's part is played by the test."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.handlers import Served, create_topics, delete_topics
+from kafkatool.broker.health import make_base_paths
+from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.timer import Timer
+from kafkatool.broker.topic_admin import TopicAdmin
+from kafkatool.core.protocol import create_topics as create_api
+from kafkatool.core.protocol import delete_topics as delete_api
+from kafkatool.core.protocol.create_topics import (
+    CreateTopicsAssignment,
+    CreateTopicsConfig,
+    CreateTopicsRequest,
+    CreateTopicsTopic,
+)
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
+
+SERVED = {
+    19: Served(create_api.API, 0, 3, create_topics.handle),
+    20: Served(delete_api.API, 0, 3, delete_topics.handle),
+}
+
+
+@dataclass
+class FakeController:
+    """Whether this broker is the controller."""
+
+    is_active: bool = True
+
+
+@dataclass
+class Setup:
+    client: Client
+    cache: MetadataCache
+    admin: TopicAdmin
+    controller: FakeController
+
+
+@pytest.fixture
+def setup(zk: ZooKeeper) -> Iterator[Setup]:
+    make_base_paths(zk)
+    cache, controller, timer = MetadataCache(1), FakeController(), Timer("waits")
+    cache.update(update(state("old.one", 0, 1, [1]), brokers=[live(1), live(2), live(3)]))
+    config = BrokerConfig.from_properties(
+        {
+            "zookeeper.connect": "unused:1",
+            "delete.topic.enable": "true",
+            "num.partitions": "2",
+            "default.replication.factor": "3",
+        }
+    )
+    admin = TopicAdmin(zk, config, cache, timer)
+    context = handler_context(config=config, metadata_cache=cache, topic_admin=admin, controller=controller)
+    with broker_of(SERVED, context) as client:
+        yield Setup(client, cache, admin, controller)
+    timer.close()
+
+
+def topic(name: str, partitions: int = -1, factor: int = -1, *assigned: list[int], **configs: str) -> CreateTopicsTopic:
+    return CreateTopicsTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[CreateTopicsAssignment(partition=i, broker_ids=b) for i, b in enumerate(assigned)],
+        configs=[CreateTopicsConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
+    )
+
+
+def create(setup: Setup, *topics: CreateTopicsTopic, timeout_ms: int = 0, version: int = 3, **fields: bool) -> Any:
+    request = CreateTopicsRequest(topics=list(topics), timeout_ms=timeout_ms, **fields)
+    return {t.name: t for t in setup.client.call(create_api.API, version, request).topics}
+
+
+def delete(setup: Setup, *names: str, version: int = 3) -> dict[str, int]:
+    request = delete_api.DeleteTopicsRequest(topic_names=list(names), timeout_ms=0)
+    return {t.name: t.error_code for t in setup.client.call(delete_api.API, version, request).topics}
+
+
+@pytest.mark.spec("Z-14")
+def test_a_topic_gets_its_config_and_assignment_nodes(setup: Setup, zk: ZooKeeper) -> None:
+    created = create(setup, topic("t", 4, 2, retention_ms="5"), topic("u", -1, -1, [3, 1], [1, 2]))
+    assert {n: t.error_code for n, t in created.items()} == {"t": 7, "u": 7}  # made, but nobody led them in no time
+    node, config = zk.get(TopicZnode.path("t")), zk.get(ConfigZnode.path("topics", "t"))
+    assert node is not None and config is not None
+    assignment = TopicZnode.decode("t", node.data).assignment
+    assert [len(set(r)) for r in assignment.values()] == [2] * 4
+    assert ConfigZnode.decode("", config.data) == {"retention.ms": "5"}
+    assert config.czxid <= node.czxid
+    other = zk.get(TopicZnode.path("u"))
+    assert other is not None and TopicZnode.decode("u", other.data).assignment == {0: (3, 1), 1: (1, 2)}
+
+
+@pytest.mark.spec("BRK-113")
+def test_the_answer_waits_until_every_partition_is_led(setup: Setup) -> None:
+    request = CreateTopicsRequest(topics=[topic("t", 2, 1)], timeout_ms=20_000)
+    setup.client.send_request(create_api.API, 3, request)
+    assert setup.client.answers_nothing_for(0.1)
+    brokers = [live(1), live(2), live(3)]
+    setup.cache.update(update(state("t", 0, 1, [1]), state("t", 1, -1, [2]), brokers=brokers))
+    assert setup.client.answers_nothing_for(0.05)
+    setup.cache.update(update(state("t", 1, 2, [2]), brokers=brokers))
+    (answer,) = setup.client.receive_response(create_api.API, 3).topics
+    assert (answer.name, answer.error_code, answer.error_message) == ("t", 0, None)
+
+
+def test_a_wait_that_runs_out_says_so(setup: Setup) -> None:
+    assert create(setup, topic("t", 1, 1), timeout_ms=50)["t"].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (topic("bad/name", 1, 1), 17),
+        (topic("..", 1, 1), 17),
+        (topic("x" * 250, 1, 1), 17),
+        (topic("old_one", 1, 1), 17),
+        (topic("old.one", 1, 1), 36),
+        (topic("t", 0, 1), 37),
+        (topic("t", 1, 0), 38),
+        (topic("t", 1, 4), 38),
+        (topic("t", -1, -1, [1, 1]), 39),
+        (topic("t", -1, -1, [1], [1, 2]), 39),
+        (topic("t", -1, -1, [7]), 39),
+        (topic("t", 1, 1, no_such_config="1"), 40),
+        (topic("t", 1, 1, retention_ms="long"), 40),
+        (topic("t", 1, 1, [1]), 42),
+    ],
+)
+def test_what_cannot_be_created_says_why_and_writes_nothing(
+    setup: Setup, zk: ZooKeeper, wanted: CreateTopicsTopic, code: int
+) -> None:
+    (answer,) = create(setup, wanted).values()
+    assert answer.error_code == code
+    assert answer.error_message
+    assert zk.children("/brokers/topics") == []
+
+
+def test_a_name_listed_twice_a_validation_and_a_topic_that_just_came(setup: Setup, zk: ZooKeeper) -> None:
+    twice = create(setup, topic("t", 1, 1), topic("t", 1, 1))
+    assert twice["t"].error_code == 42
+    assert create(setup, topic("t", 1, 1), validate_only=True)["t"].error_code == 0
+    assert zk.get(TopicZnode.path("t")) is None
+    zk.create(TopicZnode.path("t"), b"{}")
+    assert create(setup, topic("t", 1, 1))["t"].error_code == 36
+
+
+def test_a_config_left_over_from_an_interrupted_creation_is_replaced(setup: Setup, zk: ZooKeeper) -> None:
+    zk.create(ConfigZnode.path("topics", "t"), ConfigZnode.encode({"retention.ms": "1"}))
+    assert create(setup, topic("t", 1, 1))["t"].error_code == 7
+    config = zk.get(ConfigZnode.path("topics", "t"))
+    assert config is not None and ConfigZnode.decode("", config.data) == {}
+
+
+def test_only_the_controller_answers(setup: Setup) -> None:
+    setup.controller.is_active = False
+    assert create(setup, topic("t", 1, 1))["t"].error_code == 41
+    assert delete(setup, "old.one") == {"old.one": 41}
+
+
+def test_a_deletion_is_marked_and_waited_for(setup: Setup, zk: ZooKeeper) -> None:
+    request = delete_api.DeleteTopicsRequest(topic_names=["old.one", "none"], timeout_ms=20_000)
+    setup.client.send_request(delete_api.API, 3, request)
+    assert setup.client.answers_nothing_for(0.1)
+    assert zk.children(DeleteTopicsZnode.PATH) == ["old.one"]
+    setup.cache.update(update(state("old.one", 0, -2, [1]), brokers=[live(1)]))
+    answers = {t.name: t.error_code for t in setup.client.receive_response(delete_api.API, 3).topics}
+    assert answers == {"old.one": 0, "none": 3}
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, 73), (2, 42)])
+def test_deletion_switched_off_is_told_by_version(version: int, code: int) -> None:
+    context = handler_context(controller=FakeController())
+    request = delete_api.DeleteTopicsRequest(topic_names=["t"], timeout_ms=0)
+    with broker_of(SERVED, context) as client:
+        (answer,) = client.call(delete_api.API, version, request).topics
+    assert answer.error_code == code
+
+
+@pytest.mark.spec("BRK-118")
+def test_creation_on_demand(setup: Setup, zk: ZooKeeper) -> None:
+    assert setup.admin.auto_create("made") == ErrorCode.LEADER_NOT_AVAILABLE
+    assert setup.admin.auto_create("made") == ErrorCode.LEADER_NOT_AVAILABLE  # on its way
+    node = zk.get(TopicZnode.path("made"))
+    assert node is not None
+    assert [len(r) for r in TopicZnode.decode("made", node.data).assignment.values()] == [3, 3]
+    assert setup.admin.auto_create("bad name") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert setup.admin.unknown_topic_code("bad name") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert setup.admin.unknown_topic_code("fine") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    setup.cache.update(update(brokers=[live(1), live(2)]))
+    assert setup.admin.auto_create("more") == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@pytest.mark.spec("BRK-166")
+def test_the_offsets_topic_has_its_own_settings(setup: Setup, zk: ZooKeeper) -> None:
+    assert setup.admin.create_internal_offsets_topic() == ErrorCode.LEADER_NOT_AVAILABLE
+    node = zk.get(TopicZnode.path("__consumer_offsets"))
+    config = zk.get(ConfigZnode.path("topics", "__consumer_offsets"))
+    assert node is not None and config is not None
+    assert len(TopicZnode.decode("", node.data).assignment) == 50
+    assert ConfigZnode.decode("", config.data) == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
