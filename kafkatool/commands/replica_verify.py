@@ -1,0 +1,261 @@
+"""``kt replica-verify``: do all replicas hold the same data? As Kafka's own tool, and once with an answer (RPV)."""
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from kafkatool.commands.options import (
+    KtCommand,
+    connect,
+    optional_zookeeper_option,
+    output_option,
+    partition_form_option,
+)
+from kafkatool.commands.output import Answer, Output
+from kafkatool.core.errors import RefusedError, UsageError
+from kafkatool.core.operations import topic_names
+from kafkatool.core.operations.replica_reader import BrokerReader, layout_from_brokers, layout_from_zookeeper
+from kafkatool.core.operations.verification import (
+    EARLIEST,
+    LATEST,
+    Layout,
+    Mismatch,
+    PartitionReport,
+    Verifier,
+)
+from kafkatool.core.plan_files import PartitionName
+
+COLUMNS: Final = (
+    "topic",
+    "partition",
+    "replicas",
+    "isr",
+    "start",
+    "end",
+    "verified",
+    "entries",
+    "lag",
+    "mismatches",
+    "unreachable",
+    "skipped",
+    "status",
+)
+
+
+@click.command(
+    cls=KtCommand,
+    examples=(
+        "kt replica-verify --broker-list kafka1:9092,kafka2:9092 --topic-white-list 'orders.*'",
+        "kt replica-verify --zookeeper zk1:2181/kafka --once",
+    ),
+    columns=COLUMNS,
+    notes=(
+        "status: equal, different, incomplete, unreachable. Compared are record batches, by last offset and CRC, up to "
+        "each replica's high watermark. Exit codes with --once: 0 all equal, 1 not, or not sure, 2 usage.",
+    ),
+)
+@click.option("--broker-list", metavar="HOST:PORT,…", help="Brokers to ask where the replicas are.")
+@optional_zookeeper_option
+@click.option("--topic-white-list", metavar="REGEX", default=".*", show_default=True, help="Topics to verify.")
+@click.option("--fetch-size", type=click.IntRange(min=1), default=1_048_576, show_default=True, help="Bytes per fetch.")
+@click.option("--max-wait-ms", type=click.IntRange(min=0), default=1000, show_default=True, help="Wait of a fetch.")
+@click.option(
+    "--time",
+    "start",
+    type=click.IntRange(min=EARLIEST),
+    metavar="MS",
+    help="Start: -1 latest, -2 earliest, or ms since 1970. [default: -1; with --once -2]",
+)
+@click.option(
+    "--report-interval-ms", type=click.IntRange(min=1), default=30_000, show_default=True, help="Between reports."
+)
+@click.option("--once", is_flag=True, help="Verify what is there now, then end with an answer.")
+@click.option("--allow-missing", is_flag=True, help="--once: a broker that is down is no failure.")
+@partition_form_option("bracket")
+@output_option
+def replica_verify(
+    broker_list: str | None,
+    zookeeper: str | None,
+    topic_white_list: str,
+    fetch_size: int,
+    max_wait_ms: int,
+    start: int | None,
+    report_interval_ms: int,
+    once: bool,
+    allow_missing: bool,
+    name_of: PartitionName,
+    out: Output,
+) -> None:
+    """Compare the data of all replicas, each read from its own broker.
+
+    Without --once it runs until interrupted, or until replicas differ in their offsets.
+    """
+    if broker_list is None and zookeeper is None:
+        raise UsageError("--broker-list or --zookeeper is required")
+    if not once and (allow_missing or not out.is_text):
+        raise UsageError("--allow-missing and --output need --once")
+    layout = _layout(broker_list, zookeeper, topic_white_list)
+    if not layout.replicas:
+        raise RefusedError(
+            "No topics found. --topic-white-list, if specified, is either filtering out all topics or there is no topic."
+        )
+    reader = BrokerReader(layout.addresses, fetch_size_bytes=fetch_size, max_wait_ms=max_wait_ms)
+    verifier = Verifier(layout, reader, on_mismatch=lambda m: out.line(f"{_now()}: {_mismatch_text(m, name_of)}"))
+    try:
+        verifier.begin((EARLIEST if once else LATEST) if start is None else start)
+        out.line(f"{_now()}: verification process is started.")
+        if once:
+            verifier.run_once()
+            _show(verifier.reports, out, name_of)
+            out.exit(_exit_code(verifier.reports, allow_missing))
+        _run(verifier, out, name_of, report_interval_ms / 1000)
+    finally:
+        reader.close()
+        verifier.close()
+
+
+def _layout(broker_list: str | None, zookeeper: str | None, pattern: str) -> Layout:
+    choose = partial(_chosen, pattern=pattern)
+    if broker_list is not None:
+        return layout_from_brokers(_addresses(broker_list), choose)
+    assert zookeeper is not None
+    with connect(zookeeper) as zk:
+        return layout_from_zookeeper(zk, choose)
+
+
+def _chosen(topics: Sequence[str], *, pattern: str) -> list[str]:
+    return topic_names.select(topics, pattern)
+
+
+def _addresses(text: str) -> list[tuple[str, int]]:
+    found = []
+    for part in text.split(","):
+        host, _, port = part.strip().rpartition(":")
+        if not host or not port.isdecimal():
+            raise UsageError(f"--broker-list {text!r} is not of the form host:port,host:port…")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def _run(verifier: Verifier, out: Output, name_of: PartitionName, interval_s: float) -> None:
+    """Rounds and reports, until replicas differ in an offset: exit 1 at once (RPV-5)."""
+    told: dict[tuple[int, str], None] = {}
+    next_report = time.monotonic() + interval_s
+    while True:
+        verifier.round()
+        _say_news(verifier.reports, out, name_of, told)
+        if any(m.kind == "offset" for r in verifier.reports for m in r.mismatches):
+            out.exit(1)
+        if time.monotonic() >= next_report:
+            next_report = time.monotonic() + interval_s
+            worst = verifier.worst()
+            out.line(
+                f"{_now()}: max lag is {worst.lag} for partition {name_of(worst.partition)} at offset {worst.offset} "
+                f"among {len(verifier.reports)} partitions"
+            )
+
+
+def _say_news(
+    reports: Iterable[PartitionReport], out: Output, name_of: PartitionName, told: dict[tuple[int, str], None]
+) -> None:
+    """On stderr, each once: replicas that cannot be read (RPV-9X) and ranges that are skipped (RPV-10X)."""
+    for report in reports:
+        for broker, why in report.missing.items():
+            if (broker, why) not in told:
+                told[broker, why] = None
+                out.note(f"replica {broker} is unreachable, e.g. of partition {name_of(report.partition)}: {why}")
+        for start, end in report.skipped:
+            text = f"partition {name_of(report.partition)}: offsets {start} to {end - 1} are not on every replica"
+            if (-1, text) not in told:
+                told[-1, text] = None
+                out.note(text)
+
+
+# --- the answer of --once --------------------------------------------------------------------------------------
+
+
+def _status(report: PartitionReport) -> str:
+    if report.mismatches:
+        return "different"
+    if not report.complete:
+        return "incomplete"
+    return "unreachable" if report.missing else "equal"
+
+
+def _exit_code(reports: Iterable[PartitionReport], allow_missing: bool) -> int:
+    fine = {"equal", "unreachable"} if allow_missing else {"equal"}
+    return 0 if all(_status(r) in fine for r in reports) else 1
+
+
+def _show(reports: Sequence[PartitionReport], out: Output, name_of: PartitionName) -> None:
+    _say_news(reports, out, name_of, {})
+    out.show(Answer([_row(r, name_of) for r in reports], [_item(r) for r in reports], COLUMNS))
+
+
+def _row(report: PartitionReport, name_of: PartitionName) -> str:
+    """One partition on one line; what is fine is not mentioned."""
+    lags = ", ".join(f"{b}: {lag}" for b, lag in report.lags.items() if lag)
+    parts = [
+        f"partition {name_of(report.partition)} {_status(report)}: replicas {_ids(report.replicas)}",
+        f"isr {_ids(report.isr)}",
+        f"offsets {report.start} to {report.offset}" + ("" if report.complete else f" of {report.end}"),
+        f"{report.entries} entries",
+        f"{len(report.mismatches)} mismatches",
+    ]
+    if lags:
+        parts.append(f"lag {lags}")
+    if report.missing:
+        parts.append(f"unreachable {_ids(sorted(report.missing))}")
+    parts += [f"skipped {start} to {end - 1}" for start, end in report.skipped]
+    return ", ".join(parts)
+
+
+def _item(report: PartitionReport) -> dict[str, Any]:
+    return {
+        "topic": report.partition.topic,
+        "partition": report.partition.partition,
+        "replicas": list(report.replicas),
+        "isr": list(report.isr),
+        "start": report.start,
+        "end": report.end,
+        "verified": report.offset,
+        "entries": report.entries,
+        "lag": {str(b): lag for b, lag in report.lags.items()},
+        "mismatches": [
+            {
+                "kind": m.kind,
+                "offset": m.offset,
+                "replicas": {str(m.replica): m.value, str(m.other_replica): m.other_value},
+            }
+            for m in report.mismatches
+        ],
+        "unreachable": {str(b): why for b, why in sorted(report.missing.items())},
+        "skipped": [list(r) for r in report.skipped],
+        "status": _status(report),
+    }
+
+
+def _mismatch_text(m: Mismatch, name_of: PartitionName) -> str:
+    if m.kind == "offset":
+        return (
+            f"partition {name_of(m.partition)}: replica {m.replica}'s offset {m.value} doesn't match "
+            f"replica {m.other_replica}'s offset {m.other_value}"
+        )
+    return (
+        f"partition {name_of(m.partition)} has unmatched checksum at offset {m.offset}; replica {m.replica}'s checksum "
+        f"{m.value}; replica {m.other_replica}'s checksum {m.other_value}"
+    )
+
+
+def _now() -> str:
+    """Local time as Kafka's tool prints it (RPV-4)."""
+    now = datetime.now().astimezone()
+    return f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03d}"
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))

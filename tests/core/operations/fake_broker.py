@@ -1,0 +1,152 @@
+"""A broker made of lists: answers ApiVersions, Metadata, Fetch and ListOffsets on a loopback socket, in real frames."""
+
+import socketserver
+import struct
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol import api_versions, fetch, list_offsets, metadata
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
+from kafkatool.core.protocol.records import Record, encode_batch
+from kafkatool.core.protocol.registry import APIS
+
+SERVED = (api_versions.API, metadata.API, fetch.API, list_offsets.API)
+
+
+def batch(offset: int, value: bytes) -> bytes:
+    """A batch of one record."""
+    return bytes(encode_batch([Record(offset, 0, None, value, ())], base_offset=offset))
+
+
+def batches(*values: bytes) -> list[bytes]:
+    return [batch(offset, value) for offset, value in enumerate(values)]
+
+
+@dataclass
+class FakeBroker:
+    """``logs`` hold one batch per offset, all committed. ``partitions``: topic partition -> (leader, replicas)."""
+
+    id: int
+    logs: dict[TopicPartition, list[bytes]]
+    partitions: Mapping[TopicPartition, tuple[int, Sequence[int]]]
+    addresses: dict[int, int]
+    fetch_versions: tuple[int, int] = (fetch.API.min_version, fetch.API.max_version)
+    replica_ids: set[int] = field(default_factory=set)
+
+    def answer(self, key: int, version: int, request: Any) -> Any:
+        if key == api_versions.API.key:
+            keys = [(api.key, api.min_version, api.max_version) for api in SERVED if api is not fetch.API]
+            keys.append((fetch.API.key, *self.fetch_versions))
+            served = [
+                api_versions.ApiVersionsResponseKey(api_key=k, min_version=low, max_version=high)
+                for k, low, high in keys
+            ]
+            return api_versions.ApiVersionsResponse(api_keys=served)
+        if key == metadata.API.key:
+            return self._metadata()
+        if key == fetch.API.key:
+            self.replica_ids.add(request.replica_id)
+            return fetch.FetchResponse(
+                topics=[
+                    fetch.FetchResponseTopic(topic=t.topic, partitions=[self._read(t.topic, p) for p in t.partitions])
+                    for t in request.topics
+                ]
+            )
+        return list_offsets.ListOffsetsResponse(
+            topics=[
+                list_offsets.ListOffsetsResponseTopic(
+                    topic=t.topic, partitions=[self._offset(t.topic, p) for p in t.partitions]
+                )
+                for t in request.topics
+            ]
+        )
+
+    def _metadata(self) -> metadata.MetadataResponse:
+        return metadata.MetadataResponse(
+            brokers=[
+                metadata.MetadataResponseBroker(node_id=b, host="127.0.0.1", port=port)
+                for b, port in self.addresses.items()
+            ],
+            topics=[
+                metadata.MetadataResponseTopic(
+                    topic=tp.topic,
+                    partitions=[
+                        metadata.MetadataResponsePartition(
+                            partition=tp.partition,
+                            leader_id=leader,
+                            replica_nodes=list(replicas),
+                            isr_nodes=list(replicas),
+                        )
+                    ],
+                )
+                for tp, (leader, replicas) in self.partitions.items()
+            ],
+        )
+
+    def _read(self, topic: str, wanted: Any) -> fetch.FetchResponsePartition:
+        log = self.logs.get(TopicPartition(topic, wanted.partition))
+        if log is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return fetch.FetchResponsePartition(partition=wanted.partition, error_code=code)
+        if wanted.fetch_offset > len(log):
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+            return fetch.FetchResponsePartition(partition=wanted.partition, error_code=code)
+        records = b"".join(log[wanted.fetch_offset :])[: wanted.partition_max_bytes]
+        return fetch.FetchResponsePartition(partition=wanted.partition, high_watermark=len(log), records=records)
+
+    def _offset(self, topic: str, wanted: Any) -> list_offsets.ListOffsetsResponsePartition:
+        log = self.logs[TopicPartition(topic, wanted.partition)]
+        offset = 0 if wanted.timestamp == -2 else len(log) if wanted.timestamp == -1 else -1
+        return list_offsets.ListOffsetsResponsePartition(partition=wanted.partition, offset=offset)
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        broker: FakeBroker = self.server.broker  # type: ignore[attr-defined]
+        while len(length := self.rfile.read(4)) == 4:
+            frame = self.rfile.read(struct.unpack(">i", length)[0])
+            header, position = decode_header(frame)
+            request = decode_request(header, frame, position)
+            answer = broker.answer(header.api_key, header.api_version, request)
+            api = APIS[header.api_key]
+            for chunk in encode_response(api, header.api_version, header.correlation_id, answer):
+                assert not isinstance(chunk, tuple)
+                self.wfile.write(chunk)
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+@contextmanager
+def fake_cluster(
+    logs: Mapping[int, dict[TopicPartition, list[bytes]]], *, down: Sequence[int] = ()
+) -> Iterator[dict[int, FakeBroker]]:
+    """One broker per entry, each holding its replica of the partitions it has; the lowest id leads. ``down`` refuse."""
+    with ExitStack() as ends:
+        servers = {}
+        for broker_id in logs:
+            server = _Server(("127.0.0.1", 0), _Handler)
+            ends.callback(server.server_close)
+            servers[broker_id] = server
+        addresses = {b: server.server_address[1] for b, server in servers.items()}
+        held = sorted({tp for log in logs.values() for tp in log})
+        partitions = {tp: [b for b in logs if tp in logs[b]] for tp in held}
+        layout = {tp: (min(replicas), replicas) for tp, replicas in partitions.items()}
+        brokers = {b: FakeBroker(b, dict(log), layout, addresses) for b, log in logs.items()}
+        for broker_id, server in servers.items():
+            if broker_id in down:
+                server.server_close()
+                continue
+            server.broker = brokers[broker_id]  # type: ignore[attr-defined]
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+            thread.start()
+            ends.callback(thread.join)
+            ends.callback(server.shutdown)
+        yield brokers
