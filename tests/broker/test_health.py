@@ -151,10 +151,10 @@ def test_ids_are_generated_above_the_reserved_ones_and_kept(base: ZooKeeper, tmp
 def test_ids_that_contradict_each_other_stop_the_start(base: ZooKeeper, tmp_path: Path) -> None:
     settings = config(tmp_path)
     write_meta_properties(tmp_path / "a", 1, "x" * 22)
-    with pytest.raises(ConfigError, match="log.dirs hold data of cluster x"):
+    with pytest.raises(ConfigError, match=r"log\.dirs hold data of cluster x"):
         establish_identity(base, settings)
     write_meta_properties(tmp_path / "a", 1, establish_cluster(base))
-    with pytest.raises(ConfigError, match="broker.id=2, but log.dirs hold the data of broker 1"):
+    with pytest.raises(ConfigError, match=r"broker\.id=2, but log\.dirs hold the data of broker 1"):
         establish_identity(base, config(tmp_path, broker_id="2"))
     write_meta_properties(tmp_path / "b", 7, None)
     with pytest.raises(ConfigError, match="different owners"):
@@ -169,7 +169,7 @@ def establish_cluster(zk: ZooKeeper) -> str:
 
 @pytest.mark.spec("BRK-124")
 def test_without_an_id_and_without_generation_the_start_is_refused(base: ZooKeeper, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="broker.id is missing"):
+    with pytest.raises(ConfigError, match=r"broker\.id is missing"):
         establish_identity(base, config(tmp_path, broker_id_generation_enable="false"))
 
 
@@ -190,10 +190,7 @@ def test_producer_ids_come_from_blocks_that_no_two_brokers_share(base: ZooKeeper
 @pytest.mark.spec("BRK-163")
 def test_brokers_asking_at_once_get_different_blocks(base: ZooKeeper) -> None:
     firsts: SimpleQueue[int] = SimpleQueue()
-    threads = [
-        threading.Thread(target=lambda b=b: firsts.put(ProducerIds(base, b).next_id()))  # type: ignore[misc]
-        for b in range(5)
-    ]
+    threads = [threading.Thread(target=lambda b=b: firsts.put(ProducerIds(base, b).next_id())) for b in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
