@@ -11,7 +11,6 @@ What it adds to kazoo:
 import enum
 import logging
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -39,7 +38,6 @@ from kafkatool.core.errors import (
 )
 
 log = logging.getLogger(__name__)
-warnings.filterwarnings("ignore", message="No chroot path exists")  # ours is an error that names the path
 
 ANY_VERSION = -1
 DEFAULT_MAX_PACKET_BYTES = 1_048_575  # ZooKeeper's jute.maxbuffer
@@ -171,12 +169,12 @@ class ZooKeeper:
         self._interrupted: list[tuple[Watch, str]] = []  # watches whose connection dropped
         self._connected = False
         self._closing = False
-        self._client = self._make_client(self._hosts + self._chroot)
+        self._client = self._make_client()
         self._client.add_listener(self._on_state)
 
-    def _make_client(self, hosts: str) -> KazooClient:
+    def _make_client(self) -> KazooClient:
         return KazooClient(
-            hosts=hosts,
+            hosts=self._hosts,
             timeout=self._session_timeout,
             handler=SequentialThreadingHandler(),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5, ignore_expire=False),
@@ -187,16 +185,11 @@ class ZooKeeper:
 
     def start(self) -> Self:
         """Connect. Raises ZooKeeperUnavailableError, ChrootMissingError."""
-        if self._create_chroot and self._chroot:
-            with_root = self._make_client(self._hosts)
-            try:
-                self._start(with_root)
-                with_root.ensure_path(self._chroot)
-            finally:
-                with_root.stop()
-                with_root.close()
         try:
-            self._start(self._client)
+            self._start()
+            if self._create_chroot and self._chroot:
+                self._client.ensure_path(self._chroot)
+            self._client.chroot = self._chroot
             if self._chroot and self._client.exists("/") is None:
                 raise ChrootMissingError(
                     f"ZooKeeper at {self._hosts} has no path {self._chroot}: check the chroot of {self.connect!r}; "
@@ -207,9 +200,9 @@ class ZooKeeper:
             raise
         return self
 
-    def _start(self, client: KazooClient) -> None:
+    def _start(self) -> None:
         try:
-            client.start(timeout=self._timeout)
+            self._client.start(timeout=self._timeout)
         except KazooTimeoutError as e:
             raise ZooKeeperUnavailableError(
                 f"ZooKeeper at {self._hosts} did not answer within {self._timeout:g} s: "
