@@ -9,26 +9,26 @@ from struct import Struct
 import crc32c
 
 from kafkatool.broker.storage.append_error import AppendError
-from kafkatool.broker.storage.batch_header import PREFIX_BYTES, BatchHeader, parse_header
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.broker.storage.producer_state import CONTROL
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.records import decode_records
+from kafkatool.core.protocol.legacy_records import LOG_APPEND_TIME
+from kafkatool.core.protocol.records import CONTROL, BatchHeader, decode_records, read_header
 
-LOG_APPEND_TIME = 0x08
 _CRC_FROM = 21
-_OFFSET = Struct(">q")
-_EPOCH = Struct(">i")
+_TIMESTAMP = Struct(">q")
 _CRC = Struct(">I")
-_AT_EPOCH, _AT_CRC, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP = 12, 17, 22, 35
+_AT_CRC, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP = 17, 22, 35
 
 
 def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_client: bool) -> BatchHeader:
     """The header of a batch that may be appended. Raises AppendError."""
-    header = parse_header(batch, 0)
     size = len(batch)
-    if header is None or header.magic != 2 or header.batch_length + PREFIX_BYTES != size or header.base_offset != 0:
+    try:
+        header = read_header(batch)
+    except CorruptRecordsError as e:
+        raise _corrupt(str(e)) from e
+    if header is None or header.magic != 2 or header.size_bytes != size or header.base_offset != 0:
         raise _corrupt("expected exactly one whole batch of format 2 with base offset 0")
     if size > config.max_message_bytes:
         raise AppendError(
@@ -52,16 +52,10 @@ def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_cli
     return header
 
 
-def assign_offset(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Both lie outside the checksum."""
-    _OFFSET.pack_into(batch, 0, base_offset)
-    _EPOCH.pack_into(batch, _AT_EPOCH, leader_epoch)
-
-
 def stamp_append_time(batch: memoryview, now_ms: int) -> None:
     """The topic keeps the broker's time, not the producer's: mark it so and make a new checksum."""
     batch[_AT_LOW_ATTRIBUTES] |= LOG_APPEND_TIME
-    _OFFSET.pack_into(batch, _AT_MAX_TIMESTAMP, now_ms)
+    _TIMESTAMP.pack_into(batch, _AT_MAX_TIMESTAMP, now_ms)
     _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))
 
 

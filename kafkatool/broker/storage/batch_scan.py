@@ -3,14 +3,9 @@
 import os
 from collections.abc import Iterator
 
-from kafkatool.broker.storage.batch_header import (
-    PREFIX_BYTES,
-    V2_HEADER_BYTES,
-    BatchHeader,
-    checksum_holds,
-    parse_header,
-)
+from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.file_region import HasFileno
+from kafkatool.core.protocol.records import HEADER_BYTES, PREFIX_BYTES, BatchHeader, check_crc, read_header
 
 _HEADERS_CHUNK_BYTES = 16 * 1024
 _RECORDS_CHUNK_BYTES = 1024 * 1024
@@ -21,9 +16,12 @@ def scan_headers(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, B
     position = start
     chunk, chunk_start = b"", start
     while position + PREFIX_BYTES < end:
-        if position + V2_HEADER_BYTES > chunk_start + len(chunk):
+        if position + HEADER_BYTES > chunk_start + len(chunk):
             chunk, chunk_start = os.pread(file.fileno(), min(_HEADERS_CHUNK_BYTES, end - position), position), position
-        header = parse_header(chunk, position - chunk_start)
+        try:
+            header = read_header(chunk, position - chunk_start)
+        except CorruptRecordsError:
+            return
         if header is None or position + header.size_bytes > end:
             return
         yield position, header
@@ -39,7 +37,7 @@ def scan_valid(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, Bat
             wanted = min(max(_RECORDS_CHUNK_BYTES, header.size_bytes), end - position)
             chunk, chunk_start = memoryview(os.pread(file.fileno(), wanted, position)), position
         at = position - chunk_start
-        if not checksum_holds(header, chunk[at : at + header.size_bytes]):
+        if not check_crc(chunk, at):
             return
         yield position, header
         position += header.size_bytes

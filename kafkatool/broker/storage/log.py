@@ -10,15 +10,14 @@ import threading
 import time
 from pathlib import Path
 
-from kafkatool.broker.storage.append_checks import assign_offset, check_batch, stamp_append_time
-from kafkatool.broker.storage.batch_header import BatchHeader
+from kafkatool.broker.storage.append_checks import check_batch, stamp_append_time
 from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.log_reader import find_offset, find_timestamp, read_log
 from kafkatool.broker.storage.log_values import AppendInfo, LogOffset, LogRead, LogServices, TimestampOffset
 from kafkatool.broker.storage.producer_reload import apply_marker, reload_producers
 from kafkatool.broker.storage.producer_snapshot import delete_snapshots, write_snapshot
-from kafkatool.broker.storage.producer_state import CONTROL, ProducerState
+from kafkatool.broker.storage.producer_state import ProducerState
 from kafkatool.broker.storage.received_batches import ReceivedBatch, received_batches
 from kafkatool.broker.storage.retention import removable_segments
 from kafkatool.broker.storage.segment import MAX_RELATIVE_OFFSET, Segment, erase
@@ -26,6 +25,7 @@ from kafkatool.broker.storage.segments import Segments
 from kafkatool.broker.storage.transactions import append_aborted
 from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.records import CONTROL, BatchHeader, set_base_offset_and_epoch
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Log:
                 return AppendInfo(first, earlier.last_offset, append_time, self.log_start_offset, True, leader_epoch)
             append_time = None
             timestamp = header.max_timestamp
-            assign_offset(batch, base, leader_epoch)
+            set_base_offset_and_epoch(batch, 0, base, leader_epoch)
             if config.message_timestamp_type == "LogAppendTime":
                 append_time = timestamp = now_ms
                 stamp_append_time(batch, now_ms)

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkatool.broker.storage.batch_header import BatchHeader
 from kafkatool.broker.storage.batch_scan import scan_valid
 from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
 from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
@@ -29,6 +28,7 @@ from kafkatool.broker.storage.segment import (
 )
 from kafkatool.broker.storage.segments import Segments
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.records import BatchHeader
 
 log = logging.getLogger(__name__)
 

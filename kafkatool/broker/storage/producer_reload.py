@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafkatool.broker.storage.batch_header import BatchHeader
 from kafkatool.broker.storage.producer_snapshot import offset_of, read_snapshot, snapshots
-from kafkatool.broker.storage.producer_state import CONTROL, ProducerState
+from kafkatool.broker.storage.producer_state import ProducerState
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.broker.storage.transactions import AbortedTransaction, read_marker
+from kafkatool.core.protocol.records import CONTROL, BatchHeader
 
 
 def reload_producers(directory: Path, segments: Sequence[Segment], end_offset: int) -> ProducerState:

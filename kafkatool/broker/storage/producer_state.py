@@ -8,14 +8,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkatool.broker.storage.append_error import AppendError
-from kafkatool.broker.storage.batch_header import BatchHeader
 from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.records import TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT = 5
 _SEQUENCES = 2**31  # after 2**31 - 1 comes 0
-NO_EPOCH = -1
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
 
 
 class ProducedBatch(NamedTuple):
@@ -136,7 +133,7 @@ class ProducerState:
             return high_watermark
         for start in [start for start, marker in self._ended.items() if marker < high_watermark]:
             del self._ended[start]
-        return min(high_watermark, *self._open, *self._ended)
+        return min((high_watermark, *self._open, *self._ended))
 
     def expire(self, before_ms: int) -> None:
         """Forget producers that wrote nothing since, but none with an open transaction."""

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from kafkatool.broker.storage.batch_header import BatchHeader, checksum_holds, parse_header
 from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.protocol.records import BatchHeader, check_crc, read_header
 
 
 class ReceivedBatch(NamedTuple):
@@ -28,13 +28,13 @@ def received_batches(
     batches: list[ReceivedBatch] = []
     position, size = 0, len(records)
     while position < size:
-        header = parse_header(records, position)
-        if header is None:
-            return batches, None if _is_cut(records, position) else _corrupt(position, "no batch begins here")
-        end = position + header.size_bytes
-        if end > size:
+        try:
+            header = read_header(records, position)
+        except CorruptRecordsError as e:
+            return batches, e
+        if header is None or (end := position + header.size_bytes) > size:
             break
-        if not checksum_holds(header, records[position:end]):
+        if not check_crc(records, position):
             return batches, _corrupt(position, f"the checksum of the batch at offset {header.base_offset} is wrong")
         overlaps = accept_overlap and not batches and header.last_offset >= expected_offset
         if header.base_offset < expected_offset and not overlaps:
@@ -43,12 +43,6 @@ def received_batches(
         expected_offset = header.next_offset
         position = end
     return batches, None
-
-
-def _is_cut(records: memoryview, position: int) -> bool:
-    """Whether a batch may begin there, whose header just is not complete."""
-    left = records[position:]
-    return len(left) <= 16 or (left[16] <= 2 and len(left) < 61)
 
 
 def _corrupt(position: int, why: str) -> CorruptRecordsError:

@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kafkatool.broker.storage.batch_header import BatchHeader
 from kafkatool.broker.storage.batch_scan import scan_headers
 from kafkatool.broker.storage.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from kafkatool.broker.storage.recent_batches import RecentBatches
 from kafkatool.broker.storage.segment_file import SegmentFile, write_all
 from kafkatool.broker.storage.transactions import truncate_aborted
 from kafkatool.core.protocol.file_region import FileRegion
+from kafkatool.core.protocol.records import BatchHeader
 
 DELETED_SUFFIX = ".deleted"
 LOG_SUFFIX = ".log"
