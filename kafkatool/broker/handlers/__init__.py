@@ -37,6 +37,10 @@ SERVED: Mapping[str, tuple[int, int]] = {  # handler module -> first and last ve
     "offset_for_leader_epoch": (0, 3),
 }
 
+QUICK = frozenset({0, 1, 2, 9, 12, 18, 23})
+"""Keys of APIs whose handlers wait for nothing but a partition's lock or the page cache: produce, fetch, list offsets,
+offset fetch, heartbeat, ApiVersions, offset for leader epoch. The others may ask ZooKeeper or hold long locks."""
+
 ANNOUNCED_BELOW = {0: 0}
 """API key -> lowest version announced though refused: librdkafka drops compression otherwise (BRK-155)."""
 

@@ -1,4 +1,9 @@
-"""A processor: one thread and one epoll over its share of a listener's connections (BRK-13 to 19)."""
+"""A processor: one thread and one epoll over its share of a listener's connections (BRK-13 to 19).
+
+A hand-over to a handler thread costs more than most requests do. So while there is nothing else to do - this request
+alone was ready, no other is queued - the processor serves a request of a kind that never waits by itself. Measured on
+two cores with one request in flight: 7,000 requests a second through the channel, 7,000 to 22,000 this way.
+"""
 
 import logging
 import os
@@ -15,6 +20,7 @@ from kafkatool.core.errors import ProtocolError
 
 log = logging.getLogger(__name__)
 
+_KEY_SIZE = 2  # a request begins with its api key
 _POLL_S = 0.3  # BRK-18: idle connections are looked for at least this often
 
 
@@ -35,11 +41,19 @@ class Processor:
         self._unread: deque[Connection] = deque()  # readable connections that wait behind those
         self._idle_check_at = 0.0
         self._reading = True
+        self._reads_no_more = threading.Event()
         self._running = True
+        self._handle: Callable[[Request], None] | None = None
+        self._quick: frozenset[bytes] = frozenset()
+        self._alone = False  # whether one connection was ready and no other
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> None:
-        """Begin to serve; connections added before have waited."""
+    def start(self, handle: Callable[[Request], None], quick: frozenset[bytes]) -> None:
+        """Begin to serve; connections added before have waited.
+
+        Frames that begin with one of ``quick`` may be given to ``handle`` on this thread.
+        """
+        self._handle, self._quick = handle, quick
         self._thread.start()
 
     def add(self, connection: Connection) -> None:
@@ -48,9 +62,11 @@ class Processor:
         connection.register()
 
     def stop_reading(self) -> None:
-        """Take no further request; responses still go out."""
+        """Take no further request, finish one being handled here; responses still go out."""
         self._reading = False
         self.wake()
+        if self._thread.is_alive():
+            self._reads_no_more.wait()
 
     def stop(self) -> None:
         """End the thread and close every connection. Safe without a start."""
@@ -69,7 +85,9 @@ class Processor:
 
     def _run(self) -> None:
         while self._running:
-            for fd, events in self.epoll.poll(_POLL_S):
+            ready = self.epoll.poll(_POLL_S)
+            self._alone = len(ready) == 1
+            for fd, events in ready:
                 if fd == self._wake_fd:
                     os.eventfd_read(fd)
                 elif connection := self._connections.get(fd):
@@ -77,6 +95,9 @@ class Processor:
             if self._refused:
                 self._offer_again()
             self._close_idlest()
+            if not self._reading:
+                self._reads_no_more.set()
+        self._reads_no_more.set()
 
     def _serve(self, connection: Connection, events: int) -> None:
         try:
@@ -106,7 +127,9 @@ class Processor:
             connection.await_bytes()
             return
         request = Request(connection, frame)
-        if not self._channel.offer(request, self.wake):
+        if self._alone and self._handle and bytes(frame[:_KEY_SIZE]) in self._quick and self._channel.is_empty:
+            self._handle(request)
+        elif not self._channel.offer(request, self.wake):
             self._refused.append(request)
 
     def _offer_again(self) -> None:

@@ -37,6 +37,11 @@ class RequestChannel:
         self._queue.put(request)
         return True
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request waits for a handler."""
+        return not self._queue.qsize()
+
     def take(self) -> Request | None:
         """Wait for the next request; None tells one handler to end."""
         request = self._queue.get()

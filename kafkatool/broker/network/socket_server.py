@@ -2,8 +2,9 @@
 
 import itertools
 import logging
+import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.network.acceptor import Acceptor
@@ -64,16 +65,20 @@ class SocketServer:
             self._acceptors.append(acceptor)
             log.info("listening on %s", acceptor.endpoint)
 
-    def serve(self, handle: Callable[[Request], None]) -> None:
-        """Read requests from now on. ``handle`` gets each on a handler thread; it answers through its connection."""
+    def serve(self, handle: Callable[[Request], None], *, quick_apis: Collection[int] = ()) -> None:
+        """Read requests from now on. ``handle`` gets each on a handler thread; it answers through its connection.
+
+        ``quick_apis`` are keys of requests that never wait by themselves: processors may serve them when idle.
+        """
         for i in range(self._config.num_io_threads):
             handler = threading.Thread(
                 target=self._run_handler, args=(handle,), name=f"{self._name}-handler-{i}", daemon=True
             )
             self._handlers.append(handler)
             handler.start()
+        quick = frozenset(struct.pack(">h", key) for key in quick_apis)
         for processor in self._processors:
-            processor.start()
+            processor.start(handle, quick)
 
     def stop_serving(self) -> None:
         """Accept and read no more, handle what was queued, end the handlers. Parked requests may still be answered."""

@@ -3,7 +3,7 @@
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from kafkatool.broker.config import BrokerConfig
@@ -81,12 +81,14 @@ def network_config(**properties: str) -> BrokerConfig:
 
 
 @contextmanager
-def serving(handle: Callable[[Request], None] = echo, **properties: str) -> Iterator[SocketServer]:
+def serving(
+    handle: Callable[[Request], None] = echo, quick_apis: Collection[int] = (), **properties: str
+) -> Iterator[SocketServer]:
     """A network layer that is up; ``properties`` with ``_`` for ``.``."""
     server = SocketServer(network_config(**properties))
     try:
         server.bind()
-        server.serve(handle)
+        server.serve(handle, quick_apis=quick_apis)
         yield server
     finally:
         server.close()

@@ -95,7 +95,7 @@ def test_accepted_sockets_get_nodelay_keepalive_and_the_buffer_sizes() -> None:
         echo(request)
 
     sizes = {"socket_send_buffer_bytes": "30000", "socket_receive_buffer_bytes": "40000"}
-    with serving(note, **sizes) as server, connected(server) as client:
+    with serving(note, (), **sizes) as server, connected(server) as client:
         client.ask(b"x")
     assert options == [1, 1, 60000, 80000]  # Linux doubles what is asked for
 
@@ -236,6 +236,39 @@ def test_a_parked_request_occupies_no_handler_and_is_answered_from_another_threa
             client.close()
 
 
+@pytest.mark.spec("BRK-13", "BRK-16")
+def test_a_processor_serves_quick_requests_itself_only_while_nothing_else_waits() -> None:
+    threads: dict[bytes, str] = {}
+    gate, held = threading.Event(), threading.Event()
+
+    def note(request: Request) -> None:
+        threads[bytes(request.frame)] = threading.current_thread().name
+        if request.frame == b"\0\x01 held":
+            held.set()
+            gate.wait(10)
+        echo(request)
+
+    with (
+        serving(note, {0}, num_io_threads="1") as server,
+        connected(server) as one,
+        connected(server) as two,
+        connected(server) as three,
+    ):
+        assert one.ask(b"\0\0 quick") == b"\0\0 quick"
+        one.send(b"\0\x01 held")
+        assert held.wait(10)
+        two.send(b"\0\x01 queued")
+        wait_until(lambda: not server._channel.is_empty)
+        three.send(b"\0\0 behind")
+        assert three.answers_nothing_for(0.05)
+        gate.set()
+        assert three.receive() == b"\0\0 behind"
+        assert two.receive() == b"\0\x01 queued"
+    assert "processor" in threads[b"\0\0 quick"]
+    assert all("handler" in name for frame_, name in threads.items() if frame_ != b"\0\0 quick")
+    assert len(threads) == 4
+
+
 @pytest.mark.spec("BRK-18")
 def test_an_idle_connection_is_closed_and_a_busy_one_kept() -> None:
     with serving(connections_max_idle_ms="300") as server, connected(server) as idle, connected(server) as busy:
@@ -326,7 +359,7 @@ def test_connections_of_one_address_are_capped_and_a_close_frees_a_slot() -> Non
 @pytest.mark.spec("BRK-20")
 def test_an_override_wins_over_the_cap() -> None:
     limits = {"max_connections_per_ip": "0", "max_connections_per_ip_overrides": "localhost:1"}
-    with serving(echo, **limits) as server, connected(server) as client:
+    with serving(echo, (), **limits) as server, connected(server) as client:
         assert client.ask(b"1") == b"1"
         with connected(server) as excess:
             assert excess.is_closed_by_server()
