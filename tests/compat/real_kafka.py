@@ -1,0 +1,187 @@
+"""Real Apache Kafka in ZooKeeper mode on loopback, as a peer: jars from Maven Central, each broker a process.
+
+Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory per version. Tried: 2.8.2, 1.1.1.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pytest
+
+from kafkatool.core.java import JavaNotFoundError, find_java
+from tests.ports import free_port
+
+SCALA: Final = {"1.1.1": "2.12", "2.8.2": "2.13"}
+START_TIMEOUT_S: Final = 90
+STOP_TIMEOUT_S: Final = 60
+
+
+def require(version: str) -> None:
+    """Skip the test, saying why, where real Kafka cannot run."""
+    try:
+        find_java()
+    except JavaNotFoundError as e:
+        pytest.skip(f"real Kafka {version} needs a Java: {e}")
+    if not (_home(version) / "ok").exists() and shutil.which("mvn") is None:
+        pytest.skip(f"real Kafka {version} needs Maven (mvn) to fetch its jars, or KAFKA_PEER_HOME to have them")
+
+
+def _home(version: str) -> Path:
+    root = os.environ.get("KAFKA_PEER_HOME")
+    return (Path(root) if root else Path.home() / ".cache" / "kafkatool-compat") / version
+
+
+def _dependency(group: str, artifact: str, version: str) -> str:
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+    )
+
+
+def libraries(version: str) -> Path:
+    """The directory of that Kafka's jars, fetched on first use."""
+    home = _home(version)
+    if (home / "ok").exists():
+        return home / "libs"
+    home.mkdir(parents=True, exist_ok=True)
+    dependencies = (
+        _dependency("org.apache.kafka", f"kafka_{SCALA[version]}", version)
+        + _dependency("org.apache.kafka", "kafka-tools", version)
+        + _dependency("org.slf4j", "slf4j-log4j12", "1.7.30")
+        + _dependency("javax.xml.bind", "jaxb-api", "2.3.1")
+    )
+    (home / "pom.xml").write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>compat</groupId><artifactId>compat</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"]
+    subprocess.run([*command, "-DincludeScope=runtime"], cwd=home, check=True, capture_output=True, timeout=600)
+    (home / "ok").touch()
+    return home / "libs"
+
+
+class RealKafka:
+    """One ZooKeeper and brokers 1 to N of a Kafka version under ``directory``. A context manager: all ends with it."""
+
+    def __init__(
+        self, version: str, directory: Path, *, brokers: int = 3, options: Mapping[str, str] | None = None
+    ) -> None:
+        self.version = version
+        self._directory = directory
+        self._options = dict(options or {})
+        self._zookeeper_port = free_port()
+        self.ports = {broker: free_port() for broker in range(1, brokers + 1)}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def connect(self) -> str:
+        return f"127.0.0.1:{self._zookeeper_port}"
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def __enter__(self) -> Self:
+        try:
+            self._start_zookeeper()
+            for broker in self.ports:
+                self._spawn_broker(broker)
+            for broker, port in self.ports.items():
+                self._wait_port(f"broker-{broker}", port)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Kill everything: nothing under the directory is kept."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+        self._processes.clear()
+
+    def stop_broker(self, broker: int) -> None:
+        """Controlled shutdown; returns when the process has ended."""
+        process = self._processes.pop(f"broker-{broker}")
+        process.terminate()
+        process.wait(STOP_TIMEOUT_S)
+
+    def start_broker(self, broker: int) -> None:
+        """Start it again on its data and its port."""
+        self._spawn_broker(broker)
+        self._wait_port(f"broker-{broker}", self.ports[broker])
+
+    def tool(self, main: str, *args: str, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
+        """Run a tool of that Kafka, such as ``kafka.admin.TopicCommand``."""
+        command = self._java(main, args, heap="256m")
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    def _start_zookeeper(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        config = self._directory / "zookeeper.properties"
+        config.write_text(
+            f"dataDir={self._directory / 'zookeeper'}\nclientPort={self._zookeeper_port}\n"
+            "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\ntickTime=1000\nadmin.enableServer=false\n"
+        )
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        self._spawn("zookeeper", self._java(main, [str(config)], heap="256m"))
+        self._wait_port("zookeeper", self._zookeeper_port)
+
+    def _spawn_broker(self, broker: int) -> None:
+        properties = {
+            "broker.id": broker,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker]}",
+            "log.dirs": self._directory / f"broker-{broker}",
+            "zookeeper.connect": self.connect,
+            "offsets.topic.num.partitions": 1,
+            "auto.create.topics.enable": "false",
+            "auto.leader.rebalance.enable": "false",
+            **self._options,
+        }
+        config = self._directory / f"broker-{broker}.properties"
+        config.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
+        self._spawn(f"broker-{broker}", self._java("kafka.Kafka", [str(config)], heap="384m"))
+
+    def _java(self, main: str, args: Sequence[str], *, heap: str) -> list[str]:
+        logging = self._directory / "log4j.properties"
+        logging.write_text(
+            "log4j.rootLogger=WARN, E\nlog4j.appender.E=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.E.Target=System.err\nlog4j.appender.E.layout=org.apache.log4j.PatternLayout\n"
+            "log4j.appender.E.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
+        )
+        options = [
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            f"-Xmx{heap}",
+            f"-Dlog4j.configuration=file:{logging}",
+        ]
+        return [str(find_java().executable), *options, "-cp", f"{libraries(self.version)}/*", main, *args]
+
+    def _spawn(self, name: str, command: Sequence[str]) -> None:
+        with (self._directory / f"{name}.out").open("ab") as sink:
+            self._processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+            )
+
+    def _wait_port(self, name: str, port: int) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if (code := self._processes[name].poll()) is not None:
+                raise RuntimeError(f"{name} ended with {code}: {(self._directory / f'{name}.out').read_text()[-2000:]}")
+            try:
+                socket.create_connection(("127.0.0.1", port), 0.5).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise RuntimeError(f"{name} of Kafka {self.version} did not listen on {port} in {START_TIMEOUT_S} s")
