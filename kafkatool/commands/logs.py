@@ -3,7 +3,7 @@
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from kafkatool.core.statelog.grammar import LEVELS, TIME
 from kafkatool.core.statelog.merge import merge, replacing
 from kafkatool.core.statelog.selection import EARLIEST, LATEST, Counts, Selection
 from kafkatool.core.statelog.spark import Spark
-from kafkatool.core.statelog.spool import spool
+from kafkatool.core.statelog.spool import Spool, spool
 
 TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss,SSS"
 TERMINATED: Final = 128 + signal.SIGTERM
@@ -111,7 +111,7 @@ def merge_command(
     selection = _selection(**filters)
     paths = find_files(names, logs_regex)
     with _ended_by_sigterm(), spool() as own, Spark(master, own.directory) as spark:
-        opened = open_logs(paths, own, labels=labels, join_rolled=not selection.kafka_compatible)
+        opened = _opened(paths, own, labels, join_rolled=not selection.kafka_compatible)
         merged = merge(opened.sources, selection, spark, own.directory, show_source=show_source)
         with _output(out) as output:
             merged.write_to(output)
@@ -158,6 +158,13 @@ def _selection(
         continuation=not (no_continuation or kafka_compatible),
         kafka_compatible=kafka_compatible,
     )
+
+
+def _opened(paths: Sequence[Path], own: Spool, labels: Sequence[str], *, join_rolled: bool) -> OpenedLogs:
+    try:
+        return open_logs(paths, own, labels=labels, join_rolled=join_rolled)
+    except OSError as e:
+        raise KafkatoolError(f"{e.filename or f'temporary files in {own.directory}'}: {e.strerror}") from e
 
 
 @contextmanager

@@ -223,6 +223,17 @@ def test_on_real_spark_the_same_command_selects_what_kafkas_merger_selected(
     assert nothing_is_left(tmp_path / "temporary")
 
 
+@pytest.mark.spec("SCL-8")
+def test_on_one_core_of_real_spark_the_bytes_are_those_of_one_sort(
+    kt_process: Callable[..., subprocess.Popen[bytes]], no_spark: object
+) -> None:
+    names = ",".join(map(str, story("2.8.2")))
+    written, told = kt_process("--logs", names, "--master", "local[1]").communicate(timeout=60)
+    here = run("--logs", names)
+    assert written == here.stdout_bytes
+    assert told == here.stderr_bytes
+
+
 @pytest.mark.spec("SCL-22X")
 def test_a_closed_pipe_ends_it_quietly_and_leaves_nothing(
     tmp_path: Path, kt_process: Callable[..., subprocess.Popen[bytes]]
@@ -255,3 +266,14 @@ def test_a_signal_ends_it_and_leaves_nothing(
     assert process.returncode == 128 + number
     assert b"Traceback" not in told
     assert nothing_is_left(tmp_path / "temporary")
+
+
+def test_a_disk_that_is_full_is_told_in_one_line(log: Path, no_spark: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command, "open_logs", full)
+    result = run("--logs", log)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("kt: temporary files in")
+    assert result.stderr.endswith(": No space left on device\n")

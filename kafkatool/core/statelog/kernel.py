@@ -5,6 +5,7 @@ is stable, it is enough to sort by time what was read in the order of logs and o
 """
 
 import gc
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +18,11 @@ from kafkatool.core.statelog.selection import Counts, Selection
 from kafkatool.core.statelog.shapes import ONE_DIGIT, Shape, Shapes
 from kafkatool.core.statelog.slices import Plan, Stray
 
-Record = tuple[bytes, bytes, Shape, list[bytes] | None]
-"""Time, first line, its shape, and the lines that follow it up to the next record (nearly always None).
+Record = tuple[bytes, bytes, Shape, list[bytes] | None, int]
+"""Time, first line, its shape, the lines that follow it up to the next record (nearly always None), number of its source.
 
 A plain tuple: millions are made, and a named one takes three times as long.
 """
-
-SlicedRecord = tuple[bytes, bytes, Shape, list[bytes] | None, int]
-"""A record and the number of its source."""
 
 WRITE_BYTES = 1 << 20
 
@@ -32,7 +30,7 @@ _time = itemgetter(0)
 _line = itemgetter(1)
 _shape = itemgetter(2)
 _time_at = itemgetter(0)  # of a shape
-_tail: Callable[[SlicedRecord], list[bytes] | None] = itemgetter(3)
+_tail: Callable[[Record], list[bytes] | None] = itemgetter(3)
 
 
 @dataclass(slots=True)
@@ -68,9 +66,9 @@ class Kernel:
     def _merge(self, index: int) -> SliceResult:
         result = SliceResult(index, self.directory / f"part-{index:06d}")
         shapes = self.selection.shapes()
-        records: list[SlicedRecord] = []
+        records: list[Record] = []
         for number in range(len(self.plan.sources)):
-            records.extend((*record, number) for record in self._collect(index, number, shapes, result))
+            records.extend(self._collect(index, number, shapes, result))
         records.sort(key=_time)
         _count(records, shapes, result.counts)
         with result.part.open("wb", buffering=WRITE_BYTES) as part:
@@ -83,7 +81,7 @@ class Kernel:
         low, high = self.plan.span(index)
         collected: list[Record] = []
         for start, end, core in self.plan.ranges(index, number):
-            orphans, records = cut_records(source.read(start, end), shapes)
+            orphans, records = cut_records(source.read(start, end), shapes, number)
             at_home = [record for record in records if low <= record[0] < high]
             collected.extend(at_home)
             if not core:
@@ -101,10 +99,10 @@ class Kernel:
                 result.strays.extend(self._strays(number, index, first, records))
         return collected
 
-    def _kept(self, records: list[SlicedRecord], counts: Counts) -> Iterator[bytes]:
+    def _kept(self, records: list[Record], counts: Counts) -> Iterator[bytes]:
         """The text of each record that is selected."""
         selection = self.selection
-        labels = [f"{source.label}\t".encode() if self.show_source else b"" for source in self.plan.sources]
+        labels = [os.fsencode(f"{source.label}\t") if self.show_source else b"" for source in self.plan.sources]
         verdict = selection.filter()
         if not verdict and not self.show_source and not any(map(_tail, records)):
             counts.written += len(records)
@@ -126,7 +124,7 @@ class Kernel:
         """Records of other slices that those would not see, neighbours joined."""
         low, high = self.plan.span(index)
         end_of_source = self.plan.sources[source].size
-        sizes = [_size(line, tail) for _, line, _, tail in records]
+        sizes = [_size(line, tail) for _, line, _, tail, _ in records]
         reaches: dict[int, tuple[int, int]] = {}
         strays: list[Stray] = []
         for record, size, start in zip(records, sizes, accumulate(sizes, initial=offset), strict=False):
@@ -145,11 +143,13 @@ class Kernel:
         return strays
 
 
-def _count(records: Sequence[SlicedRecord], shapes: Shapes, counts: Counts) -> None:
+def _count(records: Sequence[Record], shapes: Shapes, counts: Counts) -> None:
     """Counts what does not depend on the filters."""
     counts.records += len(records)
-    seen = {id(shape): shape for _, _, shape, _, _ in records}
-    for key, number in Counter(map(id, map(_shape, records))).items():
+    shapes_met = list(map(_shape, records))
+    keys = list(map(id, shapes_met))
+    seen = dict(zip(keys, shapes_met, strict=True))
+    for key, number in Counter(keys).items():
         counts.unknown_form += 0 if seen[key].known else number
         counts.without_partition += 0 if seen[key].spans else number
     for tail in filter(None, map(_tail, records)):
@@ -162,7 +162,7 @@ def _size(line: bytes, tail: list[bytes] | None) -> int:
     return len(line) + 1 + sum(len(more) + 1 for more in tail) if tail else len(line) + 1
 
 
-def cut_records(data: bytes, shapes: Shapes) -> tuple[list[bytes], list[Record]]:
+def cut_records(data: bytes, shapes: Shapes, number: int) -> tuple[list[bytes], list[Record]]:
     """Lines before the first record, and the records, of data that begins at a line's beginning (SCL-4, SCL-9X)."""
     lines = data.split(b"\n")
     keys = data.translate(ONE_DIGIT).split(b"\n")
@@ -173,18 +173,18 @@ def cut_records(data: bytes, shapes: Shapes) -> tuple[list[bytes], list[Record]]
     if (places := set(map(_time_at, found))) and None not in places and len(places) == 1:
         at = found[0].time_at or 0  # every line is a record, of one layout: as usual, and five times as fast as below
         times = map(itemgetter(slice(at, at + TIME_LENGTH)), lines)
-        return [], list(zip(times, lines, found, repeat(None)))
+        return [], list(zip(times, lines, found, repeat(None), repeat(number)))
     orphans: list[bytes] = []
     records: list[Record] = []
     for line, shape in zip(lines, found, strict=True):
         if shape.time_at is not None:
-            records.append((line[shape.time_at : shape.time_at + TIME_LENGTH], line, shape, None))
+            records.append((line[shape.time_at : shape.time_at + TIME_LENGTH], line, shape, None, number))
         elif not records:
             orphans.append(line)
         elif (tail := records[-1][3]) is not None:
             tail.append(line)
         else:
-            records[-1] = (*records[-1][:3], [line])
+            records[-1] = (*records[-1][:3], [line], number)
     return orphans, records
 
 

@@ -1,5 +1,6 @@
 """Which records are written: the filters of ``kt logs merge``, and the counts that account for every line."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -68,11 +69,11 @@ class Selection:
     def _topic_filter(self) -> Callable[[bytes, Shape], bool] | None:
         """Does a record (first line, shape) name a partition asked for? None: every one is asked for (SCL-5)."""
         if self.topic_regex is not None:
-            pattern = re.compile(self.topic_regex.encode())
+            pattern = re.compile(os.fsencode(self.topic_regex))
             return lambda line, shape: any(pattern.fullmatch(line[s.topic_start : s.topic_end]) for s in shape.spans)
         if self.topic is None:
             return None
-        topic = self.topic.encode()
+        topic = os.fsencode(self.topic)
         partitions = frozenset(str(partition).encode() for partition in self.partitions)
 
         def names(line: bytes, shape: Shape) -> bool:

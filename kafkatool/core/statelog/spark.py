@@ -219,4 +219,4 @@ class _Guarded:
         except KafkatoolError as e:
             return e
         except OSError as e:
-            return SparkError(f"{e.filename or 'a file'}: {e.strerror}")
+            return SparkError(f"{e.filename or 'temporary files (TMPDIR)'}: {e.strerror}")

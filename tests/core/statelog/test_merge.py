@@ -171,6 +171,22 @@ def test_spark_writes_the_same_bytes_as_one_sort_for_any_slicing(spark: Spark, t
     assert all(left == right for left, right in itertools.pairwise(outputs))
 
 
+@pytest.mark.spec("SCL-8")
+def test_the_number_of_cores_changes_the_slices_and_not_the_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkatool.core.statelog.merge.SMALL_BYTES", 10_000)
+    monkeypatch.setattr("kafkatool.core.statelog.merge.SLICE_BYTES", 70_000)
+    with spool() as own:
+        sources = open_logs(story("1.1.1"), own).sources
+        texts = []
+        for cores in (1, 2, 5):
+            merged = merge(sources, Selection(), InProcess(cores), own.directory)
+            assert len(merged.parts) > 2
+            texts.append((text_of(merged), merged.counts))
+    assert texts[0] == texts[1] == texts[2]
+
+
 @pytest.mark.spec("SCL-22X")
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "out.log"
