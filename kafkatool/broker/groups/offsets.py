@@ -27,7 +27,7 @@ class CommittedOffsets:
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
         """Commits for these are being written."""
-        self.under_way.update(partitions)
+        self.under_way.update(list(partitions))  # a list: a mapping would be taken for counts
 
     def finish(self, partition: TopicPartition, commit: Commit | None) -> None:
         """The write ended; None: it failed and nothing changes."""

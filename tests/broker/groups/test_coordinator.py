@@ -1,0 +1,249 @@
+"""The coordinator over a real log: commits, loading them again, losing the partition, joins through real timers."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.groups.coordinator import GroupCoordinator, OffsetToCommit
+from kafkatool.broker.groups.group import JoinRequest
+from kafkatool.broker.groups.member import JoinResult, Parked, SyncResult
+from kafkatool.broker.groups.records import OFFSETS_TOPIC, OffsetValue
+from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.storage.log import Log
+from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.broker.timer import Timer
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
+from tests.waiting import eventually
+
+OFFSETS_PARTITION = TopicPartition(OFFSETS_TOPIC, 0)
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class OneReplica:
+    """Stands for the replica manager of a broker that leads the one offsets partition alone."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.refuse: ErrorCode | None = None
+
+    def partition(self, tp: TopicPartition) -> Any:
+        return SimpleNamespace(tp=tp, log=self.log, leader_epoch=0) if tp == OFFSETS_PARTITION else None
+
+    def append_records(
+        self,
+        entries: Mapping[TopicPartition, bytearray],
+        *,
+        acks: int,
+        timeout_ms: int,
+        internal: bool,
+        on_done: Callable[[Mapping[TopicPartition, Any]], None],
+    ) -> None:
+        assert internal
+        (tp,) = entries
+        if self.refuse is not None:
+            on_done({tp: SimpleNamespace(error=self.refuse, base_offset=-1)})
+            return
+        base = self.log.append_as_leader(entries[tp], 0, origin_client=False).first_offset
+        on_done({tp: SimpleNamespace(error=ErrorCode.NONE, base_offset=base)})
+
+
+class Stage:
+    """A coordinator over ``log``; ``lead`` and ``follow`` play the LeaderAndIsr requests."""
+
+    def __init__(self, directory: Path) -> None:
+        self.config = BrokerConfig.from_properties(
+            {
+                "zookeeper.connect": "x:1",
+                "broker.id": "1",
+                "log.dirs": str(directory),
+                "offsets.topic.num.partitions": "1",
+                "group.initial.rebalance.delay.ms": "0",
+                "group.min.session.timeout.ms": "10",
+            }
+        )
+        directory.mkdir(exist_ok=True)
+        self.timer, self.scheduler = Timer("test"), Scheduler(2, "test")
+        self.logs = LogManager(self.config, lambda _: {"cleanup.policy": "compact"}, self.scheduler, "cluster")
+        self.logs.load()
+        self.replica = OneReplica(self.logs.get_or_create(OFFSETS_PARTITION, is_new=True))
+        self.metadata = SimpleNamespace(snapshot=SimpleNamespace(partitions={OFFSETS_TOPIC: {0: None}}))
+        self.epoch = 0
+        self.coordinator = self.make()
+
+    def make(self) -> GroupCoordinator:
+        return GroupCoordinator(self.config, self.replica, self.metadata, self.timer, self.scheduler)  # type: ignore[arg-type]
+
+    def _state(self) -> Any:
+        self.epoch += 1
+        return SimpleNamespace(tp=OFFSETS_PARTITION, leader_epoch=self.epoch)
+
+    def lead(self) -> None:
+        self.coordinator.on_leadership_change([self._state()], [])
+        eventually(lambda: self.fetch()[0] is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the load")
+
+    def follow(self) -> None:
+        self.coordinator.on_leadership_change([], [self._state()])
+
+    def restart(self) -> None:
+        """Another coordinator with nothing but the log."""
+        self.coordinator = self.make()
+        self.lead()
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        group: str = "g",
+        member: str = "",
+        generation: int = -1,
+        large: bool = False,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        answers: list[Mapping[TopicPartition, ErrorCode]] = []
+        wanted = {tp: OffsetToCommit(OffsetValue(o, None, "m", 1, None), large) for tp, o in offsets.items()}
+        self.coordinator.commit(group, member, None, generation, wanted, answers.append)
+        return answers[0]
+
+    def fetch(self, group: str = "g") -> tuple[ErrorCode, dict[TopicPartition, int]]:
+        fetched = self.coordinator.fetch_offsets(group, None)
+        return fetched.error, {tp: value.offset for tp, value in fetched.offsets.items()}
+
+    def close(self) -> None:
+        self.coordinator.shutdown()
+        self.timer.close()
+        self.scheduler.shutdown()
+        self.logs.shutdown()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path / "data")
+    yield stage
+    stage.close()
+
+
+def join(stage: Stage, session_ms: int = 10_000, member_id: str = "") -> JoinResult:
+    answered = threading.Event()
+    answers: list[JoinResult] = []
+
+    def answer(result: JoinResult) -> None:
+        answers.append(result)
+        answered.set()
+
+    request = JoinRequest(
+        member_id, None, "client", "/h", session_ms, 60_000, "consumer", (("range", b"r"),), needs_known_id=False
+    )
+    stage.coordinator.join("g", request, Parked(answer, answered.set))
+    assert answered.wait(10)
+    return answers[0]
+
+
+@pytest.mark.spec("GRP-8", "GRP-3")
+def test_a_broker_that_does_not_lead_the_partition_says_so(stage: Stage) -> None:
+    assert stage.fetch()[0] is ErrorCode.NOT_COORDINATOR
+    assert stage.commit({A: 1}) == {A: ErrorCode.NOT_COORDINATOR}
+    assert stage.coordinator.heartbeat("g", "m", None, 1) is ErrorCode.NOT_COORDINATOR
+    assert stage.coordinator.leave("", "m") is ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.spec("GRP-9", "GRP-10", "GRP-13", "GRP-47", "GRP-50", "GRP-56")
+def test_commits_from_outside_a_group_survive_in_the_log(stage: Stage) -> None:
+    stage.lead()
+    assert stage.fetch() == (ErrorCode.NONE, {}), "an unknown group has committed nothing"
+    assert stage.commit({A: 1, B: 7}) == {A: ErrorCode.NONE, B: ErrorCode.NONE}
+    assert stage.commit({A: 2}) == {A: ErrorCode.NONE}
+    stage.restart()
+    assert stage.fetch() == (ErrorCode.NONE, {A: 2, B: 7})
+
+
+@pytest.mark.spec("GRP-48")
+def test_too_much_metadata_refuses_that_partition_only(stage: Stage) -> None:
+    stage.lead()
+    assert stage.commit({A: 1}, large=True) == {A: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert stage.fetch() == (ErrorCode.NONE, {})
+
+
+@pytest.mark.spec("GRP-51", "GRP-52")
+def test_append_errors_become_codes_clients_know_and_change_nothing(stage: Stage) -> None:
+    stage.lead()
+    for appended, told in [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_FOR_PARTITION, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+    ]:
+        stage.replica.refuse = appended
+        assert stage.commit({A: 1}) == {A: told}
+    assert stage.fetch() == (ErrorCode.NONE, {})
+
+
+@pytest.mark.spec("GRP-15", "GRP-16", "GRP-61")
+def test_a_member_goes_on_at_the_next_coordinator(stage: Stage) -> None:
+    stage.lead()
+    joined = join(stage)
+    synced: list[SyncResult] = []
+    stage.coordinator.sync(
+        "g", joined.member_id, None, 1, {joined.member_id: b"mine"}, Parked(synced.append, lambda: None)
+    )
+    assert synced == [SyncResult(ErrorCode.NONE, b"mine")]
+    assert stage.commit({A: 5}, member=joined.member_id, generation=1) == {A: ErrorCode.NONE}
+    assert stage.commit({A: 6}, member=joined.member_id, generation=0) == {A: ErrorCode.ILLEGAL_GENERATION}
+    assert stage.commit({A: 6}, member="x", generation=1) == {A: ErrorCode.UNKNOWN_MEMBER_ID}
+    stage.follow()
+    assert stage.coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NOT_COORDINATOR
+    assert stage.fetch()[0] is ErrorCode.NOT_COORDINATOR
+    stage.restart()
+    assert stage.coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
+    assert stage.fetch() == (ErrorCode.NONE, {A: 5})
+    assert stage.commit({A: 6}, member=joined.member_id, generation=1) == {A: ErrorCode.NONE}
+
+
+@pytest.mark.spec("GRP-15")
+def test_losing_the_partition_answers_what_is_parked(stage: Stage) -> None:
+    stage.lead()
+    joined = join(stage)
+    answers: list[SyncResult] = []
+    other = JoinRequest("", None, "c", "/h", 10_000, 60_000, "consumer", (("range", b""),), needs_known_id=False)
+    told: list[JoinResult] = []
+    stage.coordinator.join("g", other, Parked(told.append, lambda: None))
+    assert not told, "parked until the first member comes back"
+    stage.follow()
+    assert [t.error for t in told] == [ErrorCode.NOT_COORDINATOR] and not answers and joined.error is ErrorCode.NONE
+
+
+@pytest.mark.spec("GRP-43", "GRP-44")
+def test_a_silent_member_is_removed_by_the_timer(stage: Stage) -> None:
+    stage.lead()
+    member = join(stage, session_ms=50).member_id
+    stage.coordinator.sync("g", member, None, 1, {}, Parked(lambda _: None, lambda: None))
+    eventually(lambda: not stage.coordinator._groups["g"].group.members, "the session to end")
+    assert stage.coordinator.heartbeat("g", member, None, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.spec("GRP-53", "GRP-55")
+def test_tombstones_of_deleted_partitions_are_in_the_log(stage: Stage) -> None:
+    stage.lead()
+    stage.commit({A: 1, B: 2})
+    stage.coordinator.on_partitions_deleted([A])
+    assert stage.fetch() == (ErrorCode.NONE, {B: 2})
+    stage.restart()
+    assert stage.fetch() == (ErrorCode.NONE, {B: 2})
+
+
+@pytest.mark.spec("GRP-14")
+def test_a_value_that_cannot_be_decoded_stops_its_group_alone(stage: Stage) -> None:
+    from kafkatool.broker.groups.records import OffsetKey, encode_key
+    from kafkatool.core.protocol.records import Record, encode_batch
+
+    stage.lead()
+    stage.commit({A: 1})
+    stage.commit({A: 1}, group="broken")
+    bad = Record(0, 0, encode_key(OffsetKey("broken", "t", 0)), b"\x00\x63rubbish", ())
+    stage.replica.log.append_as_leader(encode_batch([bad]), 0, origin_client=False)
+    stage.restart()
+    assert stage.fetch() == (ErrorCode.NONE, {A: 1})
+    assert stage.fetch("broken")[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
