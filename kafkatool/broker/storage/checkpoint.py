@@ -45,14 +45,15 @@ def read_entries(path: Path, words: int) -> list[list[str]]:
     return entries
 
 
-def write_entries(path: Path, entries: Iterable[str]) -> None:
-    """Replace the file by these lines, durably. Raises OSError."""
+def write_entries(path: Path, entries: Iterable[str], *, sync: bool = True) -> None:
+    """Replace the file by these lines, durably unless ``sync`` is False. Raises OSError."""
     lines = list(entries)
     beside = path.with_name(path.name + ".tmp")
     with beside.open("w", encoding="utf-8") as file:
         file.write("\n".join((_VERSION, str(len(lines)), *lines)) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
     beside.replace(path)
 
 

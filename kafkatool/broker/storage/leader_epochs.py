@@ -1,6 +1,8 @@
 """Where each leader epoch began in a log: what followers ask before they truncate (BRK-59 to BRK-61, BRK-161).
 
-Source: Kafka 2.3.1 server/epoch/LeaderEpochFileCache.scala, KIP-101, KIP-279.
+A change is in the file at once, but reaches the disk with the next flush of the log: an fsync for each partition would
+make a failover of thousands take seconds, and what a power cut takes is learnt again from the batches that are scanned
+then. Source: Kafka 2.3.1 server/epoch/LeaderEpochFileCache.scala, KIP-101, KIP-279; late fsync: Kafka 3.8, KAFKA-15046.
 """
 
 import itertools
@@ -17,13 +19,14 @@ UNDEFINED = (-1, -1)
 class LeaderEpochCache:
     """(epoch, start offset) pairs, both strictly rising, kept in ``leader-epoch-checkpoint``.
 
-    Any thread may call; every change is on disk when the call returns. Raises OSError from changes.
+    Any thread may call. Raises OSError from changes.
     """
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises CheckpointDamagedError, OSError."""
         self._path = path
         self._lock = threading.Lock()
+        self._unsynced = False
         entries = read_entries(path, 2)
         try:
             self._epochs = [int(epoch) for epoch, _ in entries]
@@ -95,12 +98,17 @@ class LeaderEpochCache:
             if self._epochs:
                 self._store([], [])
 
-    def move_to(self, path: Path) -> None:
-        """The partition's directory was renamed."""
+    def sync(self) -> None:
+        """Bring the file to the disk."""
         with self._lock:
-            self._path = path
+            if self._unsynced:
+                self._write(self._epochs, self._starts, sync=True)
+
+    def _write(self, epochs: list[int], starts: list[int], *, sync: bool) -> None:
+        write_entries(self._path, (f"{e} {s}" for e, s in zip(epochs, starts, strict=True)), sync=sync)
+        self._unsynced = not sync
 
     def _store(self, epochs: list[int], starts: list[int]) -> None:
-        write_entries(self._path, (f"{e} {s}" for e, s in zip(epochs, starts, strict=True)))
+        self._write(epochs, starts, sync=False)
         self._epochs, self._starts = epochs, starts
         self.latest = epochs[-1] if epochs else None

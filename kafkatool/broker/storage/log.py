@@ -333,11 +333,11 @@ class Log:
         kept = [s for s in self._segments if s.base_offset <= offset]
         gone = list(self._segments)[len(kept) :]
         last = kept[-1]
+        offset = last.truncate(offset)
         if gone:
             last.activate(offset)
             self._segments.replace(kept)
             self._remove(gone)
-        offset = last.truncate(offset)
         self._end = LogOffset(offset, last.base_offset, last.size_bytes)
         self.leader_epochs.truncate_from_end(offset)
         if self.producers.entries:
@@ -416,6 +416,7 @@ class Log:
         try:
             for segment in self._segments.from_offset(self.recovery_point):
                 segment.flush()
+            self.leader_epochs.sync()
         except FileNotFoundError:
             return  # removed meanwhile; the next flush sees what is left
         except OSError as e:

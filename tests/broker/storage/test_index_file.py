@@ -2,7 +2,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.broker.storage import index_file
@@ -16,6 +16,7 @@ def _index(path: Path) -> IndexFile:
 
 
 @pytest.mark.spec("BRK-133")
+@settings(deadline=None)
 @given(_rising, st.integers(0, 45), st.integers(2, 9), st.booleans())
 def test_look_up_finds_what_a_scan_finds_wherever_the_entries_are(
     tmp_path_factory: pytest.TempPathFactory, keys: list[int], release_after: int, spill: int, reopen: bool
@@ -41,6 +42,7 @@ def test_look_up_finds_what_a_scan_finds_wherever_the_entries_are(
 
 
 @pytest.mark.spec("BRK-142")
+@settings(deadline=None)
 @given(_rising, st.integers(0, 1000), st.integers(0, 10_000), st.booleans())
 def test_truncation_keeps_exactly_the_entries_below_both_limits(
     tmp_path_factory: pytest.TempPathFactory, keys: list[int], key_limit: int, value_limit: int, on_disk: bool

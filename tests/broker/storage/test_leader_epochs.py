@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
@@ -44,6 +44,7 @@ def _answer(model: dict[int, int], epoch: int, log_end: int) -> tuple[int, int]:
 
 
 @pytest.mark.spec("BRK-59", "BRK-60", "BRK-61")
+@settings(deadline=None)
 @given(_steps)
 def test_any_history_ends_as_the_rules_say_and_is_on_disk(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]

@@ -40,7 +40,7 @@ def test_leader_gives_the_batch_its_offset_and_epoch_and_leaves_the_rest_alone(t
         batch() + batch(),
         batch(base_offset=1),
         batch(attributes=0x20),
-        batch()[:70] + b"\xff" + batch()[71:],
+        batch()[:65] + b"\xff" + batch()[66:],
         bytearray(b"\0" * 80),
         bytearray(),
     ],
@@ -127,7 +127,7 @@ def test_old_format_batches_are_stored_unchanged_and_empty_the_epoch_cache(tmp_p
 def test_follower_keeps_the_good_batches_before_a_bad_one(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     bad = batch(base_offset=1)
-    bad[70] ^= 1
+    bad[65] ^= 1
     with pytest.raises(CorruptRecordsError):
         log.append_as_follower(memoryview(batch() + bad))
     assert log.log_end_offset == 1

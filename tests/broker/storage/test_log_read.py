@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.broker.storage.log import Log
@@ -21,6 +21,7 @@ def _filled(directory: Path, counts: list[int], **options: str) -> Log:
 
 
 @pytest.mark.spec("BRK-94", "BRK-96", "BRK-133")
+@settings(deadline=None)
 @given(_counts, st.integers(100, 900), st.integers(0, 300), st.booleans(), st.data())
 def test_a_read_gives_what_a_scan_of_all_batches_gives(
     tmp_path_factory: pytest.TempPathFactory,
@@ -79,6 +80,7 @@ def test_first_batch_larger_than_asked_for_is_said_to_be_there(tmp_path: Path) -
 
 
 @pytest.mark.spec("BRK-107")
+@settings(deadline=None)
 @given(_counts, st.integers(100, 600), st.integers(0, 300), st.booleans(), st.data())
 def test_look_up_by_time_finds_the_first_record_not_older(
     tmp_path_factory: pytest.TempPathFactory,

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.broker.storage.append_error import AppendError
@@ -113,6 +113,7 @@ _entries = st.dictionaries(
 
 
 @pytest.mark.spec("BRK-139")
+@settings(deadline=None)
 @given(_entries.filter(lambda found: all(b.last_offset < 2**62 for e in found.values() for b in e.batches)))
 def test_snapshot_brings_back_every_producer(
     tmp_path_factory: pytest.TempPathFactory, entries: dict[int, ProducerEntry]
