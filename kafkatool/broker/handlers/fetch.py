@@ -1,0 +1,84 @@
+"""Fetch (key 1), versions 4-11: read record batches, as a consumer or as a follower (BRK-92 to 106, 158).
+
+Left out: reading from the closest replica (preferred_read_replica is always -1), down-conversion (version 4 and later
+clients read every batch format), aborted transactions (the list is empty: no transactions are served).
+"""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.replication.fetch_sessions import FetchPlan
+from kafkatool.broker.replication.fetches import FetchEntries, FetchResults
+from kafkatool.broker.replication.partition_reads import READ_COMMITTED, PartitionRead, Reader, failed_read
+from kafkatool.broker.replication.replica_manager import ReplicaManager
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.fetch import (
+    FetchRequest,
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+)
+
+_KNOWS_STORAGE_ERROR = 6
+_KNOWS_ZSTD = 10
+_ZSTD = "zstd"
+
+
+def handle(request: FetchRequest, call: Call) -> FetchResponse | None:
+    """Answer at once, or when there is enough to read."""
+    manager = call.context.replica_manager
+    version = call.header.api_version
+    plan = manager.fetch_sessions.plan(request)
+    if plan.error is not ErrorCode.NONE:
+        return FetchResponse(error_code=plan.error, topics=[])
+    entries, unreadable = (plan.entries, []) if version >= _KNOWS_ZSTD else _without_zstd(manager, plan.entries)
+
+    def done(results: FetchResults) -> None:
+        call.respond(_response(plan, unreadable + results if unreadable else results, version))
+
+    manager.fetch(
+        entries,
+        Reader(request.replica_id, request.isolation_level == READ_COMMITTED),
+        max_wait_ms=0 if unreadable else request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        on_done=done,
+    )
+    return None
+
+
+def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[FetchEntries, FetchResults]:
+    """Topics that ask for zstd are not for clients which cannot know it (BRK-104)."""
+    readable, unreadable = [], []
+    for entry in entries:
+        partition = manager.partition(entry[0])
+        if partition is not None and partition.log.config.compression_type == _ZSTD:
+            unreadable.append((entry[0], failed_read(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)))
+        else:
+            readable.append(entry)
+    return readable, unreadable
+
+
+def _response(plan: FetchPlan, results: FetchResults, version: int) -> FetchResponse:
+    topics: dict[str, list[FetchResponsePartition]] = {}
+    for (topic, partition), read in plan.to_tell(results):
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = []
+        partitions.append(_partition(partition, read, version))
+    return FetchResponse(
+        session_id=plan.session_id, topics=[FetchResponseTopic(topic=t, partitions=p) for t, p in topics.items()]
+    )
+
+
+def _partition(partition: int, read: PartitionRead, version: int) -> FetchResponsePartition:
+    error = read.error
+    if error is ErrorCode.KAFKA_STORAGE_ERROR and version < _KNOWS_STORAGE_ERROR:
+        error = ErrorCode.NOT_LEADER_FOR_PARTITION
+    return FetchResponsePartition(
+        partition=partition,
+        error_code=error,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=read.aborted,
+        records=read.records,
+    )

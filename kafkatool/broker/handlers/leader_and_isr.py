@@ -1,0 +1,12 @@
+"""LeaderAndIsr (key 4), versions 0-2: what this broker leads and follows, as the controller decided (BRK-23 to 33)."""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+
+
+def handle(request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:
+    """Obeyed, or refused, partition by partition; the group coordinator learns of changed roles first."""
+    context = call.context
+    return context.replica_manager.become_leader_or_follower(
+        request, context.groups.on_leadership_change, correlation_id=call.header.correlation_id
+    )

@@ -1,0 +1,92 @@
+"""Produce (key 0), versions 3-8: append record batches (BRK-82 to 91, 155, 158).
+
+Left out: transactions (a transactional_id is not looked at). Versions 0-2 are announced but refused before they come
+here. The topic admin client's right to write internal topics is by client id, as in Kafka.
+"""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.replication.appends import WritableBuffer
+from kafkatool.broker.replication.delayed_produce import AppendResult, AppendResults
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.produce import (
+    ProduceRequest,
+    ProduceResponse,
+    ProduceResponsePartition,
+    ProduceResponseTopic,
+)
+from kafkatool.core.protocol.types import Buffer
+
+_ADMIN_CLIENT_ID = "__admin_client"
+_KNOWS_STORAGE_ERROR = 4
+_KNOWS_ZSTD = 7
+_ATTRIBUTES_LOW_BYTE = 22  # of a v2 batch
+_CODEC_MASK, _ZSTD = 0x07, 4
+
+_NO_BATCH = AppendResult(ErrorCode.CORRUPT_MESSAGE, message="there is no record batch")
+_ZSTD_UNKNOWN = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message="zstd needs Produce version 7")
+
+
+def handle(request: ProduceRequest, call: Call) -> None:
+    """Append; answered when the replicas that ``acks`` asks for have it, or not at all (acks 0)."""
+    version = call.header.api_version
+    entries: dict[TopicPartition, WritableBuffer] = {}
+    refused: dict[TopicPartition, AppendResult] = {}
+    for topic in request.topics:
+        name = topic.topic
+        for partition in topic.partitions:
+            records = partition.records
+            if not records:
+                refused[TopicPartition(name, partition.partition)] = _NO_BATCH
+            elif version < _KNOWS_ZSTD and _is_zstd(records):
+                refused[TopicPartition(name, partition.partition)] = _ZSTD_UNKNOWN
+            else:
+                entries[TopicPartition(name, partition.partition)] = (
+                    bytearray(records) if isinstance(records, bytes) else records  # decoded ones are views, writable
+                )
+
+    def done(results: AppendResults) -> None:
+        if refused:
+            results = {**results, **refused}
+        if request.acks:
+            call.respond(_response(request, results, version))
+        elif any(result.error is not ErrorCode.NONE for result in results.values()):
+            call.close()  # the only way to tell a client that waits for no answer
+        else:
+            call.no_response()
+
+    call.context.replica_manager.append_records(
+        entries,
+        acks=request.acks,
+        timeout_ms=request.timeout_ms,
+        allow_internal_topics=call.header.client_id == _ADMIN_CLIENT_ID,
+        on_done=done,
+    )
+
+
+def _is_zstd(records: Buffer) -> bool:
+    return len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == _ZSTD
+
+
+def _response(request: ProduceRequest, results: AppendResults, version: int) -> ProduceResponse:
+    topics = []
+    for topic in request.topics:
+        name = topic.topic
+        partitions = []
+        for partition in topic.partitions:
+            result = results[TopicPartition(name, partition.partition)]
+            error = result.error
+            if error is ErrorCode.KAFKA_STORAGE_ERROR and version < _KNOWS_STORAGE_ERROR:
+                error = ErrorCode.NOT_LEADER_FOR_PARTITION
+            partitions.append(
+                ProduceResponsePartition(
+                    partition=partition.partition,
+                    error_code=error,
+                    base_offset=result.base_offset,
+                    log_append_time_ms=result.log_append_time_ms,
+                    log_start_offset=result.log_start_offset,
+                    error_message=result.message,
+                )
+            )
+        topics.append(ProduceResponseTopic(topic=name, partitions=partitions))
+    return ProduceResponse(topics=topics)

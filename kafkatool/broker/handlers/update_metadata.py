@@ -1,0 +1,13 @@
+"""UpdateMetadata (key 6), versions 0-5: the cluster as the controller tells it, for the metadata cache (BRK-112, 113)."""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+def handle(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
+    """Taken over, or refused; the group coordinator forgets the offsets of deleted partitions."""
+    context = call.context
+    update = context.replica_manager.update_metadata(request, correlation_id=call.header.correlation_id)
+    if update.removed:
+        context.groups.on_partitions_deleted(update.removed)
+    return UpdateMetadataResponse(error_code=update.error)

@@ -1,0 +1,364 @@
+"""The controller's requests: LeaderAndIsr, StopReplica, UpdateMetadata, one at a time under one lock (BRK-23 to 33).
+
+Source: Kafka 2.3.1 server/ReplicaManager.scala, with the log lines of 1.1.1.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
+from kafkatool.broker.replication import state_lines as lines
+from kafkatool.broker.replication.delayed import DelayedOperations
+from kafkatool.broker.replication.fetcher_manager import FetcherManager, LeaderAddress
+from kafkatool.broker.replication.hosted import HostedPartitions
+from kafkatool.broker.replication.partition import Partition
+from kafkatool.broker.state_change_log import StateChangeLog
+from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.core.errors import StorageError
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.leader_and_isr import (
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrResponsePartition,
+)
+from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse, StopReplicaResponsePartition
+from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest
+
+log = logging.getLogger(__name__)
+
+OnLeadershipChange = Callable[[list[Partition], list[Partition]], None]
+"""(partitions that became led here, partitions that became followed here)."""
+_DISK_ERRORS = (StorageError, OSError)
+
+
+class _FromController(Protocol):
+    """What every control request begins with."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+
+
+class MetadataUpdate(NamedTuple):
+    """Outcome of UpdateMetadata."""
+
+    error: ErrorCode
+    removed: list[TopicPartition]
+    """Partitions being deleted, that were known before (BRK-113)."""
+
+
+class ControlRequests:
+    """One writer of roles and of the set of partitions hosted. Any thread; requests take turns."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        inter_broker_listener: str,
+        hosted: HostedPartitions,
+        log_manager: LogManager,
+        metadata_cache: MetadataCache,
+        fetchers: FetcherManager,
+        parked: Sequence[DelayedOperations],
+        state_change_log: StateChangeLog,
+        *,
+        broker_epoch: Callable[[], int | None],
+        make_partition: Callable[[TopicPartition, bool], Partition],
+        on_first_leader_and_isr: Callable[[], object],
+    ) -> None:
+        """``make_partition(tp, is_new)`` opens or creates the log; raises StorageError."""
+        self._broker_id = broker_id
+        self._listener = inter_broker_listener
+        self._hosted = hosted
+        self._log_manager = log_manager
+        self._metadata_cache = metadata_cache
+        self._fetchers = fetchers
+        self._parked = parked
+        self._state_log = state_change_log
+        self._broker_epoch = broker_epoch
+        self._make_partition = make_partition
+        self._on_first: Callable[[], object] | None = on_first_leader_and_isr
+        self._lock = threading.Lock()
+        self._controller_epoch = 0  # below any real one
+        self._waiting: dict[TopicPartition, tuple[LeaderAndIsrPartition, lines.Origin]] = {}
+        self.shutting_down = False
+
+    # --- checks ---------------------------------------------------------------------------------------------------
+
+    def _refusal(self, request: _FromController) -> ErrorCode:
+        """Why the request as a whole is not obeyed (BRK-24, 25); NONE: it is, and its epoch is noted."""
+        if request.broker_epoch >= 0:
+            own = self._broker_epoch()
+            if own is None or request.broker_epoch < own:
+                log.info("a request for broker epoch %d was refused, this one is %s", request.broker_epoch, own)
+                return ErrorCode.STALE_BROKER_EPOCH
+            if request.broker_epoch > own:
+                log.error("a request is for broker epoch %d, this one is %d", request.broker_epoch, own)
+                return ErrorCode.UNKNOWN_SERVER_ERROR
+        if request.controller_epoch < self._controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self._controller_epoch = request.controller_epoch
+        return ErrorCode.NONE
+
+    def _origin(self, request: _FromController, correlation_id: int) -> lines.Origin:
+        return lines.Origin(self._broker_id, request.controller_id, request.controller_epoch, correlation_id)
+
+    def _wake(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            for operations in self._parked:
+                operations.check(partition)
+
+    # --- LeaderAndIsr ---------------------------------------------------------------------------------------------
+
+    def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest, on_leadership_change: OnLeadershipChange, correlation_id: int
+    ) -> LeaderAndIsrResponse:
+        """Take over the roles the controller decided; partition by partition (BRK-26 to 33)."""
+        origin = self._origin(request, correlation_id)
+        self._state_log.write(lines.TRACE, lines.received(origin, request.partition_states))
+        with self._lock:
+            latest_epoch = self._controller_epoch
+            refusal = self._refusal(request)
+            if refusal is not ErrorCode.NONE:
+                if refusal is ErrorCode.STALE_CONTROLLER_EPOCH:
+                    self._state_log.write(lines.WARN, lines.old_controller(origin, latest_epoch))
+                return _leader_and_isr_response(refusal, {_name(s): refusal for s in request.partition_states})
+            codes, accepted = self._sort_out(origin, request.partition_states)
+            lead = [s for s in accepted if s.leader == self._broker_id]
+            follow = [s for s in accepted if s.leader != self._broker_id]
+            live = {b.broker_id: LeaderAddress(b.broker_id, b.host, b.port) for b in request.live_leaders}
+            leaders = self._make_leaders(origin, lead, codes)
+            followers = self._make_followers(origin, follow, live, codes)
+            if self._on_first is not None:
+                self._on_first()
+                self._on_first = None
+            self._fetchers.close_idle()
+            on_leadership_change(leaders, followers)
+            return _leader_and_isr_response(ErrorCode.NONE, codes)
+
+    def _sort_out(
+        self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition]
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[LeaderAndIsrPartition]]:
+        """A code for each partition, and those to go on with (BRK-26)."""
+        codes: dict[TopicPartition, ErrorCode] = {}
+        accepted: list[LeaderAndIsrPartition] = []
+        ignored: list[str] = []
+        for state in states:
+            topic_partition = _name(state)
+            partition = self._hosted.get(topic_partition)
+            current = partition.leader_epoch if partition else -1
+            if self._hosted.is_offline(topic_partition):
+                codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                ignored.append(lines.ignored(origin, topic_partition, lines.in_offline_dir()))
+            elif state.leader_epoch <= current:
+                codes[topic_partition] = ErrorCode.STALE_CONTROLLER_EPOCH
+                ignored.append(lines.ignored(origin, topic_partition, lines.old_leader_epoch(state, current)))
+            elif self._broker_id not in state.replicas:
+                codes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                ignored.append(lines.ignored(origin, topic_partition, lines.not_assigned(state)))
+            else:
+                codes[topic_partition] = ErrorCode.NONE
+                accepted.append(state)
+                self._waiting.pop(topic_partition, None)
+        if ignored:
+            self._state_log.write(lines.WARN, ignored)
+        return codes, accepted
+
+    def _make_leaders(
+        self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition], codes: dict[TopicPartition, ErrorCode]
+    ) -> list[Partition]:
+        """All as one batch: stop their fetchers, then lead (BRK-28)."""
+        if not states:
+            return []
+        names = [_name(s) for s in states]
+        self._state_log.write(lines.TRACE, lines.starting(origin, "leader", names))
+        self._fetchers.remove(names)
+        self._state_log.write(lines.TRACE, lines.fetchers_stopped_to_lead(origin, states))
+        led: list[Partition] = []
+        for state, topic_partition in zip(states, names, strict=True):
+            try:
+                partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
+                is_new, _ = partition.make_leader(state)
+            except _DISK_ERRORS as e:
+                self._disk_failed(origin, "leader", state, e, codes)
+                continue
+            led.append(partition)
+            if not is_new:
+                self._state_log.write(lines.INFO, [lines.leads_already(origin, state)])
+        self._wake(p.tp for p in led)
+        self._state_log.write(lines.TRACE, lines.completed(origin, "leader", names))
+        return led
+
+    def _make_followers(
+        self,
+        origin: lines.Origin,
+        states: Sequence[LeaderAndIsrPartition],
+        live: dict[int, LeaderAddress],
+        codes: dict[TopicPartition, ErrorCode],
+    ) -> list[Partition]:
+        """Adopt the new leader, then fetch from it (BRK-29). Partitions whose leader is not known wait (BRK-30)."""
+        if not states:
+            return []
+        names = [_name(s) for s in states]
+        self._state_log.write(lines.TRACE, lines.starting(origin, "follower", names))
+        changed: list[tuple[Partition, LeaderAddress]] = []
+        for state, topic_partition in zip(states, names, strict=True):
+            try:
+                partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
+            except _DISK_ERRORS as e:
+                self._disk_failed(origin, "follower", state, e, codes)
+                continue
+            address = self._address_of(state.leader) or live.get(state.leader)
+            if address is None:
+                self._waiting[topic_partition] = (state, origin)
+                self._state_log.write(lines.ERROR, [lines.leader_unavailable(origin, state)])
+            elif partition.make_follower(state):
+                changed.append((partition, address))
+            else:
+                self._state_log.write(lines.INFO, [lines.follows_already(origin, state)])
+        self._start_following(origin, changed)
+        self._state_log.write(lines.TRACE, lines.completed(origin, "follower", names))
+        return [partition for partition, _ in changed]
+
+    def _start_following(self, origin: lines.Origin, changed: Sequence[tuple[Partition, LeaderAddress]]) -> None:
+        if not changed:
+            return
+        names = [partition.tp for partition, _ in changed]
+        self._fetchers.remove(names)
+        self._state_log.write(lines.TRACE, lines.fetchers_stopped_to_follow(origin, names))
+        self._wake(names)
+        self._state_log.write(lines.TRACE, lines.truncated(origin, names))
+        if self.shutting_down:
+            self._state_log.write(lines.TRACE, lines.fetchers_not_started(origin, names))
+            return
+        self._fetchers.add(changed)
+        self._state_log.write(lines.TRACE, lines.fetchers_started(origin, names))
+
+    def _create(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
+        partition = self._make_partition(topic_partition, is_new)
+        self._hosted.add(partition)
+        return partition
+
+    def _address_of(self, broker_id: int) -> LeaderAddress | None:
+        endpoint = self._metadata_cache.broker_endpoint(broker_id, self._listener)
+        return LeaderAddress(broker_id, endpoint.host, endpoint.port) if endpoint else None
+
+    def _disk_failed(
+        self,
+        origin: lines.Origin,
+        role: str,
+        state: LeaderAndIsrPartition,
+        error: BaseException,
+        codes: dict[TopicPartition, ErrorCode],
+    ) -> None:
+        codes[_name(state)] = ErrorCode.KAFKA_STORAGE_ERROR
+        self._state_log.write(lines.ERROR, [lines.disk_failed(origin, role, state, error)])
+
+    # --- UpdateMetadata -------------------------------------------------------------------------------------------
+
+    def update_metadata(self, request: UpdateMetadataRequest, correlation_id: int) -> MetadataUpdate:
+        """Hand it to the metadata cache; partitions that waited for their leader's address follow it now."""
+        origin = self._origin(request, correlation_id)
+        with self._lock:
+            latest_epoch = self._controller_epoch
+            refusal = self._refusal(request)
+            if refusal is not ErrorCode.NONE:
+                if refusal is ErrorCode.STALE_CONTROLLER_EPOCH:
+                    self._state_log.write(lines.WARN, [lines.metadata_from_old_controller(origin, latest_epoch)])
+                return MetadataUpdate(refusal, [])
+            removed = self._metadata_cache.update(request)
+            told = lines.metadata(origin, request.partition_states, LEADER_BEING_DELETED)
+            self._state_log.write(lines.TRACE, told)
+            if self._waiting:
+                self._follow_those_that_waited()
+            return MetadataUpdate(ErrorCode.NONE, removed)
+
+    def _follow_those_that_waited(self) -> None:
+        for topic_partition, (state, origin) in list(self._waiting.items()):
+            address = self._address_of(state.leader)
+            partition = self._hosted.get(topic_partition)
+            if partition is None:
+                del self._waiting[topic_partition]
+            elif address is not None:
+                del self._waiting[topic_partition]
+                if partition.make_follower(state):
+                    self._start_following(origin, [(partition, address)])
+
+    # --- StopReplica ----------------------------------------------------------------------------------------------
+
+    def stop_replicas(
+        self, request: StopReplicaRequest, on_deleted: Callable[[list[TopicPartition]], None]
+    ) -> StopReplicaResponse:
+        """Stop fetching, and with ``delete_partitions`` drop partition and log (BRK-109 to 111)."""
+        with self._lock:
+            latest_epoch = self._controller_epoch
+            refusal = self._refusal(request)
+            if refusal is not ErrorCode.NONE:
+                if refusal is ErrorCode.STALE_CONTROLLER_EPOCH:
+                    line = lines.stop_from_old_controller(self._broker_id, request.controller_epoch, latest_epoch)
+                    self._state_log.write(lines.WARN, [line])
+                return StopReplicaResponse(error_code=refusal, partitions=[])
+            names = [TopicPartition(*p) for p in request.partitions]
+            self._fetchers.remove(names)
+            delete = request.delete_partitions
+            answers = []
+            for topic_partition in names:
+                self._state_log.write(lines.TRACE, [lines.stopping(self._broker_id, topic_partition, delete)])
+                code = self._delete(topic_partition) if delete else self._stop(topic_partition)
+                self._state_log.write(lines.TRACE, [lines.stopped(self._broker_id, topic_partition, delete)])
+                answers.append(
+                    StopReplicaResponsePartition(
+                        topic=topic_partition.topic, partition=topic_partition.partition, error_code=code
+                    )
+                )
+            self._fetchers.close_idle()
+            if delete:
+                on_deleted(names)
+            return StopReplicaResponse(partitions=answers)
+
+    def _stop(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Keep the data. Nobody shall wait for it any longer (KAFKA-9198)."""
+        if self._hosted.is_offline(topic_partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        for operations in self._parked:
+            operations.abandon(topic_partition)
+        return ErrorCode.NONE
+
+    def _delete(self, topic_partition: TopicPartition) -> ErrorCode:
+        self._waiting.pop(topic_partition, None)
+        if self._hosted.is_offline(topic_partition):
+            line = lines.stop_failed(self._broker_id, topic_partition, True)
+            self._state_log.write(lines.ERROR, [line])
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._hosted.remove(topic_partition)
+        if partition is not None:
+            partition.retire()
+            self._wake([topic_partition])
+        elif self._log_manager.get(topic_partition) is None:
+            line = lines.nothing_to_stop(self._broker_id, topic_partition, True)
+            self._state_log.write(lines.TRACE, [line])
+            return ErrorCode.NONE
+        try:
+            self._log_manager.delete(topic_partition)
+        except _DISK_ERRORS:
+            log.exception("%s could not be deleted", topic_partition)
+            self._state_log.write(lines.ERROR, [lines.stop_failed(self._broker_id, topic_partition, True)])
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+
+def _name(state: LeaderAndIsrPartition) -> TopicPartition:
+    return TopicPartition(state.topic, state.partition)
+
+
+def _leader_and_isr_response(error: ErrorCode, codes: dict[TopicPartition, ErrorCode]) -> LeaderAndIsrResponse:
+    return LeaderAndIsrResponse(
+        error_code=error,
+        partitions=[
+            LeaderAndIsrResponsePartition(topic=tp.topic, partition=tp.partition, error_code=code)
+            for tp, code in codes.items()
+        ],
+    )

@@ -1,0 +1,127 @@
+"""Operations that wait for something to happen, or for their time to run out: Kafka's purgatory (BRK-81).
+
+An operation is watched under keys. Whoever changes what belongs to a key calls ``check(key)`` afterwards, holding no
+lock of a partition (BRK-43), and the operations waiting there are tried on that very thread: no hop, no queue.
+A completed operation leaves all its watch lists at once, so nothing has to be swept.
+Source: Kafka 1.1.1 server/DelayedOperation.scala.
+"""
+
+import threading
+from collections.abc import Hashable, Sequence
+
+from kafkatool.broker.timer import Timer, TimerTask
+
+
+class DelayedOperation:
+    """Something to be completed exactly once: by its condition, by its timer, or because its subject went away."""
+
+    def __init__(self, delay_ms: float) -> None:
+        self.delay_ms = delay_ms
+        self._once = threading.Lock()  # taken for good by whoever completes
+        self._home: DelayedOperations | None = None
+        self._keys: Sequence[Hashable] = ()
+        self._timer_task: TimerTask | None = None
+
+    @property
+    def completed(self) -> bool:
+        """Whether somebody has completed it, or is doing so."""
+        return self._once.locked()
+
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        """Complete if the condition holds; True if completed, now or before.
+
+        ``key`` is what changed, None: look at everything. May run on several threads at a time.
+        """
+        raise NotImplementedError
+
+    def on_complete(self) -> None:
+        """Do what was waited for. Called once, under no lock."""
+        raise NotImplementedError
+
+    def on_expire(self) -> None:
+        """The time ran out; ``on_complete`` follows."""
+
+    def abandon(self, key: Hashable) -> None:
+        """What belongs to ``key`` goes away: do not wait for it any longer."""
+        self.complete()
+
+    def complete(self) -> bool:
+        """Complete whatever the condition says; False if somebody else did."""
+        if not self._claim():
+            return False
+        self.on_complete()
+        return True
+
+    def _claim(self) -> bool:
+        if not self._once.acquire(blocking=False):
+            return False
+        if self._home is not None:
+            self._home._forget(self, self._keys)
+        if self._timer_task is not None:
+            self._timer_task.cancel()
+        return True
+
+    def _expire(self) -> None:
+        if self._claim():
+            self.on_expire()
+            self.on_complete()
+
+
+class DelayedOperations:
+    """The operations of one kind that are waiting, by key. Thread-safe."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self._lock = threading.Lock()
+        self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
+
+    def __len__(self) -> int:
+        """How many keys are watched."""
+        return len(self._watched)
+
+    def try_complete_or_watch(
+        self, operation: DelayedOperation, keys: Sequence[Hashable], *, tried: bool = False
+    ) -> bool:
+        """True if it could be completed at once; else it waits under every key until its time is out.
+
+        It is tried again once it can be found, so that a change between the two tries is not missed. ``tried``: the
+        caller has just looked at the condition itself.
+        """
+        if not tried and operation.try_complete():
+            return True
+        operation._home, operation._keys = self, keys
+        with self._lock:
+            for key in keys:
+                self._watched.setdefault(key, {})[operation] = None
+        if operation.try_complete():
+            return True
+        operation._timer_task = task = self._timer.add(operation.delay_ms, operation._expire)
+        if operation.completed:
+            task.cancel()  # it was completed before it could see its timer
+        return False
+
+    def check(self, key: Hashable) -> None:
+        """Something changed under this key: try what waits for it. Call without holding a partition's lock."""
+        if waiting := self._watched.get(key):
+            for operation in list(waiting):
+                operation.try_complete(key)
+
+    def abandon(self, key: Hashable) -> None:
+        """What belongs to this key is gone: nothing waits for it any longer."""
+        for operation in list(self._watched.get(key, ())):
+            operation.abandon(key)
+
+    def expire_all(self) -> None:
+        """End every wait now, as if the time were out: the broker is stopping (BRK-127)."""
+        with self._lock:
+            operations = {operation for waiting in self._watched.values() for operation in waiting}
+        for operation in operations:
+            operation._expire()
+
+    def _forget(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> None:
+        with self._lock:
+            for key in keys:
+                if waiting := self._watched.get(key):
+                    waiting.pop(operation, None)
+                    if not waiting:
+                        del self._watched[key]

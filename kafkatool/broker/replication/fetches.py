@@ -1,0 +1,156 @@
+"""Fetches served here: read, note where followers are, and answer now or when there is something (BRK-92 to 102)."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from kafkatool.broker.replication.delayed import DelayedOperations
+from kafkatool.broker.replication.delayed_fetch import Awaited, DelayedFetch
+from kafkatool.broker.replication.hosted import HostedPartitions
+from kafkatool.broker.replication.isr_writer import IsrWriter
+from kafkatool.broker.replication.partition import Partition
+from kafkatool.broker.replication.partition_reads import (
+    DEBUGGER,
+    PartitionRead,
+    Reader,
+    failed_read,
+    read_partition,
+)
+from kafkatool.broker.replication.replication_quota import ReplicationQuota
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.fetch import FetchRequestPartition
+
+log = logging.getLogger(__name__)
+
+FetchEntries = Sequence[tuple[TopicPartition, FetchRequestPartition]]
+FetchResults = list[tuple[TopicPartition, PartitionRead]]
+
+
+class Fetches:
+    """Reads of some partitions in one request. Any thread."""
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        fetches: DelayedOperations,
+        produces: DelayedOperations,
+        isr_writer: IsrWriter,
+        quota: ReplicationQuota,
+    ) -> None:
+        self._hosted = hosted
+        self._fetches = fetches
+        self._produces = produces
+        self._isr_writer = isr_writer
+        self._quota = quota
+
+    def fetch(
+        self,
+        entries: FetchEntries,
+        reader: Reader,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        on_done: Callable[[FetchResults], None],
+    ) -> None:
+        """``on_done`` is called once, on this thread or on the one that ends the wait; results in request order."""
+        results = self._read(entries, reader, max_bytes)
+        if reader.is_follower:
+            self._record(entries, results, reader.replica_id)
+        if max_wait_ms <= 0 or not entries or _enough(results, min_bytes):
+            self._count(results, reader)
+            on_done(results)
+            return
+        awaited = {
+            tp: Awaited(wanted, read.start)
+            for (tp, wanted), (_, read) in zip(entries, results, strict=True)
+            if read.start is not None
+        }
+
+        def respond() -> None:
+            again = self._read(entries, reader, max_bytes)
+            self._count(again, reader)
+            on_done(again)
+
+        missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
+        operation = DelayedFetch(
+            max_wait_ms,
+            reader,
+            min_bytes,
+            awaited,
+            lambda tp: self._hosted.find(tp, missing=missing),
+            self._is_held_back,
+            respond,
+        )
+        self._fetches.try_complete_or_watch(operation, tuple(awaited), tried=True)
+
+    def _read(self, entries: FetchEntries, reader: Reader, max_bytes: int) -> FetchResults:
+        results: FetchResults = []
+        left_bytes = max_bytes
+        nothing_yet = True
+        missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
+        for topic_partition, wanted in entries:
+            partition = self._hosted.find(topic_partition, missing=missing)
+            if isinstance(partition, ErrorCode):
+                results.append((topic_partition, failed_read(partition)))
+                continue
+            limit = min(wanted.partition_max_bytes, left_bytes)
+            read = read_partition(partition, wanted, reader, limit, min_one_batch=nothing_yet)
+            if read.size_bytes:
+                if reader.is_follower and self._is_held_back(partition, reader.replica_id):
+                    read = _emptied(read)
+                else:
+                    nothing_yet = False
+                    left_bytes = max(0, left_bytes - read.size_bytes)
+            results.append((topic_partition, read))
+        return results
+
+    def _record(self, entries: FetchEntries, results: FetchResults, replica_id: int) -> None:
+        """The follower's positions, and what follows from them: ISR, high watermark, acknowledgements (BRK-101)."""
+        for index, (topic_partition, read) in enumerate(results):
+            if read.start is None:
+                continue  # a failed read says nothing about the follower (BRK-40, KAFKA-8400)
+            partition = self._hosted.get(topic_partition)
+            if partition is None:
+                continue
+            recorded = partition.record_fetch(
+                replica_id, read.start, read.leader_end, entries[index][1].log_start_offset
+            )
+            if recorded is None:
+                log.warning(
+                    "broker %d fetches %s but is not one of its replicas %s",
+                    replica_id,
+                    topic_partition,
+                    partition.assigned,
+                )
+                results[index] = (topic_partition, _emptied(read))
+                continue
+            raised, change = recorded
+            if change is not None:
+                self._isr_writer.submit(change)
+            self._produces.check(topic_partition)
+            if raised:
+                self._fetches.check(topic_partition)
+
+    def _is_held_back(self, partition: Partition, replica_id: int) -> bool:
+        return self._quota.holds_back(partition, in_sync=replica_id in partition.isr)
+
+    def _count(self, results: FetchResults, reader: Reader) -> None:
+        if not reader.is_follower:
+            return
+        for topic_partition, read in results:
+            if read.size_bytes and (partition := self._hosted.get(topic_partition)) is not None:
+                self._quota.count(partition, read.size_bytes)
+
+
+def _enough(results: FetchResults, min_bytes: int) -> bool:
+    total_bytes = 0
+    for _, read in results:
+        if read.error is not ErrorCode.NONE:
+            return True
+        total_bytes += read.size_bytes
+    return total_bytes >= min_bytes
+
+
+def _emptied(read: PartitionRead) -> PartitionRead:
+    return read._replace(records=b"", size_bytes=0)

@@ -1,0 +1,56 @@
+"""What a leader knows of a replica on another broker: positions only; the log is over there (BRK-35 to 40).
+
+There is no object for the local replica: its log end offset is the log's own, which nothing here can set, and its
+high watermark is the partition's.
+"""
+
+from kafkatool.broker.storage.log_values import LogOffset
+
+NEVER = float("-inf")
+UNKNOWN = LogOffset(-1)
+
+
+class RemoteReplica:
+    """A follower as its fetches show it. Times are in ms of the partition's clock. Guarded by the partition's lock.
+
+    ``end`` is the follower's log end offset: where its last fetch asked to read. ``caught_up_ms`` is the last time
+    it was known to have all that the leader had at that moment.
+    """
+
+    __slots__ = ("broker_id", "caught_up_ms", "end", "last_fetch_ms", "leader_end_at_last_fetch", "log_start_offset")
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.end = UNKNOWN
+        self.log_start_offset = -1
+        self.caught_up_ms = NEVER
+        self.last_fetch_ms = NEVER
+        self.leader_end_at_last_fetch = -1
+
+    def record_fetch(self, start: LogOffset, leader_end: int, log_start_offset: int, now_ms: float) -> None:
+        """It fetched at ``start`` while the leader's log ended at ``leader_end``, read before the log was (BRK-39).
+
+        Having reached the end that the leader had at the *previous* fetch counts as caught up at that time: so small
+        frequent appends, one fetch ahead of the follower all the time, do not throw it out (BRK-52).
+        """
+        if start.offset >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif start.offset >= self.leader_end_at_last_fetch:
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
+        self.end = start
+        self.log_start_offset = log_start_offset
+        self.leader_end_at_last_fetch = leader_end
+        self.last_fetch_ms = now_ms
+
+    def begin_term(self, leader_end: int, now_ms: float, *, in_sync: bool) -> None:
+        """A leadership decision came: count from now, as in sync or as never seen (BRK-45, step 5)."""
+        self.leader_end_at_last_fetch = leader_end
+        self.last_fetch_ms = now_ms
+        self.caught_up_ms = now_ms if in_sync else NEVER
+
+    def forget_positions(self) -> None:
+        """This broker has just become leader: what was known is of another term (BRK-45, step 6)."""
+        self.end = UNKNOWN
+        self.log_start_offset = -1
+        self.leader_end_at_last_fetch = -1
+        self.last_fetch_ms = NEVER
