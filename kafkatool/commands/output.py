@@ -147,7 +147,7 @@ def _cell(value: Any) -> str:
         case list() | tuple():
             return ",".join(map(str, value))
         case dict():
-            return ",".join(f"{k}={v}" for k, v in value.items())
+            return ",".join(f"{k}={_cell(v).replace(',', ':') if isinstance(v, list) else v}" for k, v in value.items())
         case _:
             return str(value).translate(_ESCAPED)
 

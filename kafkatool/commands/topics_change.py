@@ -42,6 +42,7 @@ GROWTH_WARNING: Final = (
         "    --delete-config segment.bytes",
     ),
     columns=("topic", "change", "value"),
+    notes=("change is configs (value: the whole new config) or partitions (value: brokers of each added one).",),
     definitions=CONFIG_DEFINITIONS,
 )
 @zookeeper_option
@@ -106,7 +107,7 @@ def alter(
                         planned += operation.plan_growth(zk, name, partitions, **rules).ops  # type: ignore[arg-type]
                     else:
                         growth = operation.grow(zk, name, partitions, **rules)  # type: ignore[arg-type]
-                        added = {str(p): ":".join(map(str, r)) for p, r in growth.added.items()}
+                        added = {str(p): list(r) for p, r in growth.added.items()}
                         items.append({"topic": name, "change": "partitions", "value": added})
                         out.line("Adding partitions succeeded!")
             except RefusedError as e:
@@ -181,7 +182,9 @@ def delete(
                 fail(out, e, topic=topic)
             return
         if len(found) > 1 and not force and sys.stdin.isatty():
-            click.confirm(f"Mark {len(found)} topics for deletion: {', '.join(found)}?", abort=True, err=True)
+            question = f"Mark {len(found)} topics for deletion: {', '.join(found)}?"
+            if not click.confirm(question, err=True):
+                raise RefusedError("no topic was marked for deletion")
         for name in found:
             try:
                 operation.mark_for_deletion(zk, name)

@@ -1,8 +1,7 @@
 """``kt topics create`` (TOP-1 to TOP-7, TOP-23X, TOP-24X, TOP-30X)."""
 
-import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -18,9 +17,6 @@ from kafkatool.commands.output import Answer, Output
 from kafkatool.commands.topics_common import CONFIG_DEFINITIONS, config_option, fail, note_ignored_configs, racks_option
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.topic_configs import parse_configs
-
-if TYPE_CHECKING:
-    from kafkatool.core.model import BrokerInfo
 
 COLUMNS: Final = ("topic", "partition", "replicas")
 
@@ -93,10 +89,14 @@ def create(
             else:
                 assert partitions is not None
                 assert replication_factor is not None
-                assignment = _spread(
-                    operation.registered(zk), partitions, replication_factor, start_index, replica_shift,
+                assignment = operation.plan_spread(
+                    zk,
+                    partitions,
+                    replication_factor,
+                    start_index=start_index,
+                    replica_shift=replica_shift,
                     rack_aware=not disable_rack_aware,
-                )  # fmt: skip
+                )
             creation = operation.plan_creation(zk, topic, assignment, configs)
             if dry_run:
                 out.planned(creation.ops)
@@ -124,24 +124,3 @@ def _check_flags(by_hand: bool, given: dict[str, bool]) -> None:
     for flag, on in given.items():
         if by_hand and on:
             raise UsageError(f"--replica-assignment can't be used with {flag}")
-
-
-def _spread(
-    brokers: Sequence["BrokerInfo"],
-    partitions: int,
-    replication_factor: int,
-    start_index: int | None,
-    replica_shift: int | None,
-    *,
-    rack_aware: bool,
-) -> dict[int, tuple[int, ...]]:
-    """ASG-3: a fixed start index is the shift too, else both are drawn."""
-    from kafkatool.core.assignment import assign_replicas
-
-    draw = max(len(brokers), 1)
-    start = random.randrange(draw) if start_index is None else start_index
-    if replica_shift is None:
-        replica_shift = random.randrange(draw) if start_index is None else start_index
-    return assign_replicas(
-        brokers, partitions, replication_factor, start_index=start, replica_shift=replica_shift, rack_aware=rack_aware
-    )

@@ -1,12 +1,12 @@
 """kt topics create: Kafka's texts, and the znodes it leaves."""
 
 import json
-from pathlib import Path
 
 import pytest
 
+from kafkatool.core.model import BrokerInfo, Endpoint
 from kafkatool.core.operations import topics as operation
-from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
+from kafkatool.core.znodes import BrokerZnode, ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import Create, ZooKeeper
 from tests.commands.topics_runner import COLLISION, answer, make_orders, refusal, topics
 from tests.core.operations import cluster_nodes as nodes
@@ -92,9 +92,6 @@ def test_names_that_collide_in_metrics_are_refused(zk_connect: str) -> None:
 
 @pytest.mark.spec("ASG-14")
 def test_racks_on_some_brokers_only(zk: ZooKeeper, zk_connect: str) -> None:
-    from kafkatool.core.model import BrokerInfo, Endpoint
-    from kafkatool.core.znodes import BrokerZnode
-
     info = BrokerInfo(5, (Endpoint("PLAINTEXT", "127.0.0.1", 1),), "r1")
     zk.create(BrokerZnode.path(5), BrokerZnode.encode(info, 0))
     args = ("--topic", "m", "--partitions", 5, "--replication-factor", 2)
@@ -214,34 +211,6 @@ def test_a_missing_chroot_is_an_error_and_not_made(zk: ZooKeeper, zk_connect: st
     result = topics(f"{zk_connect}/nowhere", "create", "--topic", "x", "--replica-assignment", "1")
     assert result.exit_code == 1 and "/nowhere" in result.stderr and result.stderr.count("\n") == 1
     assert zk.children("/nowhere") is None
-
-
-@pytest.mark.spec("COM-7X")
-def test_settings_come_from_flag_environment_directory_and_user(
-    zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from click.testing import CliRunner
-
-    from kafkatool.commands.main import kt
-
-    def run(*args: str) -> str:
-        return CliRunner().invoke(kt, ["topics", "list", *args]).stdout
-
-    (tmp_path / "user" / "kafkatool").mkdir(parents=True)
-    (tmp_path / "user" / "kafkatool" / "config.toml").write_text('zookeeper = "127.0.0.1:1"\noutput = "tsv"\n')
-    (tmp_path / ".kafkatool.toml").write_text(f'zookeeper = "{zk_connect}"\n')
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
-    monkeypatch.chdir(tmp_path)
-    assert run().splitlines()[0] == "TOPIC\tMARKED_FOR_DELETION\tINTERNAL\tERROR\tMESSAGE"
-    assert run("--output", "text") == "orders\n"
-    monkeypatch.setenv("KAFKATOOL_OUTPUT", "json")
-    assert json.loads(run())["items"][0]["topic"] == "orders"
-    (tmp_path / ".kafkatool.toml").write_text("zokeeper = 1\n")
-    from kafkatool.commands import settings
-
-    settings._read.cache_clear()
-    result = CliRunner().invoke(kt, ["topics", "list"])
-    assert result.exit_code == 2 and "unknown setting 'zokeeper'" in result.stderr
 
 
 def test_sequences_of_ops_name_config_first(zk: ZooKeeper) -> None:

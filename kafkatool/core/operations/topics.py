@@ -5,6 +5,7 @@ The bundled broker creates topics through the same functions. Kafka's texts are 
 for added replica lists those of 1.1 (AdminZkClient.scala).
 """
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -133,13 +134,24 @@ def plan_spread(
     partitions: int,
     replication_factor: int,
     *,
-    start_index: int,
-    replica_shift: int,
+    start_index: int | None = None,
+    replica_shift: int | None = None,
     rack_aware: bool = True,
+    rng: random.Random | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """The assignment of a new topic over the registered brokers (ASG-2). Raises RefusedError (TOP-7, ASG-14)."""
+    """The assignment of a new topic over the registered brokers (ASG-2). Raises RefusedError (TOP-7, ASG-14).
+
+    A fixed ``start_index`` is the shift too; else both are drawn (ASG-3).
+    """
+    rng = rng or random.Random()
+    brokers = registered(zk)
+    count = max(len(brokers), 1)
+    if replica_shift is None:
+        replica_shift = rng.randrange(count) if start_index is None else start_index
+    if start_index is None:
+        start_index = rng.randrange(count)
     return assign_replicas(
-        registered(zk),
+        brokers,
         partitions,
         replication_factor,
         start_index=start_index,

@@ -1,0 +1,69 @@
+"""Shell completion: the scripts in completions/ are fresh; topics and brokers come from ZooKeeper, quickly or not."""
+
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kafkatool.commands.completion import SHELLS, complete_brokers
+from kafkatool.commands.main import kt
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.commands.topics_runner import make_orders
+from tests.core.operations import cluster_nodes as nodes
+from tests.ports import free_port
+
+FILES = {"bash": "kt.bash", "zsh": "_kt", "fish": "kt.fish"}
+
+
+def complete(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
+    """What bash is offered for the last word."""
+    monkeypatch.setenv("_KT_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", " ".join(("kt", *words)))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    result = CliRunner().invoke(kt, [], prog_name="kt")
+    assert result.stderr == ""
+    return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
+
+
+@pytest.mark.spec("COM-8X")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_in_the_repository_is_what_the_command_prints(shell: str) -> None:
+    file = Path(__file__).parents[2] / "completions" / FILES[shell]
+    printed = CliRunner().invoke(kt, ["completion", shell])
+    assert printed.exit_code == 0
+    assert file.read_text() == printed.stdout, f"kt completion {shell} > completions/{FILES[shell]}"
+
+
+def test_commands_and_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert complete(monkeypatch, "topics", "de") == ["describe", "delete"]
+    assert "--replication-factor" in complete(monkeypatch, "topics", "create", "--rep")
+
+
+@pytest.mark.spec("COM-8X")
+def test_topics_from_zookeeper(zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes.make_cluster(zk, topics={"orders": {}, "other": {}, "third": {}})
+    line = ("topics", "describe", "--zookeeper", zk_connect, "--topic")
+    assert complete(monkeypatch, *line, "o") == ["orders", "other"]
+    monkeypatch.setenv("KAFKATOOL_ZOOKEEPER", zk_connect)
+    assert complete(monkeypatch, "topics", "delete", "--topic", "th") == ["third"]
+
+
+@pytest.mark.spec("COM-8X")
+def test_broker_ids_from_zookeeper_each_once(zk: ZooKeeper, zk_connect: str) -> None:
+    make_orders(zk)
+    context = click.Context(click.Command("x"))
+    context.params["zookeeper"] = zk_connect
+    parameter = click.Option(["--broker-list"])
+    assert [i.value for i in complete_brokers(context, parameter, "")] == ["1", "2", "3", "4"]
+    assert [i.value for i in complete_brokers(context, parameter, "2,1,")] == ["2,1,3", "2,1,4"]
+
+
+@pytest.mark.spec("COM-8X")
+def test_no_zookeeper_no_values_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = time.monotonic()
+    line = ("topics", "describe", "--zookeeper", f"127.0.0.1:{free_port()}", "--topic", "o")
+    assert complete(monkeypatch, *line) == []
+    assert time.monotonic() - start < 5  # 0.8 s of waiting, on a busy machine
+    assert complete(monkeypatch, "topics", "describe", "--topic", "o") == []
