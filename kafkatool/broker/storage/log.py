@@ -13,7 +13,7 @@ from pathlib import Path
 from kafkatool.broker.storage.append_checks import check_batch, stamp_append_time
 from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.broker.storage.log_reader import find_offset, find_timestamp, read_log
+from kafkatool.broker.storage.log_reader import aborted_transactions, find_offset, find_timestamp, read_log
 from kafkatool.broker.storage.log_values import AppendInfo, LogOffset, LogRead, LogServices, TimestampOffset
 from kafkatool.broker.storage.producer_reload import apply_marker, reload_producers
 from kafkatool.broker.storage.producer_snapshot import delete_snapshots, write_snapshot
@@ -22,7 +22,7 @@ from kafkatool.broker.storage.received_batches import ReceivedBatch, received_ba
 from kafkatool.broker.storage.retention import removable_segments
 from kafkatool.broker.storage.segment import MAX_RELATIVE_OFFSET, Segment, erase
 from kafkatool.broker.storage.segments import Segments
-from kafkatool.broker.storage.transactions import append_aborted
+from kafkatool.broker.storage.transactions import AbortedTransaction, append_aborted
 from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.records import CONTROL, BatchHeader, set_base_offset_and_epoch
@@ -296,6 +296,13 @@ class Log:
         """The first record at or after ``timestamp_ms`` with an offset below ``upper`` (BRK-107)."""
         try:
             return find_timestamp(self._segments, self.log_start_offset, timestamp_ms, upper)
+        except OSError as e:
+            raise self._failed(e) from e
+
+    def aborted_transactions(self, start: int, upper: int) -> list[AbortedTransaction]:
+        """What a read_committed consumer of [start, upper) has to skip (BRK-103)."""
+        try:
+            return aborted_transactions(self._segments, start, upper)
         except OSError as e:
             raise self._failed(e) from e
 

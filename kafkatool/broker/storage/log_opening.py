@@ -27,6 +27,7 @@ from kafkatool.broker.storage.segment import (
     file_name,
 )
 from kafkatool.broker.storage.segments import Segments
+from kafkatool.broker.storage.transactions import append_aborted
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.records import BatchHeader
 
@@ -146,6 +147,7 @@ def _recover(
     for number in range(first, len(segments)):
         segment = segments[number]
         size_before = segment.size_bytes
+        segment.transaction_index_path.unlink(missing_ok=True)
         good = scan_valid(segment.file, 0, size_before)
         segment.rebuild(_observed(good, segment, state, epochs), config.index_interval_bytes)
         delete_snapshots(directory, above=state.end_offset)
@@ -191,7 +193,8 @@ def _observed(
             epoch = header.partition_leader_epoch
             if epoch >= 0 and (epochs.latest is None or epoch > epochs.latest):
                 epochs.assign(epoch, header.base_offset)
-            replay_batch(state, segment, position, header)
+            if aborted := replay_batch(state, segment, position, header):
+                append_aborted(segment.transaction_index_path, aborted)
         yield position, header
 
 

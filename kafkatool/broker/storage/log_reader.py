@@ -3,6 +3,7 @@
 from kafkatool.broker.storage.log_values import LogOffset, LogRead, TimestampOffset
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.broker.storage.segments import Segments
+from kafkatool.broker.storage.transactions import AbortedTransaction, read_aborted
 from kafkatool.core.protocol.records import decode_records
 
 
@@ -66,3 +67,15 @@ def find_timestamp(segments: Segments, start_offset: int, timestamp_ms: int, upp
                         return None
                     return TimestampOffset(record.timestamp, record.offset, epoch if epoch >= 0 else None)
     return None
+
+
+def aborted_transactions(segments: Segments, start: int, upper: int) -> list[AbortedTransaction]:
+    """Those with records or their marker in [start, upper) (BRK-103)."""
+    found: list[AbortedTransaction] = []
+    for segment in segments.from_offset(start):
+        for aborted in read_aborted(segment.transaction_index_path):
+            if aborted.last_offset >= start and aborted.first_offset < upper:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper:
+                return found
+    return found

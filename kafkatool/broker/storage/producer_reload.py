@@ -43,15 +43,19 @@ def replay(state: ProducerState, segment: Segment, end_offset: int) -> None:
         replay_batch(state, segment, position, header)
 
 
-def replay_batch(state: ProducerState, segment: Segment, position: int, header: BatchHeader) -> None:
-    """Record one stored batch, unchecked as on followers."""
+def replay_batch(
+    state: ProducerState, segment: Segment, position: int, header: BatchHeader
+) -> AbortedTransaction | None:
+    """Record one stored batch, unchecked as on followers; what to note if it aborts a transaction."""
+    aborted = None
     if header.producer_id >= 0:
         if header.attributes & CONTROL:
             batch = segment.region(position, header.size_bytes).read()
-            apply_marker(state, header, header.base_offset, batch)
+            aborted = apply_marker(state, header, header.base_offset, batch)
         else:
             state.record(header, header.base_offset, header.max_timestamp)
     state.end_offset = header.next_offset
+    return aborted
 
 
 def apply_marker(

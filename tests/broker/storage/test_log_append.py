@@ -1,5 +1,7 @@
 import time
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import Later, content, everything, log_config, make_log
 
 
-def _refusal(log_dir: Path, records: bytearray, **overrides: str) -> ErrorCode:
+def _refusal(log_dir: Path, records: bytearray, **overrides: Any) -> ErrorCode:
     log = make_log(log_dir, **overrides)
     with pytest.raises(AppendError) as caught:
         log.append_as_leader(records, 0)
@@ -59,7 +61,7 @@ def test_size_limits_have_their_own_codes(tmp_path: Path) -> None:
 @pytest.mark.spec("BRK-85")
 def test_timestamp_too_far_from_now_is_refused(tmp_path: Path) -> None:
     now = int(time.time() * 1000)
-    limit = {"message_timestamp_difference_max_ms": "60000"}
+    limit: dict[str, Any] = {"message_timestamp_difference_max_ms": "60000"}
     assert _refusal(tmp_path, batch(timestamp=now - 120_000), **limit) is ErrorCode.INVALID_TIMESTAMP
     assert _refusal(tmp_path, batch(2, timestamp=now, step_ms=120_000), **limit) is ErrorCode.INVALID_TIMESTAMP
     make_log(tmp_path, **limit).append_as_leader(batch(timestamp=now), 0)
@@ -115,8 +117,6 @@ def test_old_format_batches_are_stored_unchanged_and_empty_the_epoch_cache(tmp_p
     log = make_log(tmp_path)
     log.append_as_leader(batch(), 2)
     body = b"\0\0" + b"\xff" * 4 + (1).to_bytes(4, "big") + b"v"  # magic 0, no key, value "v"
-    import zlib
-
     old = (1).to_bytes(8, "big") + (4 + len(body)).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
     log.append_as_follower(memoryview(old))
     assert log.log_end_offset == 2

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from tests.broker.storage.logs import content, make_log
 _counts = st.lists(st.integers(1, 4), min_size=1, max_size=30)
 
 
-def _filled(directory: Path, counts: list[int], **options: str) -> Log:
+def _filled(directory: Path, counts: list[int], **options: Any) -> Log:
     log = make_log(directory, **options)
     for number, count in enumerate(counts):
         log.append_as_leader(batch(count, timestamp=1000 + number * 10, step_ms=1), 0)
@@ -32,7 +33,7 @@ def test_a_read_gives_what_a_scan_of_all_batches_gives(
     data: st.DataObject,
 ) -> None:
     directory = tmp_path_factory.mktemp("log")
-    options = {"segment_bytes": str(max(segment_bytes, 120)), "index_interval_bytes": str(interval)}
+    options: dict[str, Any] = {"segment_bytes": str(max(segment_bytes, 120)), "index_interval_bytes": str(interval)}
     log = _filled(directory, counts, **options)
     if reopen:
         log.close()
@@ -91,7 +92,7 @@ def test_look_up_by_time_finds_the_first_record_not_older(
     data: st.DataObject,
 ) -> None:
     directory = tmp_path_factory.mktemp("log")
-    options = {"segment_bytes": str(max(segment_bytes, 120)), "index_interval_bytes": str(interval)}
+    options: dict[str, Any] = {"segment_bytes": str(max(segment_bytes, 120)), "index_interval_bytes": str(interval)}
     log = make_log(directory, **options)
     times: list[int] = []
     for count in counts:

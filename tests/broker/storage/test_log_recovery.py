@@ -1,5 +1,6 @@
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from kafkatool.broker.storage.log import Log
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import everything, make_log
 
-_OPTIONS = {"segment_bytes": "400", "index_interval_bytes": "100"}
+_OPTIONS: dict[str, Any] = {"segment_bytes": "400", "index_interval_bytes": "100"}
 _UNCHECKED = set(range(16))  # base offset, length and leader epoch lie outside the checksum; length is tested by cuts
 
 

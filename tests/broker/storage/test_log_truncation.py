@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from kafkatool.core.protocol.records import iter_batches
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import Later, everything, make_log
 
-_OPTIONS = {"segment_bytes": "400", "index_interval_bytes": "100"}
+_OPTIONS: dict[str, Any] = {"segment_bytes": "400", "index_interval_bytes": "100"}
 
 
 @pytest.mark.spec("BRK-142", "BRK-60")

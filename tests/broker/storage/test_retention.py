@@ -1,5 +1,6 @@
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ _HOUR = 3_600_000
 _SIZE = len(batch())
 
 
-def _log(directory: Path, later: Later | None = None, ages_h: tuple[int, ...] = (9, 7, 5, 0), **options: str) -> Log:
+def _log(directory: Path, later: Later | None = None, ages_h: tuple[int, ...] = (9, 7, 5, 0), **options: Any) -> Log:
     """A segment for each age, with one record."""
     options = {"segment_bytes": str(_SIZE), "retention_ms": "-1"} | options
     log = make_log(directory, later, **options)

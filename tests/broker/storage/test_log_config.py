@@ -1,0 +1,50 @@
+import logging
+
+import pytest
+
+from kafkatool.broker.config import NO_LIMIT
+from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.core.errors import ConfigError
+from tests.broker.storage.logs import broker_config, log_config
+
+
+@pytest.mark.spec("BRK-125")
+def test_broker_settings_are_the_defaults_and_topic_configs_win() -> None:
+    broker = broker_config(log_segment_bytes="1000", log_retention_hours="2", log_cleanup_policy="compact")
+    config = LogConfig.from_broker(broker, {"segment.bytes": "2000", "cleanup.policy": "delete, compact"})
+    assert (config.segment_bytes, config.retention_ms) == (2000, 7_200_000)
+    assert config.cleanup_policy == {"delete", "compact"}
+    assert config.compacted
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("segment_bytes", "13"),
+        ("retention_ms", "soon"),
+        ("retention_bytes", "-2"),
+        ("cleanup_policy", "shred"),
+        ("preallocate", "yes"),
+        ("compression_type", "zip"),
+        ("min_cleanable_dirty_ratio", "1.5"),
+        ("min_insync_replicas", "0"),
+        ("message_timestamp_type", "Never"),
+    ],
+)
+def test_an_impossible_value_is_named(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name.replace('_', '.')}={text}"):
+        log_config(**{name: text})
+
+
+def test_a_name_of_a_newer_kafka_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        log_config(message_format_version="0.10.2", segment_bytes="100")
+    assert "message.format.version=0.10.2" in caplog.text
+
+
+def test_records_are_looked_into_only_where_a_rule_needs_them() -> None:
+    assert not log_config().needs_records
+    assert not log_config(message_timestamp_difference_max_ms=str(NO_LIMIT)).needs_records
+    assert log_config(message_timestamp_difference_max_ms="1000").needs_records
+    assert log_config(cleanup_policy="compact").needs_records
+    assert LogConfig.from_broker(broker_config(kt_validate_records="full"), {}).needs_records
