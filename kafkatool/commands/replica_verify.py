@@ -22,6 +22,7 @@ from kafkatool.core.operations.replica_reader import BrokerReader, layout_from_b
 from kafkatool.core.operations.verification import (
     EARLIEST,
     LATEST,
+    STALL_S,
     Layout,
     Mismatch,
     PartitionReport,
@@ -109,7 +110,7 @@ def replica_verify(
         verifier.begin((EARLIEST if once else LATEST) if start is None else start)
         out.line(f"{_now()}: verification process is started.")
         if once:
-            verifier.run_once()
+            verifier.run_once(stall_s=STALL_S)
             _show(verifier.reports, out, name_of)
             out.exit(_exit_code(verifier.reports, allow_missing))
         _run(verifier, out, name_of, report_interval_ms / 1000)

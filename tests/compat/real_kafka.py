@@ -122,6 +122,10 @@ class RealKafka:
         self._spawn_broker(broker)
         self._wait_port(f"broker-{broker}", self.ports[broker])
 
+    def data_directory(self, broker: int) -> Path:
+        """Its one log directory."""
+        return self._directory / f"broker-{broker}"
+
     def tool(self, main: str, *args: str, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
         """Run a tool of that Kafka, such as ``kafka.admin.TopicCommand``."""
         command = self._java(main, args, heap="256m")
@@ -142,7 +146,7 @@ class RealKafka:
         properties = {
             "broker.id": broker,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker]}",
-            "log.dirs": self._directory / f"broker-{broker}",
+            "log.dirs": self.data_directory(broker),
             "zookeeper.connect": self.connect,
             "offsets.topic.num.partitions": 1,
             "auto.create.topics.enable": "false",

@@ -182,3 +182,21 @@ def test_latest_is_the_leaders_high_watermark(kafka: RealKafka) -> None:
     assert result.exit_code == 0, result.output
     (item,) = json.loads(result.stdout)["items"]
     assert (item["start"], item["verified"], item["entries"]) == (10, 10, 0)
+
+
+@pytest.mark.spec("RPV-5", "RPV-11X")
+def test_one_rotten_byte_on_one_broker_is_found(kafka: RealKafka) -> None:
+    create(kafka, "rotten", "1:2")
+    produce(kafka, "rotten", 41)
+    kafka.stop_broker(2)
+    log = kafka.data_directory(2) / "rotten-0" / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[content.index(b"value-0")] ^= 1
+    log.write_bytes(content)
+    kafka.start_broker(2)
+    wait_for(kafka, "rotten", lambda view: all(len(s.leader_and_isr.isr) == 2 for s in view.states.values()))
+    flags = ["--topic-white-list", "rotten", "--once"]
+    result = CliRunner().invoke(kt, ["replica-verify", "--broker-list", kafka.bootstrap, *flags])
+    assert result.exit_code == 1
+    assert re.search(r"partition \[rotten,0\] has unmatched checksum at offset \d+; replica 1's", result.stdout)
+    assert "partition [rotten,0] different" in result.stdout and "1 mismatches" in result.stdout

@@ -228,8 +228,8 @@ class Verifier:
         self._queue = [r for r in self._queue if r not in moved] + moved
         return bool(moved)
 
-    def run_once(self, *, stall_s: float = STALL_S) -> None:
-        """Until every partition is compared to the high watermarks of the first round, or none moves any more."""
+    def run_once(self, *, stall_s: float) -> None:
+        """Until every partition is compared to the high watermarks of the first round, or none moved for ``stall_s``."""
         last_move = time.monotonic()
         while True:
             moved = self.round()
