@@ -5,9 +5,8 @@ import json
 import pytest
 
 from kafkatool.core.model import BrokerInfo, Endpoint
-from kafkatool.core.operations import topics as operation
 from kafkatool.core.znodes import BrokerZnode, ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
-from kafkatool.core.zookeeper import Create, ZooKeeper
+from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.topics_runner import COLLISION, answer, make_orders, refusal, topics
 from tests.core.operations import cluster_nodes as nodes
 
@@ -177,25 +176,6 @@ def test_json_and_tsv_name_each_partition(zk_connect: str) -> None:
     assert result.stdout.splitlines()[-1].endswith("topic_exists\tTopic 'x' already exists.")
 
 
-@pytest.mark.spec("TOP-23X")
-def test_a_lost_race_leaves_the_winners_config(zk: ZooKeeper) -> None:
-    creation = operation.plan_creation(zk, "x", {0: (1,)}, {"retention.ms": "1"})
-    operation.create_topic(zk, "x", {0: (2,)}, {"retention.ms": "2"})
-    with pytest.raises(operation.TopicExistsError):
-        operation.commit_creation(zk, creation)
-    assert nodes.assignment(zk, "x") == {0: (2,)}
-    assert data(zk, ConfigZnode.path("topics", "x")) == b'{"version":1,"config":{"retention.ms":"2"}}'
-
-
-@pytest.mark.spec("TOP-1", "TOP-23X")
-def test_a_left_over_config_is_replaced(zk: ZooKeeper, zk_connect: str) -> None:
-    zk.create(ConfigZnode.path("topics", "x"), b'{"version":1,"config":{"retention.ms":"9"}}')
-    creation = operation.plan_creation(zk, "x", {0: (1,)})
-    zk.set(ConfigZnode.path("topics", "x"), b"{}", 0)  # and changes once more before the transaction
-    operation.commit_creation(zk, creation)
-    assert data(zk, ConfigZnode.path("topics", "x")) == b'{"version":1,"config":{}}'
-
-
 @pytest.mark.spec("TOP-2")
 def test_the_first_topic_of_an_empty_chroot(zk_connect: str) -> None:
     connect = f"{zk_connect}/fresh"
@@ -211,10 +191,3 @@ def test_a_missing_chroot_is_an_error_and_not_made(zk: ZooKeeper, zk_connect: st
     result = topics(f"{zk_connect}/nowhere", "create", "--topic", "x", "--replica-assignment", "1")
     assert result.exit_code == 1 and "/nowhere" in result.stderr and result.stderr.count("\n") == 1
     assert zk.children("/nowhere") is None
-
-
-def test_sequences_of_ops_name_config_first(zk: ZooKeeper) -> None:
-    """ZooKeeper reports the first operation that fails: the topic must not be blamed for its config."""
-    ops = operation.plan_creation(zk, "x", {0: (1,)}).ops
-    assert [type(op) for op in ops] == [Create, Create]
-    assert [op.path for op in ops] == [ConfigZnode.path("topics", "x"), TopicZnode.path("x")]
