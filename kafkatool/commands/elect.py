@@ -197,6 +197,8 @@ def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Se
 
 def _exit_code(o: Options, result: ElectionResult) -> int:
     """0 only when every partition asked for is led by its preferred replica, or was asked for without waiting."""
+    if not result.items:
+        return 0 if o.only_imbalanced else 1  # nothing to improve is well; nothing to elect is not what was asked for
     if o.no_wait and result.stopped is None:
         return 0 if all(item.status is Outcome.PENDING for item in result.items) else 1
     return 0 if result.all_led_by_preferred else 1

@@ -111,7 +111,7 @@ def replica_verify(
         out.line(f"{_now()}: verification process is started.")
         if once:
             verifier.run_once(stall_s=STALL_S)
-            _show(verifier.reports, out, name_of)
+            _show(verifier.reports, out, name_of, layout.cluster_id)
             out.exit(_exit_code(verifier.reports, allow_missing))
         _run(verifier, out, name_of, report_interval_ms / 1000)
     finally:
@@ -192,9 +192,9 @@ def _exit_code(reports: Iterable[PartitionReport], allow_missing: bool) -> int:
     return 0 if all(_status(r) in fine for r in reports) else 1
 
 
-def _show(reports: Sequence[PartitionReport], out: Output, name_of: PartitionName) -> None:
+def _show(reports: Sequence[PartitionReport], out: Output, name_of: PartitionName, cluster_id: str | None) -> None:
     _say_news(reports, out, name_of, {})
-    out.show(Answer([_row(r, name_of) for r in reports], [_item(r) for r in reports], COLUMNS))
+    out.show(Answer([_row(r, name_of) for r in reports], [_item(r) for r in reports], COLUMNS, cluster_id))
 
 
 def _row(report: PartitionReport, name_of: PartitionName) -> str:

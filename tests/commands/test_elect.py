@@ -83,6 +83,13 @@ def test_nothing_left_to_elect_creates_no_znode(cluster: ZooKeeper, zk_connect: 
     assert cluster.get(PreferredElectionZnode.PATH) is None
 
 
+@pytest.mark.spec("ELE-5")
+def test_an_empty_file_elects_nothing_and_says_so(cluster: ZooKeeper, zk_connect: str) -> None:
+    result = run(zk_connect, "--path-to-json-file", "-", stdin='{"partitions":[]}')
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "no partition to elect\n")
+    assert cluster.get(PreferredElectionZnode.PATH) is None
+
+
 @pytest.mark.spec("ELE-6")
 def test_a_running_election_is_named_and_left_alone(cluster: ZooKeeper, zk_connect: str) -> None:
     running = PreferredElectionZnode.encode([TopicPartition("t", 1), TopicPartition("t", 0)])

@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -147,8 +150,9 @@ def test_the_layout_may_come_from_zookeeper(zk: ZooKeeper, zk_connect: str) -> N
     result = CliRunner().invoke(
         kt, ["replica-verify", "--zookeeper", zk_connect, "--topic-white-list", "t,u", "--once", "--output", "json"]
     )
-    items = json.loads(result.stdout)["items"]
-    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    items = document["items"]
+    assert result.exit_code == 1 and document["cluster_id"] == "the-cluster"
     assert [(i["topic"], i["replicas"], list(i["unreachable"])) for i in items] == [
         ("t", [1, 2], ["1", "2"]),
         ("u", [1], ["1"]),
@@ -174,3 +178,21 @@ def test_a_broker_too_old_is_told_apart_from_one_that_is_down() -> None:
         brokers[2].fetch_versions = (0, 3)
         result = run(brokers, "--once")
     assert "serves Fetch up to version 3, kt needs 4: is it older than Kafka 0.11?" in result.stderr
+
+
+@pytest.mark.spec("RPV-6")
+def test_an_endless_run_ends_with_an_interrupt() -> None:
+    same = batches(b"a")
+    with fake_cluster(replicas(same, same)) as brokers:
+        listed = ",".join(f"127.0.0.1:{port}" for port in brokers[1].addresses.values())
+        command = [sys.executable, "-m", "kafkatool", "replica-verify", "--broker-list", listed]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert child.stdout is not None
+            assert "verification process is started." in child.stdout.readline()
+            child.send_signal(signal.SIGINT)
+            _, stderr = child.communicate(timeout=30)
+        finally:
+            child.kill()
+            child.wait(30)
+    assert child.returncode == 130 and stderr.strip() == "interrupted"

@@ -90,6 +90,7 @@ def layout_from_brokers(addresses: Sequence[tuple[str, int]], choose: TopicSelec
             {tp: tuple(p.replica_nodes) for tp, p in partitions.items()},
             {tp: p.leader_id if p.leader_id >= 0 else None for tp, p in partitions.items()},
             {tp: tuple(p.isr_nodes) for tp, p in partitions.items()},
+            answer.cluster_id,
         )
     raise BrokerUnreachableError("; ".join(errors))
 
@@ -109,6 +110,7 @@ def layout_from_zookeeper(zk: ZooKeeper, choose: TopicSelection) -> Layout:
         {p: tuple(view.topics[p.topic].assignment[p.partition]) for p in partitions},
         {p: states[p].leader if p in states else None for p in partitions},
         {p: states[p].isr if p in states else () for p in partitions},
+        view.cluster_id,
     )
 
 

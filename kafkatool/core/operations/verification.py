@@ -111,6 +111,7 @@ class Layout:
     replicas: Mapping[TopicPartition, tuple[int, ...]]
     leaders: Mapping[TopicPartition, int | None]
     isr: Mapping[TopicPartition, tuple[int, ...]]
+    cluster_id: str | None = None
 
 
 class ReplicaReader(Protocol):
