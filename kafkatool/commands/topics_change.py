@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -28,6 +28,9 @@ from kafkatool.commands.topics_common import (
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.topic_configs import check_names, parse_configs
 
+if TYPE_CHECKING:
+    from kafkatool.core.zookeeper import Op, ZooKeeper
+
 GROWTH_WARNING: Final = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "
     "messages will be affected"
@@ -42,12 +45,16 @@ GROWTH_WARNING: Final = (
         "    --delete-config segment.bytes",
     ),
     columns=("topic", "change", "value"),
-    notes=("change is configs (value: the whole new config) or partitions (value: brokers of each added one).",),
+    notes=(
+        "change is configs (value: the whole new config), partitions (value: brokers of each added one) or "
+        "replication_factor (value: brokers of each partition that changes; kt reassign --verify follows it).",
+    ),
     definitions=CONFIG_DEFINITIONS,
 )
 @zookeeper_option
 @pattern_option(required=True)
 @click.option("--partitions", type=int, help="Number of partitions after the command.")
+@click.option("--replication-factor", type=int, help="Replicas of each partition: plans and starts a reassignment.")
 @click.option("--replica-assignment", metavar="B:B,B:B,…", help="With --partitions: brokers of every partition.")
 @config_option
 @click.option("--delete-config", metavar="NAME", multiple=True, help="Override to drop; repeatable.")
@@ -60,6 +67,7 @@ def alter(
     zookeeper: str,
     topic: str,
     partitions: int | None,
+    replication_factor: int | None,
     replica_assignment: str | None,
     config: Sequence[str],
     delete_config: Sequence[str],
@@ -70,10 +78,12 @@ def alter(
     zk_max_bytes: int,
 ) -> None:
     """Change overrides, or add partitions. Existing partitions stay where they are."""
-    if partitions is None and (replica_assignment or not (config or delete_config)):
-        raise UsageError(
-            "alter needs --partitions, --config or --delete-config; --replica-assignment needs --partitions"
-        )
+    if partitions is None and replica_assignment:
+        raise UsageError("--replica-assignment needs --partitions")
+    if replication_factor is not None and partitions is not None:
+        raise UsageError("--replication-factor can't be used with --partitions: one after the other")
+    if partitions is None and replication_factor is None and not (config or delete_config):
+        raise UsageError("alter needs --partitions, --replication-factor, --config or --delete-config")
     from kafkatool.core.operations import topics as operation
     from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
 
@@ -90,7 +100,8 @@ def alter(
     planned: list[Any] = []
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
-        for name in matching(out, zk, topic, zookeeper, if_exists=if_exists):
+        names = matching(out, zk, topic, zookeeper, if_exists=if_exists)
+        for name in names:
             try:
                 if config or delete_config:
                     if dry_run:
@@ -113,7 +124,48 @@ def alter(
             except RefusedError as e:
                 out.line(failure_text(e))
                 errors.append(error_item(e, topic=name))
+        if replication_factor is not None and not errors:
+            planned += _change_factor(out, zk, names, replication_factor, items, errors, dry_run=dry_run)
     _finish(out, items, errors, planned, ("topic", "change", "value"), id_of_cluster, dry_run=dry_run)
+
+
+def _change_factor(
+    out: Output,
+    zk: "ZooKeeper",
+    names: Sequence[str],
+    replication_factor: int,
+    items: list[dict[str, Any]],
+    errors: list[dict[str, Any]],
+    *,
+    dry_run: bool,
+) -> list["Op"]:
+    """One reassignment for all topics (TOP-29X): the way back and the plan are told before it starts."""
+    from kafkatool.core.operations import reassignment
+    from kafkatool.core.operations.topics import plan_replication_factor
+    from kafkatool.core.plan_files import plan_json
+
+    try:
+        plan = plan_replication_factor(zk, names, replication_factor)
+        if not plan:
+            out.note(f"note: every partition has {replication_factor} replicas already")
+            return []
+        prepared = reassignment.prepare(zk, plan)
+        if dry_run:
+            return prepared.ops
+        if prepared.running is not None:
+            raise RefusedError("There is an existing assignment running.")
+        out.line(f"Current partition replica assignment\n\n{plan_json(prepared.current)}\n")
+        out.line(f"Proposed partition reassignment configuration\n{plan_json(plan)}")
+        reassignment.start(zk, prepared)
+    except RefusedError as e:
+        out.line(failure_text(e))
+        errors.append(error_item(e, topic=",".join(names)))
+        return []
+    out.line(f"Successfully started reassignment of partitions {plan_json(plan)}")
+    for name in names:
+        value = {str(p.partition): list(replicas) for p, replicas in plan.items() if p.topic == name}
+        items.append({"topic": name, "change": "replication_factor", "value": value})
+    return []
 
 
 def _finish(

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, DeleteTopicsZnode, TopicZnode
+from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, DeleteTopicsZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.topics_runner import GROWTH, answer, make_orders, refusal, topics
 from tests.core.operations import cluster_nodes as nodes
@@ -154,6 +154,27 @@ def test_a_dry_run_shows_every_write(zk: ZooKeeper, zk_connect: str) -> None:
     assert answer(zk_connect, "delete", "--topic", "orders", "--dry-run") == "create /admin/delete_topics/orders\n"
     assert zk.get(CONFIG) is None and len(nodes.assignment(zk, "orders")) == 2
     assert zk.children(DeleteTopicsZnode.PATH) == []
+
+
+# --- replication factor ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("TOP-29X", "COM-6X")
+def test_another_replication_factor_starts_a_reassignment_after_telling_its_plan(
+    zk: ZooKeeper, zk_connect: str
+) -> None:
+    plan = (
+        '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]},'
+        '{"topic":"orders","partition":1,"replicas":[3,4]}]}'
+    )
+    args = ("--topic", "orders", "--replication-factor", 2)
+    assert answer(zk_connect, "alter", *args, "--dry-run") == f"create {ReassignmentZnode.PATH} {plan}\n"
+    assert zk.get(ReassignmentZnode.PATH) is None
+    text = answer(zk_connect, "alter", *args)
+    assert '"replicas":[1,2,3]' in text.splitlines()[2]  # the way back
+    assert text.splitlines()[-3:-1] == ["Proposed partition reassignment configuration", plan]
+    assert data(zk, ReassignmentZnode.PATH).decode() == plan
+    assert refusal(zk_connect, "alter", *args).endswith("There is an existing assignment running.")
 
 
 # --- delete ----------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from typing import Final
 from kafkatool.core.assignment import add_partitions, assign_replicas
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import NodeExistsError, NoNodeError, RefusedError, VersionConflictError
-from kafkatool.core.model import Assignment, BrokerInfo
+from kafkatool.core.model import Assignment, BrokerInfo, TopicPartition
 from kafkatool.core.operations.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_collision, check_name
+from kafkatool.core.replication_factor import change_replication_factor
 from kafkatool.core.topic_configs import check_configs
 from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import Create, Node, Op, SetData, TransactionError, ZooKeeper
@@ -330,6 +331,25 @@ def grow(
         except NoNodeError as e:
             raise TopicMissingError(f"Topic '{topic}' does not exist any more") from e
     raise RefusedError(f"topic '{topic}' is being changed by somebody else all the time; try again")
+
+
+# --- replication factor ----------------------------------------------------------------------------------------
+
+
+def plan_replication_factor(
+    zk: ZooKeeper, topics: Iterable[str], replication_factor: int
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """The partitions of those topics that need other replicas, for a reassignment (TOP-29X). Raises RefusedError."""
+    view = read_cluster(zk, topics)
+    brokers = [view.brokers[b] for b in sorted(view.brokers)]
+    plan: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic in sorted(view.topics):
+        assignment = view.topics[topic].assignment
+        states = {p: view.states.get(TopicPartition(topic, p)) for p in assignment}
+        in_sync = {p: state.leader_and_isr.isr for p, state in states.items() if state is not None}
+        changed = change_replication_factor(brokers, assignment, in_sync, replication_factor)
+        plan |= {TopicPartition(topic, p): replicas for p, replicas in changed.items()}
+    return plan
 
 
 # --- delete ----------------------------------------------------------------------------------------------------
