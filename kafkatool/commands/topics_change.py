@@ -77,7 +77,7 @@ def alter(
     cluster_id: str | None,
     zk_max_bytes: int,
 ) -> None:
-    """Change overrides, or add partitions. Existing partitions stay where they are."""
+    """Change overrides, add partitions, or change the number of replicas."""
     if partitions is None and replica_assignment:
         raise UsageError("--replica-assignment needs --partitions")
     if replication_factor is not None and partitions is not None:
