@@ -38,6 +38,19 @@ def _overrides_at(zookeeper: ZooKeeper, path: str) -> dict[str, str]:
         return {}
 
 
+def read_quota_entities(zookeeper: ZooKeeper) -> dict[tuple[str, str], dict[str, str]]:
+    """Overrides of all clients and users by (entity type, name as in an entity path). Raises ZooKeeperError."""
+    clients, users = (zookeeper.children(f"{_ROOT}/{kind}") or [] for kind in ("clients", "users"))
+    below = zookeeper.children_many([f"{_ROOT}/users/{user}/clients" for user in users])
+    names = [("clients", client) for client in clients] + [("users", user) for user in users]
+    names += [
+        ("users", f"{user}/clients/{client}")
+        for user, found in zip(users, below, strict=True)
+        for client in found or ()
+    ]
+    return {(kind, name): _overrides_at(zookeeper, f"{_ROOT}/{kind}/{name}") for kind, name in names}
+
+
 class DynamicConfig:
     """One thread that follows /config/changes. ``on_change`` has one function by entity type (``topics``, ``brokers``,
     ``clients``, ``users``), which gets the entity's name as its node has it, and all its overrides.

@@ -7,10 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kafkatool.broker.client_quotas import ClientQuotas, parse_entity
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controlled_stop import ask_to_move_leaders
 from kafkatool.broker.controller.controller import Controller
-from kafkatool.broker.dynamic_config import DynamicConfig, read_overrides
+from kafkatool.broker.dynamic_config import DynamicConfig, read_overrides, read_quota_entities
 from kafkatool.broker.groups.coordinator import GroupCoordinator
 from kafkatool.broker.handlers import QUICK, load_handlers
 from kafkatool.broker.handlers.call import HandlerContext
@@ -160,8 +161,8 @@ class Broker:
         overrides = TopicOverrides(zookeeper)
         overrides.preload(topics_in(config.log_dirs))
         log_manager = LogManager(config, overrides.of, scheduler, cluster_id)
+        log_manager.load()  # if this fails, nothing may be written: the dirs are not in a state to be called clean
         self._will_stop("logs", log_manager.shutdown)
-        log_manager.load()
         self._will_stop("timer", timer.close)
         self._will_stop("background tasks", scheduler.shutdown)
 
@@ -203,13 +204,16 @@ class Broker:
         self._will_stop("controller", controller.shutdown)
         controller.startup()
 
+        client_quotas = ClientQuotas(config)
         dynamic_config = DynamicConfig(
             zookeeper,
-            self._config_changes(overrides, replica_manager),
+            self._config_changes(overrides, replica_manager, client_quotas),
             name=f"{name}-dynamic-config",
         )
         self._will_stop("dynamic config", dynamic_config.stop)
         dynamic_config.start()
+        for (kind, entity), rates in read_quota_entities(zookeeper).items():
+            client_quotas.put(parse_entity(kind, entity), rates)
         replica_manager.on_broker_config(read_overrides(zookeeper, "brokers", str(self.broker_id)))
         self._health = Health(
             zookeeper,
@@ -235,13 +239,14 @@ class Broker:
             producer_ids=ProducerIds(zookeeper, self.broker_id),
             zookeeper=zookeeper,
             timer=timer,
+            client_quotas=client_quotas,
         )
         self._will_stop("request handlers", sockets.stop_serving)
         sockets.serve(Dispatcher(load_handlers(), context), quick_apis=QUICK)
         log.info("broker %d serves %s", self.broker_id, ", ".join(f"{e.host}:{e.port}" for e in own.endpoints))
 
     def _config_changes(
-        self, overrides: TopicOverrides, replica_manager: ReplicaManager
+        self, overrides: TopicOverrides, replica_manager: ReplicaManager, client_quotas: ClientQuotas
     ) -> Mapping[str, Callable[[str, Mapping[str, str]], None]]:
         """Who hears of which entity's configs (BRK-125)."""
 
@@ -253,7 +258,12 @@ class Broker:
             if name == str(self.broker_id):
                 replica_manager.on_broker_config(changed)
 
-        return {"topics": on_topic, "brokers": on_broker}
+        return {
+            "topics": on_topic,
+            "brokers": on_broker,
+            "clients": lambda name, changed: client_quotas.put(parse_entity("clients", name), changed),
+            "users": lambda name, changed: client_quotas.put(parse_entity("users", name), changed),
+        }
 
     def _on_dir_failure(
         self,

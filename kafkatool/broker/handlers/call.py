@@ -9,9 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kafkatool.core.protocol.file_region import FileRegion
 from kafkatool.core.protocol.frames import RequestHeader, encode_response
+from kafkatool.core.protocol.types import Chunk
 
 if TYPE_CHECKING:
+    from kafkatool.broker.client_quotas import ClientQuotas
     from kafkatool.broker.config import BrokerConfig
     from kafkatool.broker.controller.controller import Controller
     from kafkatool.broker.groups.coordinator import GroupCoordinator
@@ -46,19 +49,25 @@ class HandlerContext:
     producer_ids: "ProducerIds"
     zookeeper: "ZooKeeper"
     timer: "Timer"
+    client_quotas: "ClientQuotas | None" = None
 
 
 class Call:
     """One request: its header, where it came from, and the one answer to it."""
 
-    __slots__ = ("_answered", "_api", "_connection", "context", "header")
+    __slots__ = ("_answered", "_api", "_charge", "_connection", "context", "header")
 
     def __init__(self, header: RequestHeader, api: "Api", context: HandlerContext, connection: "Connection") -> None:
         self.header = header
         self.context = context
         self._api = api
         self._connection = connection
+        self._charge: tuple[str, int | None] | None = None
         self._answered = False
+
+    def charge(self, kind: str, size_bytes: int | None) -> None:
+        """Have the client's quota of that kind charged when it is answered; None: with the answer's size."""
+        self._charge = (kind, size_bytes)
 
     @property
     def listener(self) -> str:
@@ -85,7 +94,10 @@ class Call:
         if not self._claim():
             return
         try:
-            chunks = encode_response(self._api, self.header.api_version, self.header.correlation_id, response)
+            chunks = self._encode(response)
+            if self._charge is not None and (delay_ms := self._hold_back_ms(chunks)) > throttle_time_ms:
+                throttle_time_ms = response.throttle_time_ms = delay_ms
+                chunks = self._encode(response)
         except BaseException:
             self._answered = False  # nothing went out: an error reply still may
             raise
@@ -99,13 +111,30 @@ class Call:
 
     def no_response(self) -> None:
         """The work is done and the client wants no answer (produce with acks=0): read its next request."""
-        if self._claim():
+        if not self._claim():
+            return
+        delay_ms = self._hold_back_ms([]) if self._charge is not None else 0
+        if delay_ms:
+            self.context.timer.add(delay_ms, self._connection.unmute)
+        else:
             self._connection.unmute()
 
     def close(self) -> None:
         """End the connection: the only way to tell a client of acks=0 that something failed."""
         if self._claim():
             self._connection.end()
+
+    def _encode(self, response: Any) -> list[Chunk]:
+        return encode_response(self._api, self.header.api_version, self.header.correlation_id, response)
+
+    def _hold_back_ms(self, answer: list[Chunk]) -> int:
+        quotas = self.context.client_quotas
+        if quotas is None or self._charge is None:
+            return 0
+        kind, size_bytes = self._charge
+        if size_bytes is None:
+            size_bytes = sum(c.size_bytes if isinstance(c, FileRegion) else len(c) for c in answer)
+        return quotas.charge(kind, self.header.client_id or "", size_bytes)
 
     def _claim(self) -> bool:
         if self._answered:

@@ -3,7 +3,10 @@
 import logging
 import struct
 from collections.abc import Mapping
+from typing import Any
 
+from kafkatool.broker.client_quotas import FETCH as FETCH_RATE
+from kafkatool.broker.client_quotas import PRODUCE as PRODUCE_RATE
 from kafkatool.broker.handlers import Served
 from kafkatool.broker.handlers.call import Call, HandlerContext
 from kafkatool.broker.handlers.error_reply import code_of, error_reply
@@ -12,6 +15,7 @@ from kafkatool.core.errors import KafkatoolError, ProtocolError
 from kafkatool.core.protocol.api_versions import API as API_VERSIONS
 from kafkatool.core.protocol.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
 from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.fetch import API as FETCH
 from kafkatool.core.protocol.frames import RequestHeader, decode_header, decode_request
 from kafkatool.core.protocol.produce import API as PRODUCE
 
@@ -52,6 +56,9 @@ class Dispatcher:
             connection.end()
             return
         call = Call(header, served.api, self._context, connection)
+        quotas = self._context.client_quotas
+        if quotas is not None and quotas.active:
+            _charge(call, key, message, len(frame))
         if version < served.min_version:
             _reply_code(call, served, message, ErrorCode.UNSUPPORTED_VERSION)
             return
@@ -94,6 +101,14 @@ class Dispatcher:
         )
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
         Call(header, API_VERSIONS, self._context, request.connection).respond(answer)
+
+
+def _charge(call: Call, key: int, message: Any, size_bytes: int) -> None:
+    """What clients bring and take counts; followers have quotas of their own (BRK-22)."""
+    if key == PRODUCE.key:
+        call.charge(PRODUCE_RATE, size_bytes)
+    elif key == FETCH.key and message.replica_id < 0:
+        call.charge(FETCH_RATE, None)
 
 
 def _reply_code(call: Call, served: Served, message: object, code: ErrorCode) -> None:

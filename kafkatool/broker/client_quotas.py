@@ -1,0 +1,110 @@
+"""Byte-rate quotas of clients: how long one that produces or consumes too much is held back (BRK-22).
+
+Whose quota applies is decided from the narrowest entity to the widest; clients that share an entity share its rate.
+On PLAINTEXT every client is the user ANONYMOUS. Source: Kafka 1.1.1 server/ClientQuotaManager.scala,
+common/metrics/stats/Rate.java.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from kafkatool.broker.config import NO_LIMIT, BrokerConfig
+from kafkatool.core.znodes import ConfigZnode
+
+USER = "ANONYMOUS"
+PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
+_ANY = ConfigZnode.DEFAULT
+
+
+class Entity(NamedTuple):
+    """Whose quota it is: a user, a client id, both; ``<default>`` for any; None for not looked at."""
+
+    user: str | None
+    client_id: str | None
+
+
+def parse_entity(entity_type: str, name: str) -> Entity:
+    """From the type and the rest of an entity path, names encoded: ``users`` and ``u/clients/c``."""
+    if entity_type == "clients":
+        return Entity(None, unquote(name))
+    user, _, client_id = name.partition("/clients/")
+    return Entity(unquote(user), unquote(client_id) or None)
+
+
+class _Rate:
+    """Bytes a second over the last ``samples`` windows; a young one is spread over all windows but the current."""
+
+    def __init__(self, samples: int, window_s: float) -> None:
+        self._samples, self._window_s = samples, window_s
+        self._counts: deque[tuple[float, int]] = deque()
+
+    def record(self, size_bytes: int, now: float) -> tuple[float, float]:
+        """Count; returns the rate and over how many seconds it was taken."""
+        if self._counts and now - self._counts[-1][0] < self._window_s:
+            start, count = self._counts.pop()
+            self._counts.append((start, count + size_bytes))
+        else:
+            self._counts.append((now, size_bytes))
+        while now - self._counts[0][0] >= self._samples * self._window_s:
+            self._counts.popleft()
+        span_s = max(now - self._counts[0][0], (self._samples - 1) * self._window_s, self._window_s)
+        return sum(count for _, count in self._counts) / span_s, span_s
+
+
+class ClientQuotas:
+    """Thread-safe. Costs nothing while no quota is set."""
+
+    def __init__(self, config: BrokerConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._samples, self._window_s = config.quota_window_num, config.quota_window_size_seconds
+        self._defaults = {PRODUCE: config.quota_producer_default, FETCH: config.quota_consumer_default}
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._limits: dict[Entity, Mapping[str, float]] = {}
+        self._rates: dict[tuple[str, Entity], _Rate] = {}
+        self.active = self._is_active()
+
+    def _is_active(self) -> bool:
+        limited = any(limit < NO_LIMIT for limit in self._defaults.values())
+        return limited or any(self._limits.values())
+
+    def put(self, entity: Entity, overrides: Mapping[str, str]) -> None:
+        """The entity's configs are now these. Raises ValueError for a rate that is no number."""
+        limits = {kind: float(overrides[kind]) for kind in (PRODUCE, FETCH) if kind in overrides}
+        with self._lock:
+            self._limits[entity] = limits
+            self._rates = {}  # who shares with whom may have changed
+            self.active = self._is_active()
+
+    def charge(self, kind: str, client_id: str, size_bytes: int) -> int:
+        """Count bytes of that client; for how many ms it is to be held back, 0 within its quota."""
+        with self._lock:
+            entity, limit = self._limit_of(kind, client_id)
+            if limit >= NO_LIMIT:
+                return 0
+            rate = self._rates.get((kind, entity))
+            if rate is None:
+                rate = self._rates[kind, entity] = _Rate(self._samples, self._window_s)
+            per_second, span_s = rate.record(size_bytes, self._clock())
+        if per_second <= limit:
+            return 0
+        return round((per_second - limit) / limit * span_s * 1000)
+
+    def _limit_of(self, kind: str, client_id: str) -> tuple[Entity, float]:
+        for user, client, shares in (
+            (USER, client_id, Entity(USER, client_id)),
+            (USER, _ANY, Entity(USER, client_id)),
+            (USER, None, Entity(USER, None)),
+            (_ANY, client_id, Entity(USER, client_id)),
+            (_ANY, _ANY, Entity(USER, client_id)),
+            (_ANY, None, Entity(USER, None)),
+            (None, client_id, Entity(None, client_id)),
+            (None, _ANY, Entity(None, client_id)),
+        ):
+            limit = self._limits.get(Entity(user, client), {}).get(kind)
+            if limit is not None:
+                return shares, limit
+        return Entity(None, client_id), self._defaults[kind]

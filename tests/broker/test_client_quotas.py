@@ -1,0 +1,101 @@
+"""Client quotas: rates, whose quota applies, and what a client over its quota sees."""
+
+import time
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.client_quotas import FETCH, PRODUCE, ClientQuotas, Entity, parse_entity
+from kafkatool.broker.handlers import Served
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol import fetch, produce
+from tests.broker.handlers.served import broker_of, handler_context
+from tests.broker.network.raw_client import network_config
+
+
+class Clock:
+    """Seconds, moved by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def quotas(clock: Clock | None = None, **properties: str) -> ClientQuotas:
+    return ClientQuotas(network_config(**properties), clock or Clock())
+
+
+@pytest.mark.spec("BRK-22")
+def test_the_delay_is_the_excess_over_the_limit_times_the_window() -> None:
+    clock = Clock()
+    limited = quotas(clock, quota_producer_default="1000")
+    assert limited.active
+    assert limited.charge(PRODUCE, "c", 10_000) == 0  # spread over ten windows: just the limit
+    assert limited.charge(PRODUCE, "c", 1_000) == 1_000  # 1100/s: 10 % too much, over 10 s
+    assert limited.charge(PRODUCE, "other", 10_000) == 0
+    assert limited.charge(FETCH, "c", 10**12) == 0
+    clock.now += 20
+    assert limited.charge(PRODUCE, "c", 1_000) == 0
+
+
+@pytest.mark.spec("BRK-22")
+def test_the_narrowest_entity_decides_and_those_who_share_it_share_the_rate() -> None:
+    limited = quotas()
+    assert not limited.active
+    limited.put(parse_entity("clients", "a%20b"), {PRODUCE: "100"})
+    limited.put(parse_entity("clients", "<default>"), {PRODUCE: "200"})
+    assert limited.active
+    assert limited.charge(PRODUCE, "a b", 1_500) == 5_000
+    assert limited.charge(PRODUCE, "x", 1_500) == 0
+    limited.put(parse_entity("users", "ANONYMOUS"), {PRODUCE: "100"})
+    assert limited.charge(PRODUCE, "x", 800) == 0
+    assert limited.charge(PRODUCE, "y", 700) == 5_000  # the user's rate, whatever the client id
+    limited.put(parse_entity("users", "ANONYMOUS/clients/y"), {PRODUCE: "10000"})
+    assert limited.charge(PRODUCE, "y", 1_500) == 0
+    for entity in (Entity("ANONYMOUS", "y"), Entity("ANONYMOUS", None), Entity(None, "a b"), Entity(None, "<default>")):
+        limited.put(entity, {})
+    assert not limited.active
+
+
+def _produce(acks: int) -> produce.ProduceRequest:
+    partition = produce.ProduceRequestPartition(partition=0, records=b"x" * 1000)
+    topic = produce.ProduceRequestTopic(topic="t", partitions=[partition])
+    return produce.ProduceRequest(acks=acks, timeout_ms=100, topics=[topic])
+
+
+@pytest.mark.spec("BRK-22")
+@pytest.mark.parametrize(("version", "at_once"), [(5, False), (6, True)])
+def test_a_producer_over_its_quota_is_told_and_held_back(version: int, at_once: bool) -> None:
+    def handle(request: produce.ProduceRequest, call: Call) -> produce.ProduceResponse | None:
+        if request.acks == 0:
+            call.no_response()
+            return None
+        return produce.ProduceResponse(topics=[])
+
+    context = handler_context(client_quotas=ClientQuotas(network_config(quota_producer_default="100")))
+    with broker_of({0: Served(produce.API, 3, 8, handle)}, context) as client:
+        started = time.monotonic()
+        response = client.call(produce.API, version, _produce(1))
+        assert 100 < response.throttle_time_ms < 1_500
+        assert (time.monotonic() - started >= response.throttle_time_ms / 1000) or at_once
+        client.send_request(produce.API, version, _produce(0))
+        client.send_request(produce.API, version, _produce(1))
+        assert client.answers_nothing_for(0.2)
+
+
+@pytest.mark.spec("BRK-22")
+@pytest.mark.parametrize(("replica_id", "throttled"), [(-1, True), (2, False)])
+def test_consumers_are_charged_with_what_they_get_followers_are_not(replica_id: int, throttled: bool) -> None:
+    def handle(request: Any, call: Call) -> fetch.FetchResponse:
+        partition = fetch.FetchResponsePartition(partition=0, high_watermark=1, records=b"x" * 20_000)
+        return fetch.FetchResponse(topics=[fetch.FetchResponseTopic(topic="t", partitions=[partition])])
+
+    request = fetch.FetchRequest(
+        replica_id=replica_id, max_wait_ms=0, min_bytes=1, max_bytes=1, isolation_level=0, topics=[]
+    )
+    context = handler_context(client_quotas=ClientQuotas(network_config(quota_consumer_default="1900")))
+    with broker_of({1: Served(fetch.API, 4, 11, handle)}, context) as client:
+        response = client.call(fetch.API, 11, request)
+    assert bool(response.throttle_time_ms) is throttled
+    assert len(response.topics[0].partitions[0].records) == 20_000

@@ -1,0 +1,187 @@
+"""A whole broker: its start, its stop, and what is left when the start fails."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.server import Broker
+from kafkatool.broker.storage.dir_lock import DirLock
+from kafkatool.core.client import Connection
+from kafkatool.core.errors import ConfigError, KafkatoolError
+from kafkatool.core.protocol import create_topics, fetch, metadata, produce
+from kafkatool.core.protocol.create_topics import CreateTopicsRequest, CreateTopicsTopic
+from kafkatool.core.protocol.file_region import FileRegion
+from kafkatool.core.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kafkatool.core.protocol.records import Record, decode_records, encode_batch
+from kafkatool.core.znodes import BrokersZnode, BrokerZnode, ControllerZnode
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.broker.network.raw_client import wait_until
+from tests.ports import free_port
+
+
+def config(zk_connect: str, data: Path, broker_id: int = 1, **more: str) -> BrokerConfig:
+    given = {
+        "zookeeper.connect": zk_connect,
+        "log.dirs": str(data),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "broker.id": str(broker_id),
+        "num.network.threads": "1",
+        "num.io.threads": "2",
+        "controlled.shutdown.retry.backoff.ms": "200",
+        "unclean.leader.election.enable": "false",
+        "delete.topic.enable": "true",
+    }
+    return BrokerConfig.from_properties(given | {k.replace("_", "."): v for k, v in more.items()})
+
+
+@contextmanager
+def client_of(broker: Broker) -> Iterator[Connection]:
+    connection = Connection("127.0.0.1", broker.port, client_id="test", timeout_ms=20_000)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def create(connection: Connection, name: str, partitions: int, factor: int) -> int:
+    topic = CreateTopicsTopic(name=name, num_partitions=partitions, replication_factor=factor)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
+    return connection.send(create_topics.API, 3, request).topics[0].error_code
+
+
+def describe(connection: Connection, name: str) -> metadata.MetadataResponseTopic:
+    request = MetadataRequest(topics=[MetadataRequestTopic(topic=name)], allow_auto_topic_creation=False)
+    return connection.send(metadata.API, 8, request).topics[0]
+
+
+def append(connection: Connection, topic: str, *values: bytes, acks: int = -1) -> produce.ProduceResponsePartition:
+    records = [Record(i, 0, None, value, ()) for i, value in enumerate(values)]
+    partition = produce.ProduceRequestPartition(partition=0, records=bytes(encode_batch(records)))
+    request = produce.ProduceRequest(
+        acks=acks, timeout_ms=20_000, topics=[produce.ProduceRequestTopic(topic=topic, partitions=[partition])]
+    )
+    return connection.send(produce.API, 7, request).topics[0].partitions[0]
+
+
+def read(connection: Connection, topic: str) -> list[bytes | None]:
+    wanted = fetch.FetchRequestPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = fetch.FetchRequest(
+        replica_id=-1,
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        topics=[fetch.FetchRequestTopic(topic=topic, partitions=[wanted])],
+    )
+    (partition,) = connection.send(fetch.API, 4, request).topics[0].partitions
+    batches = partition.records
+    assert not isinstance(batches, FileRegion)
+    return [record.value for record in decode_records(batches)] if batches else []
+
+
+@pytest.mark.spec("BRK-119", "BRK-123", "BRK-128")
+def test_one_broker_creates_a_topic_takes_records_and_has_them_after_a_clean_restart(
+    zk_connect: str, tmp_path: Path
+) -> None:
+    settings = config(zk_connect, tmp_path / "data")
+    with Broker(settings) as broker, client_of(broker) as client:
+        wait_until(lambda: client.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1, 20)
+        assert create(client, "t", 1, 1) == 0
+        assert append(client, "t", b"a", b"b").error_code == 0
+        assert read(client, "t") == [b"a", b"b"]
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert "broker.id=1" in (tmp_path / "data" / "meta.properties").read_text()
+    again = Broker(settings)
+    again.start()
+    again.start()
+    with client_of(again) as client:
+        wait_until(
+            lambda: bool(describe(client, "t").partitions) and describe(client, "t").partitions[0].leader_id == 1, 20
+        )
+        assert read(client, "t") == [b"a", b"b"]
+    again.stop()
+    again.stop()
+
+
+@pytest.mark.spec("BRK-128", "BRK-126")
+def test_two_brokers_in_one_process_replicate_and_a_controlled_stop_moves_the_leaders(
+    zk_connect: str, zk: ZooKeeper, tmp_path: Path
+) -> None:
+    first = Broker(config(zk_connect, tmp_path / "1" / "data", 1))
+    second = Broker(config(zk_connect, tmp_path / "2" / "data", 2))
+    with first, client_of(first) as client:
+        second.start()
+        wait_until(lambda: len(client.send(metadata.API, 1, MetadataRequest(topics=[])).brokers) == 2, 20)
+        assert create(client, "t", 4, 2) == 0
+        assert append(client, "t", b"kept").error_code == 0 or describe(client, "t").partitions[0].leader_id == 2
+        wait_until(lambda: all(len(p.isr_nodes) == 2 for p in describe(client, "t").partitions), 20)
+        second.stop()
+        wait_until(lambda: {p.leader_id for p in describe(client, "t").partitions} == {1}, 20)
+        assert zk.children(BrokersZnode.PATH) == ["1"]
+
+
+@pytest.mark.spec("BRK-119", "BRK-6")
+def test_a_start_that_fails_leaves_nothing_behind(zk_connect: str, zk: ZooKeeper, tmp_path: Path) -> None:
+    threads = set(threading.enumerate())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        broker = Broker(config(zk_connect, tmp_path / "data", listeners=f"PLAINTEXT://127.0.0.1:{port}"))
+        with pytest.raises(KafkatoolError, match="cannot listen on"):
+            broker.start()
+    DirLock(tmp_path / "data").release()
+    assert not zk.children(BrokersZnode.PATH)
+    assert zk.get(ControllerZnode.PATH) is None
+    wait_until(lambda: set(threading.enumerate()) <= threads)
+    broker.start()  # the port is free now
+    assert broker.port == port
+    broker.stop()
+
+
+@pytest.mark.spec("BRK-121")
+def test_a_second_broker_with_the_same_id_is_refused(zk_connect: str, tmp_path: Path) -> None:
+    with Broker(config(zk_connect, tmp_path / "1" / "data")):
+        twin = Broker(config(zk_connect, tmp_path / "2" / "data", zookeeper_session_timeout_ms="1000"))
+        with pytest.raises(KafkatoolError, match="broker id 1 is in use"):
+            twin.start()
+
+
+@pytest.mark.spec("BRK-124")
+def test_data_of_another_broker_is_refused(zk_connect: str, tmp_path: Path) -> None:
+    with Broker(config(zk_connect, tmp_path / "data", 1)):
+        pass
+    with pytest.raises(ConfigError, match=r"broker\.id=2, but log\.dirs hold the data of broker 1"):
+        Broker(config(zk_connect, tmp_path / "data", 2)).start()
+
+
+@pytest.mark.spec("BRK-126", "BRK-127")
+def test_the_process_serves_until_a_signal_and_stops_cleanly(zk_connect: str, zk: ZooKeeper, tmp_path: Path) -> None:
+    port = free_port()
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"broker.id=5\nzookeeper.connect={zk_connect}\nlog.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:9\n"
+    )
+    override = f"listeners=PLAINTEXT://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config", str(properties), "-o", override]
+    with (tmp_path / "server.log").open("wb") as output:
+        process = subprocess.Popen(command, stderr=output)
+    try:
+        wait_until(lambda: zk.get(BrokerZnode.path(5)) is not None, 30)
+        with socket.create_connection(("127.0.0.1", port), 10):
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "logs" / "controller.log").exists()
+    assert zk.get(BrokerZnode.path(5)) is None
+    assert "broker 5 serves" in (tmp_path / "server.log").read_text()
