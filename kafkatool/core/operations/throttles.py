@@ -95,11 +95,9 @@ def plan_removal(zk: ZooKeeper, topics: Iterable[str]) -> list[ConfigWrite]:
     brokers = sorted(
         (n for n in zk.children(ConfigZnode.path("brokers", "").rstrip("/")) or [] if n.isdecimal()), key=int
     )
-    names = sorted(set(topics))
-    writes = [
-        *(_without("brokers", n, node, RATES) for n, node in zip(brokers, _read(zk, "brokers", brokers), strict=True)),
-        *(_without("topics", n, node, REPLICAS) for n, node in zip(names, _read(zk, "topics", names), strict=True)),
-    ]
+    entities = [("brokers", b, RATES) for b in brokers] + [("topics", t, REPLICAS) for t in sorted(set(topics))]
+    nodes = zk.get_many([ConfigZnode.path(entity_type, name) for entity_type, name, _ in entities])
+    writes = [_without(kind, name, node, keys) for (kind, name, keys), node in zip(entities, nodes, strict=True)]
     return [write for write in writes if write is not None]
 
 

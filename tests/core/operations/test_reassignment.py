@@ -3,7 +3,7 @@
 import json
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -275,6 +275,26 @@ def test_when_all_completed_throttles_go_from_every_broker_and_the_plans_topics(
     assert not reassignment.verify(zk, plan({0: (1, 2)})).removal
     zk.set("/config/topics/t", ConfigZnode.encode(lists), 1)
     assert not reassignment.verify(zk, plan({0: (1, 2)}), preserve_throttles=True).removal
+
+
+@pytest.mark.spec("RSN-34X")
+def test_verify_reads_four_round_trips_deep_whatever_the_size(zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes.make_cluster(zk, topics={t: dict.fromkeys(range(20), (1, 2)) for t in "abcde"})
+    zk.create("/config/brokers/1", ConfigZnode.encode(dict.fromkeys(throttles.RATES, "5")))
+    trips: list[str] = []
+    for name in ("get", "children", "get_many", "children_many"):
+        monkeypatch.setattr(zk, name, counting(trips, getattr(zk, name)))
+    wanted = {tp(p, t): (1, 2) for t in "abcde" for p in range(20)}
+    assert len(reassignment.verify(zk, wanted).removal) == 1
+    assert len(trips) <= 4
+
+
+def counting(trips: list[str], read: Callable[..., object]) -> Callable[..., object]:
+    def counted(*args: object, **kwargs: object) -> object:
+        trips.append(read.__name__)
+        return read(*args, **kwargs)
+
+    return counted
 
 
 @pytest.mark.spec("RSN-38X")
