@@ -1,0 +1,157 @@
+"""Brokers that start, die, or come back under the same id (CTL-30 to CTL-48).
+
+Source: Kafka 0.10.2.1 controller/KafkaController.scala; incarnations: 2.8.0.
+"""
+
+import logging
+import time
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from kafkatool.broker.controller.partition_states import PartitionStatus
+from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.request_batch import IllegalBatchError
+from kafkatool.core.errors import (
+    ControllerFencedError,
+    KafkatoolError,
+    SessionExpiredError,
+    ZnodeFormatError,
+)
+from kafkatool.core.model import BrokerInfo, TopicPartition
+from kafkatool.core.znodes import BrokersZnode, BrokerZnode
+from kafkatool.core.zookeeper import WatchEvent
+
+if TYPE_CHECKING:
+    from kafkatool.broker.controller.term import Term
+
+log = logging.getLogger(__name__)
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(brokers)))
+
+
+class BrokerChanges:
+    """Keeps the context's brokers like ``/brokers/ids`` and does what follows from a change."""
+
+    def __init__(self, term: "Term") -> None:
+        self._term = term
+        self.handled = 0  # changes, and the time they took: the timer LeaderElectionRateAndTimeMs (CTL-29)
+        self.handling_ms = 0.0
+
+    def watch(self) -> list[str]:
+        """Set the watch on ``/brokers/ids``; the children as text."""
+        watch = self._term.watch("broker change", self._on_change)
+        return self._term.raw_zookeeper.children(BrokersZnode.PATH, watch) or []
+
+    def read(self, names: Collection[str]) -> dict[int, BrokerInfo]:
+        """The registered brokers; a node that is gone or unreadable counts as absent (Z-7, Z-35 to 37)."""
+        for name in names:
+            if not name.isdecimal():
+                log.warning("%s/%s is no broker id: skipped", BrokersZnode.PATH, name)
+        ids = sorted(int(n) for n in names if n.isdecimal())
+        brokers = {}
+        nodes = self._term.raw_zookeeper.get_many([BrokerZnode.path(i) for i in ids])
+        for broker_id, node in zip(ids, nodes, strict=True):
+            try:
+                if node is not None:
+                    brokers[broker_id] = BrokerZnode.decode(broker_id, node.data, node.czxid)
+            except ZnodeFormatError as e:
+                log.warning("%s; the broker counts as absent", e)
+        return brokers
+
+    def _on_change(self, _: WatchEvent) -> None:
+        started = time.perf_counter()
+        try:
+            names = self.watch()
+            log.info(
+                "Broker change listener fired for path %s with children %s",
+                BrokersZnode.PATH,
+                ",".join(sorted(names, key=lambda n: (len(n), n))),
+            )
+            self._apply(self.read(names))
+        except (ControllerFencedError, SessionExpiredError, IllegalBatchError):
+            raise
+        except KafkatoolError:
+            log.exception("Error while handling broker changes")  # only this event ends (CTL-121)
+        finally:
+            self.handled += 1
+            self.handling_ms += (time.perf_counter() - started) * 1000
+
+    def _apply(self, current: dict[int, BrokerInfo]) -> None:
+        context = self._term.context
+        known = context.brokers
+        new = current.keys() - known.keys()
+        dead = known.keys() - current.keys()
+        bounced = {b for b in current.keys() & known.keys() if (current[b].epoch or 0) > (known[b].epoch or 0)}
+        log.info(
+            "Newly added brokers: %s, deleted brokers: %s, all live brokers: %s",
+            _ids(new | bounced),
+            _ids(dead | bounced),
+            _ids(current),
+        )
+        for broker in dead | bounced:
+            self._term.channels.close(broker)
+        if bounced:  # it died and came back between two reads: its old life ends first (CTL-35)
+            context.brokers = {b: info for b, info in current.items() if b not in new | bounced}
+            context.brokers.update({b: known[b] for b in dead})
+            self._on_failure(bounced)
+        context.brokers = current
+        for broker in sorted(current):
+            self._term.channels.open(current[broker])
+        if new | bounced:
+            self._on_startup(new | bounced)
+        if dead:
+            self._on_failure(dead)
+
+    # --- start --------------------------------------------------------------------------------------------------
+
+    def _on_startup(self, brokers: Collection[int]) -> None:
+        term, context = self._term, self._term.context
+        log.info("New broker startup callback for %s", _ids(brokers))
+        for broker in brokers:
+            context.failed_replicas.pop(broker, None)
+            context.shutting_down.discard(broker)
+        with term.batch.filling():  # before any LeaderAndIsr: whoever follows must know where (CTL-31)
+            term.batch.add_metadata(context.leadership)
+        starting: dict[TopicPartition, list[int]] = {}
+        for broker in sorted(brokers):
+            for partition in context.partitions_on(broker):
+                if context.replica_status_of(partition, broker) in LEGAL[ReplicaStatus.ONLINE]:
+                    starting.setdefault(partition, []).append(broker)
+        with term.batch.filling():
+            term.replicas.move(starting, ReplicaStatus.ONLINE)
+            term.partitions.bring_online()
+        term.reassignment.on_brokers_started(brokers)
+        term.deletion.resume_after_return({p.topic for p in starting})
+
+    # --- failure ------------------------------------------------------------------------------------------------
+
+    def _on_failure(self, brokers: Collection[int]) -> None:
+        context = self._term.context
+        lost: dict[TopicPartition, list[int]] = {}
+        for broker in sorted(brokers):
+            context.shutting_down.discard(broker)
+            context.failed_replicas.pop(broker, None)
+            for partition in context.partitions_on(broker):
+                lost.setdefault(partition, []).append(broker)
+        self.on_replicas_lost(lost)
+
+    def on_replicas_lost(self, lost: dict[TopicPartition, list[int]]) -> None:
+        """Replicas that cannot serve any more: with their broker, or with its log directory (CTL-39, CTL-122)."""
+        term, context = self._term, self._term.context
+        kept = {p: brokers for p, brokers in lost.items() if not context.is_deleting(p)}
+        leaderless = [p for p, brokers in kept.items() if context.leader(p) in brokers]
+        with term.batch.filling():
+            term.partitions.move(leaderless, PartitionStatus.OFFLINE)
+            term.partitions.bring_online()
+            term.replicas.move(
+                {
+                    p: [b for b in brokers if context.replica_status_of(p, b) in LEGAL[ReplicaStatus.OFFLINE]]
+                    for p, brokers in kept.items()
+                },
+                ReplicaStatus.OFFLINE,
+            )
+            if not leaderless:
+                term.batch.add_metadata()
+        term.deletion.fail({p: brokers for p, brokers in lost.items() if context.is_deleting(p)})

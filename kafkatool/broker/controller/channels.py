@@ -1,0 +1,185 @@
+"""From the controller to each broker: a queue, a sender, one request in flight (CTL-49, CTL-61).
+
+``Channel`` is what the controller needs; the simulator gives it another. ``BrokerSender`` is the real one: a thread
+per broker with a blocking connection. Answers go to the ``on_answer`` of their request, on the sender's thread.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import NamedTuple, Protocol
+
+from kafkatool.broker.controller import transition_lines as lines
+from kafkatool.broker.state_change_log import StateChangeLog
+from kafkatool.core.client import Connection
+from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
+from kafkatool.core.model import BrokerInfo
+from kafkatool.core.protocol import leader_and_isr, stop_replica, update_metadata
+from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkatool.core.protocol.schema import Api
+from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+log = logging.getLogger(__name__)
+
+Message = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+Answer = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+
+_RETRY_S = 0.1
+_API: dict[type[Message], tuple[Api, str]] = {
+    LeaderAndIsrRequest: (leader_and_isr.API, "LEADER_AND_ISR"),
+    UpdateMetadataRequest: (update_metadata.API, "UPDATE_METADATA"),
+    StopReplicaRequest: (stop_replica.API, "STOP_REPLICA"),
+}
+
+
+class ControlRequest(NamedTuple):
+    """A request on its way. ``on_answer`` gets the answer, never called when the broker is removed first."""
+
+    version: int
+    message: Message
+    on_answer: Callable[[Answer], None] | None = None
+
+
+class Channel(Protocol):
+    """Ordered delivery to one incarnation of one broker."""
+
+    def send(self, request: ControlRequest) -> None:
+        """Queue a request; delivered in order, repeated until answered or ``close``d."""
+
+    def close(self) -> None:
+        """Drop what is queued; nothing is delivered afterwards but what is on the wire."""
+
+
+ChannelFactory = Callable[[BrokerInfo], Channel]
+
+
+class BrokerSender:
+    """A thread that sends one request after the other. A failed send is repeated every 100 ms until ``close``."""
+
+    def __init__(
+        self,
+        broker: BrokerInfo,
+        *,
+        listener: str,
+        actor: str,
+        timeout_ms: int,
+        client_id: str,
+        state_change_log: StateChangeLog,
+    ) -> None:
+        self._broker = broker
+        self._listener = listener
+        self._actor = actor
+        self._timeout_ms = timeout_ms
+        self._client_id = client_id
+        self._state_change_log = state_change_log
+        self._queue: SimpleQueue[ControlRequest | None] = SimpleQueue()
+        self._closed = threading.Event()
+        self._connection: Connection | None = None
+        self._correlation_id = 0
+        self._thread = threading.Thread(target=self._run, name=f"controller-to-broker-{broker.id}", daemon=True)
+        self._thread.start()
+
+    def send(self, request: ControlRequest) -> None:
+        """Queue a request."""
+        self._queue.put(request)
+
+    def close(self) -> None:
+        """End the thread; does not wait for it, since its answers may be waiting for the caller."""
+        self._closed.set()
+        self._queue.put(None)
+        if (connection := self._connection) is not None:
+            connection.close()
+
+    def _run(self) -> None:
+        while (request := self._queue.get()) is not None and not self._closed.is_set():
+            answer = self._deliver(request)
+            if answer is None or self._closed.is_set():
+                break
+            self._note(request, answer)
+            if request.on_answer is not None:
+                request.on_answer(answer)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _deliver(self, request: ControlRequest) -> Answer | None:
+        api, name = _API[type(request.message)]
+        failures = 0
+        while not self._closed.is_set():
+            try:
+                connection = self._connect()
+                self._correlation_id += 1
+                return _send(connection, api, request)
+            except (BrokerUnreachableError, ProtocolError) as e:
+                self._connection = None
+                failures += 1
+                if failures == 1 and not self._closed.is_set():
+                    log.warning("%s to broker %d will be tried again until it is gone: %s", name, self._broker.id, e)
+                self._closed.wait(_RETRY_S)
+        return None
+
+    def _connect(self) -> Connection:
+        if self._connection is None:
+            endpoint = self._broker.endpoint(self._listener)
+            if endpoint is None:
+                raise BrokerUnreachableError(f"broker {self._broker.id} has no listener {self._listener}")
+            self._connection = Connection(
+                endpoint.host, endpoint.port, client_id=self._client_id, timeout_ms=self._timeout_ms
+            )
+            self._correlation_id = 0
+        return self._connection
+
+    def _note(self, request: ControlRequest, answer: Answer) -> None:
+        assert self._connection is not None
+        node = lines.node_text(self._broker.id, self._connection.host, self._connection.port, self._broker.rack)
+        name = _API[type(request.message)][1]
+        self._state_change_log.write(
+            "TRACE", [self._actor + lines.response_received(answer, name, self._correlation_id, node)]
+        )
+
+
+def _send(connection: Connection, api: Api, request: ControlRequest) -> Answer:
+    match request.message:  # one call for each kind, so that the answer's type is known
+        case LeaderAndIsrRequest() as message:
+            return connection.send(api, request.version, message)
+        case UpdateMetadataRequest() as message:
+            return connection.send(api, request.version, message)
+        case StopReplicaRequest() as message:
+            return connection.send(api, request.version, message)
+
+
+class Channels:
+    """The channels to all registered brokers. Used by the event thread alone."""
+
+    def __init__(self, factory: ChannelFactory) -> None:
+        self._factory = factory
+        self._channels: dict[int, tuple[BrokerInfo, Channel]] = {}
+
+    def __contains__(self, broker: int) -> bool:
+        return broker in self._channels
+
+    def open(self, broker: BrokerInfo) -> None:
+        """Open the channel to a broker; one to another incarnation or address of it is closed."""
+        known = self._channels.get(broker.id)
+        if known is None or known[0] != broker:
+            self.close(broker.id)
+            self._channels[broker.id] = (broker, self._factory(broker))
+
+    def close(self, broker: int) -> None:
+        """Close the channel to a broker, if there is one."""
+        if (known := self._channels.pop(broker, None)) is not None:
+            known[1].close()
+
+    def close_all(self) -> None:
+        """Close all of them (CTL-16)."""
+        for broker in list(self._channels):
+            self.close(broker)
+
+    def send(self, broker: int, request: ControlRequest) -> None:
+        """Queue a request for a broker; without channel it is dropped with a warning (CTL-49)."""
+        known = self._channels.get(broker)
+        if known is None:
+            log.warning("not sending %s to broker %d, which is offline", type(request.message).__name__, broker)
+        else:
+            known[1].send(request)

@@ -1,0 +1,139 @@
+"""The controller's in-memory copy of the cluster: brokers, assignments, leaders, pending work.
+
+One writer: the controller's event thread. It is made anew at each failover and dropped at resigning.
+Collections are dicts rather than sets where they are walked, so that the order of work never depends on hashing.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from kafkatool.broker.controller.partition_states import PartitionStatus
+from kafkatool.broker.controller.replica_states import ReplicaStatus
+from kafkatool.core.model import BrokerInfo, PartitionState, TopicPartition
+
+
+@dataclass(slots=True)
+class ControllerContext:
+    """What the controller of ``epoch`` knows."""
+
+    broker_id: int
+    epoch: int
+    brokers: dict[int, BrokerInfo] = field(default_factory=dict)  # registered, as last read
+    shutting_down: set[int] = field(default_factory=set)  # registered, but to lead nothing more (CTL-113)
+    failed_replicas: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)  # broker -> answered 56
+    assignments: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    leadership: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    unreadable: set[TopicPartition] = field(default_factory=set)  # state nodes that hold no state (Z-35)
+    partition_status: dict[TopicPartition, PartitionStatus] = field(default_factory=dict)
+    replica_status: dict[TopicPartition, dict[int, ReplicaStatus]] = field(default_factory=dict)
+    reassigning: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)  # -> RAR
+    electing: dict[TopicPartition, None] = field(default_factory=dict)  # preferred elections under way
+    deleting: dict[str, None] = field(default_factory=dict)  # topics queued for deletion
+    ineligible: set[str] = field(default_factory=set)  # of those: must wait for a broker (CTL-78)
+    _on_broker: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
+
+    # --- brokers ------------------------------------------------------------------------------------------------
+
+    @property
+    def live_brokers(self) -> set[int]:
+        """Registered and not shutting down."""
+        return self.brokers.keys() - self.shutting_down
+
+    def live_for(self, partition: TopicPartition, *, even_shutting_down: bool = False) -> set[int]:
+        """Brokers of its AR that can serve it: live, and their log directory of it has not failed."""
+        return {
+            b
+            for b in self.replicas(partition)
+            if b in self.brokers
+            and (even_shutting_down or b not in self.shutting_down)
+            and partition not in self.failed_replicas.get(b, ())
+        }
+
+    # --- topics -------------------------------------------------------------------------------------------------
+
+    def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
+        """AR in order; empty for an unknown partition."""
+        return self.assignments.get(partition.topic, {}).get(partition.partition, ())
+
+    def set_replicas(self, partition: TopicPartition, replicas: Iterable[int]) -> None:
+        """Set AR in memory."""
+        for broker in self.replicas(partition):
+            self._on_broker[broker].pop(partition, None)
+        replicas = tuple(replicas)
+        self.assignments.setdefault(partition.topic, {})[partition.partition] = replicas
+        for broker in replicas:
+            self._on_broker.setdefault(broker, {})[partition] = None
+
+    def knows(self, partition: TopicPartition) -> bool:
+        """Whether the partition is assigned."""
+        return partition.partition in self.assignments.get(partition.topic, ())
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """Every assigned partition."""
+        return (TopicPartition(t, p) for t, partitions in self.assignments.items() for p in partitions)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The topic's partitions."""
+        return [TopicPartition(topic, p) for p in self.assignments.get(topic, ())]
+
+    def partitions_on(self, broker: int) -> list[TopicPartition]:
+        """Partitions with a replica on that broker."""
+        return list(self._on_broker.get(broker, ()))
+
+    def is_deleting(self, partition: TopicPartition) -> bool:
+        """Whether its topic is queued for deletion."""
+        return partition.topic in self.deleting
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """Its leader as last written or read; None: none, or never had one."""
+        state = self.leadership.get(partition)
+        return state.leader_and_isr.leader if state else None
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop everything about a topic."""
+        for partition in self.partitions_of(topic):
+            for broker in self.replicas(partition):
+                self._on_broker[broker].pop(partition, None)
+            self.leadership.pop(partition, None)
+            self.partition_status.pop(partition, None)
+            self.replica_status.pop(partition, None)
+            self.reassigning.pop(partition, None)
+            self.unreadable.discard(partition)
+            for failed in self.failed_replicas.values():
+                failed.pop(partition, None)
+        self.assignments.pop(topic, None)
+        self.deleting.pop(topic, None)
+        self.ineligible.discard(topic)
+
+    # --- states of the two machines -----------------------------------------------------------------------------
+
+    def status_of(self, partition: TopicPartition) -> PartitionStatus:
+        """Where the partition stands."""
+        return self.partition_status.get(partition, PartitionStatus.NON_EXISTENT)
+
+    def replica_status_of(self, partition: TopicPartition, broker: int) -> ReplicaStatus:
+        """Where one replica stands."""
+        return self.replica_status.get(partition, {}).get(broker, ReplicaStatus.NON_EXISTENT)
+
+    def set_replica_status(self, partition: TopicPartition, broker: int, status: ReplicaStatus) -> None:
+        """Note where one replica stands."""
+        statuses = self.replica_status.setdefault(partition, {})
+        if status is ReplicaStatus.NON_EXISTENT:
+            statuses.pop(broker, None)
+        else:
+            statuses[broker] = status
+
+    # --- gauges (CTL-29) ----------------------------------------------------------------------------------------
+
+    def offline_partition_count(self) -> int:
+        """Partitions, not being deleted, whose leader is not a registered broker. From any thread."""
+        return sum(self.leader(p) not in self.brokers for p in self._counted())
+
+    def imbalance_count(self) -> int:
+        """Partitions, not being deleted, that are not led by AR[0]. From any thread."""
+        return sum(self.leader(p) != next(iter(self.replicas(p)), None) for p in self._counted())
+
+    def _counted(self) -> list[TopicPartition]:
+        # lists are made in one step, so the event thread may go on changing the dicts
+        topics = [(t, list(partitions)) for t, partitions in list(self.assignments.items())]
+        return [TopicPartition(t, p) for t, partitions in topics if t not in self.deleting for p in partitions]

@@ -1,0 +1,53 @@
+"""A broker that is about to stop hands over what it leads and leaves every ISR first (CTL-111 to CTL-116)."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafkatool.broker.controller.partition_machine import Strategy
+from kafkatool.broker.controller.partition_states import PartitionStatus
+from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkatool.broker.controller.term import Term
+
+log = logging.getLogger(__name__)
+
+
+class ControlledShutdown:
+    """Adds to the context's ``shutting_down``; the mark goes when the broker's node does (CTL-113)."""
+
+    def __init__(self, term: "Term") -> None:
+        self._term = term
+
+    def serve(self, broker: int, broker_epoch: int | None) -> tuple[ErrorCode, list[TopicPartition]]:
+        """The partitions with more than one replica that the broker still leads: none when it may go (CTL-116)."""
+        term, context = self._term, self._term.context
+        registered = context.brokers.get(broker)
+        if registered is None:
+            return ErrorCode.BROKER_NOT_AVAILABLE, []
+        if broker_epoch is not None and broker_epoch >= 0 and broker_epoch < (registered.epoch or 0):
+            return ErrorCode.STALE_BROKER_EPOCH, []
+        log.info("broker %d is shutting down", broker)
+        context.shutting_down.add(broker)
+        concerned = [
+            p
+            for p in context.partitions_on(broker)
+            if len(context.replicas(p)) > 1 and p in context.leadership and not context.is_deleting(p)
+        ]
+        led = [p for p in concerned if context.leader(p) == broker]
+        followed = {
+            p: [broker]
+            for p in concerned
+            if context.leader(p) != broker and context.replica_status_of(p, broker) in LEGAL[ReplicaStatus.OFFLINE]
+        }
+        with term.batch.filling():
+            term.partitions.move(led, PartitionStatus.ONLINE, Strategy.CONTROLLED_SHUTDOWN)
+            for partition in followed:  # before its leader hears of it, so that it does not catch up again
+                term.batch.add_stop_replica(broker, partition, delete=False)
+        with term.batch.filling():
+            term.replicas.move(followed, ReplicaStatus.OFFLINE)
+        remaining = [p for p in concerned if context.leader(p) == broker]
+        log.info("broker %d still leads %d partitions with other replicas", broker, len(remaining))
+        return ErrorCode.NONE, remaining

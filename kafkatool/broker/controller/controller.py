@@ -1,0 +1,165 @@
+"""The controller as a broker runs it: the worker on a thread of its own, and what other threads may ask of it."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.controller.channels import BrokerSender, Channel, ChannelFactory
+from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.worker import ControllerWorker
+from kafkatool.broker.state_change_log import StateChangeLog
+from kafkatool.broker.timer import Timer
+from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.model import BrokerInfo, TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.zookeeper import ZooKeeper
+
+log = logging.getLogger(__name__)
+
+RUNNING_AS_BROKER, RUNNING_AS_CONTROLLER = 3, 4
+
+ShutdownAnswer = tuple[ErrorCode, list[TopicPartition]]
+
+
+class Controller:
+    """Thread-safe. Every broker has one; at most one of a cluster is active."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        *,
+        config: BrokerConfig,
+        broker_id: int,
+        state_change_log: StateChangeLog,
+        open_channel: Callable[[str], ChannelFactory] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._config = config
+        self._broker_id = broker_id
+        self._state_change_log = state_change_log
+        self._timer = Timer(f"controller-{broker_id}-timer")
+        self._worker = ControllerWorker(
+            zookeeper,
+            config=config,
+            broker_id=broker_id,
+            state_change_log=state_change_log,
+            timer=self._timer,
+            open_channel=open_channel or self._open_sender,
+            clock=clock,
+        )
+        self._thread = threading.Thread(target=self._run, name=f"controller-{broker_id}", daemon=True)
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    def startup(self) -> None:
+        """Listen to the session, watch ``/controller``, make one election attempt; returns when it is decided (CTL-1).
+
+        To be called before the broker registers.
+        """
+        log.info("Controller starting up")
+        self._zookeeper.add_session_listener(self._worker.on_session)
+        done = threading.Event()
+
+        def elect() -> None:
+            try:
+                self._worker.elect()
+            finally:
+                done.set()
+
+        self._worker.queue.put(Event("startup", elect, done.set))
+        self._thread.start()
+        done.wait()
+        log.info("Controller startup complete")
+
+    def shutdown(self) -> None:
+        """Resign and stop (CTL-22). ``/controller`` goes with the session, which the broker closes next."""
+        self._worker.stopping = True
+        self._worker.queue.close()
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._timer.close()
+
+    def _run(self) -> None:
+        while (event := self._worker.queue.take()) is not None:
+            try:
+                self._worker.process(event)
+            except Exception:  # the next event must be served whatever is wrong with this one
+                log.exception("controller event %r failed unexpectedly", event.name)
+        self._worker.resign()
+
+    def _open_sender(self, actor: str) -> ChannelFactory:
+        def open_channel(broker: BrokerInfo) -> Channel:
+            return BrokerSender(
+                broker,
+                listener=self._config.inter_broker_listener_name,
+                actor=actor,
+                timeout_ms=self._config.controller_socket_timeout_ms,
+                client_id=str(self._broker_id),
+                state_change_log=self._state_change_log,
+            )
+
+        return open_channel
+
+    # --- for other threads --------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._worker.term is not None
+
+    @property
+    def active_controller_id(self) -> int | None:
+        """The controller's broker id as last read; None: no controller."""
+        return self._worker.known_id
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch of the current term, 0 when not controller (CTL-16)."""
+        term = self._worker.term
+        return term.context.epoch if term else 0
+
+    def has_resigned(self) -> bool:
+        """Whether the loss of a session, if any, has been dealt with, so that the new one may be used (CTL-19)."""
+        return self._worker.has_resigned
+
+    def controlled_shutdown(self, broker_id: int, broker_epoch: int | None) -> ShutdownAnswer:
+        """Move leaders away from a broker; blocks until it is done. Codes 11, 8 and 77 as BRK-34, CTL-112."""
+        if not self.is_active:
+            return ErrorCode.STALE_CONTROLLER_EPOCH, []
+        answer: Future[ShutdownAnswer] = Future()
+
+        def serve() -> None:
+            term = self._worker.term
+            if term is None:
+                answer.set_result((ErrorCode.STALE_CONTROLLER_EPOCH, []))
+                return
+            try:
+                answer.set_result(term.controlled_shutdown.serve(broker_id, broker_epoch))
+            except BaseException as e:
+                answer.set_exception(e)
+                raise
+
+        self._worker.queue.put(Event("controlled shutdown", serve, lambda: answer.cancel() and None))
+        try:
+            return answer.result()
+        except CancelledError:  # resigned before its turn
+            return ErrorCode.STALE_CONTROLLER_EPOCH, []
+        except KafkatoolError as e:
+            log.warning("controlled shutdown of broker %d failed: %s", broker_id, e)
+            return ErrorCode.STALE_CONTROLLER_EPOCH, []
+
+    def gauges(self) -> dict[str, int]:
+        """The values of CTL-29, and the broker's state (CTL-24 step 9); the counts are 0 on other brokers."""
+        term = self._worker.term
+        return {
+            "ActiveControllerCount": int(term is not None),
+            "OfflinePartitionsCount": term.context.offline_partition_count() if term else 0,
+            "PreferredReplicaImbalanceCount": term.context.imbalance_count() if term else 0,
+            "LeaderElectionCount": term.broker_changes.handled if term else 0,
+            "LeaderElectionTimeMs": round(term.broker_changes.handling_ms) if term else 0,
+            "BrokerState": RUNNING_AS_CONTROLLER if term else RUNNING_AS_BROKER,
+        }

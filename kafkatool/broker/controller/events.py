@@ -1,0 +1,68 @@
+"""The controller's queue: events are handled one at a time, in order of arrival (CTL-21).
+
+The queue is the only thing other threads touch: watches, answers, timers and requests put something in, the event
+thread takes it out. The simulator takes it out itself.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Event(NamedTuple):
+    """``run`` on the event thread; ``discarded`` instead, when the session expired before its turn (CTL-19)."""
+
+    name: str
+    run: Callable[[], None]
+    discarded: Callable[[], None] | None = None
+
+
+class EventQueue:
+    """First in, first out; unbounded, since every event stands for something that has happened already."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._condition = threading.Condition()
+        self._closed = False
+
+    def put(self, event: Event) -> None:
+        """Append; after ``close`` the event is discarded at once."""
+        with self._condition:
+            if not self._closed:
+                self._events.append(event)
+                self._condition.notify()
+                return
+        if event.discarded is not None:
+            event.discarded()
+
+    def replace_all(self, event: Event) -> None:
+        """Discard what is queued; ``event`` is next."""
+        with self._condition:
+            dropped = list(self._events)
+            self._events.clear()
+        for old in dropped:
+            if old.discarded is not None:
+                old.discarded()
+        self.put(event)
+
+    def take(self, *, wait: bool = True) -> Event | None:
+        """The next event. None: none there (``wait`` False), or closed."""
+        with self._condition:
+            while wait and not self._events and not self._closed:
+                self._condition.wait()
+            return self._events.popleft() if self._events else None
+
+    def close(self) -> None:
+        """Take nothing more and discard what is queued; ``take`` returns None from now on."""
+        with self._condition:
+            self._closed = True
+            dropped = list(self._events)
+            self._events.clear()
+            self._condition.notify_all()
+        for event in dropped:
+            if event.discarded is not None:
+                event.discarded()
+
+    def __len__(self) -> int:
+        return len(self._events)

@@ -1,0 +1,90 @@
+"""What a newly elected controller does, in the order of CTL-24; the letters are its additions.
+
+Watches are set before anything is read, so nothing created in between is missed (CTL-25): what fires meanwhile is
+queued and handled afterwards. An error in any step ends in resigning (CTL-26).
+Source: Kafka 0.10.2.1 and 1.1.1 controller/KafkaController.scala.
+"""
+
+import logging
+
+from kafkatool.broker.controller.term import Term
+from kafkatool.core.errors import ControllerFencedError, NodeExistsError, NoNodeError, VersionConflictError
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.znodes import ControllerEpochZnode
+from kafkatool.core.zookeeper import ZooKeeper
+
+log = logging.getLogger(__name__)
+
+
+def raise_epoch(zookeeper: ZooKeeper) -> tuple[int, int]:
+    """Step 1: the new controller epoch and its node's version (CTL-10).
+
+    Raises ControllerFencedError when another controller was faster (CTL-11).
+    """
+    node = zookeeper.get(ControllerEpochZnode.PATH)
+    try:
+        if node is None:
+            zookeeper.create(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(1))
+            return 1, 0
+        epoch = ControllerEpochZnode.decode(node.data) + 1
+        return epoch, zookeeper.set(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(epoch), node.version)
+    except (NodeExistsError, NoNodeError, VersionConflictError) as e:
+        raise ControllerFencedError(f"another controller has raised {ControllerEpochZnode.PATH} meanwhile") from e
+
+
+def take_over(term: Term) -> None:
+    """Steps 2 to 12."""
+    context = term.context
+    term.reassignment.watch()  # 2
+    leftovers = term.notifications.watch_isr_changes() + term.notifications.watch_log_dir_events()  # 2a
+    term.preferred_election.watch()  # 3
+    topics = term.topic_changes.watch()  # 4
+    marked = term.deletion.watch()  # 5
+    broker_names = term.broker_changes.watch()  # 6
+    term.zookeeper.delete(leftovers)  # 6a
+
+    _fill_context(term, topics, broker_names)  # 7
+    reassignments = term.reassignment.read()
+    election = term.preferred_election.read()
+    term.preferred_election.note(election)
+    term.deletion.queue_at_failover(marked)
+    with term.batch.filling():  # 7a
+        term.batch.add_metadata(context.leadership)
+    with term.batch.filling():  # 8
+        term.replicas.startup()
+        term.partitions.startup()
+    # 8a: each topic's data is watched since it was read in 7; 9: the term is the mark of RunningAsController
+    term.reassignment.resume(reassignments)  # 9a
+    if election is not None:
+        term.preferred_election.serve([p for p in election if _needs_election(term, p)])
+    with term.batch.filling():  # 10
+        term.batch.add_metadata(context.leadership)
+    term.rebalance.start()  # 11
+    term.deletion.resume()  # 12
+    log.info(
+        "controller epoch %d: %d brokers, %d topics, %d partitions",
+        context.epoch,
+        len(context.brokers),
+        len(context.assignments),
+        len(context.leadership),
+    )
+
+
+def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> None:
+    context = term.context
+    context.brokers = term.broker_changes.read(broker_names)
+    for topic, assignment in term.topic_changes.read(sorted(topics)).items():
+        context.assignments.setdefault(topic, {})
+        for number, replicas in assignment.items():
+            context.set_replicas(TopicPartition(topic, number), replicas)
+    states = term.zookeeper.read_states(context.partitions())
+    context.leadership = states.found
+    context.unreadable = set(states.unreadable)
+    for broker in context.brokers.values():
+        term.channels.open(broker)
+
+
+def _needs_election(term: Term, partition: TopicPartition) -> bool:
+    """Whether the partition exists and is not led by its preferred replica already (CTL-27)."""
+    context = term.context
+    return context.knows(partition) and context.leader(partition) != next(iter(context.replicas(partition)), None)

@@ -1,0 +1,278 @@
+"""Moves partitions between their states: first leaders, elections, and what goes with them (CTL-62 to 65, 70 to 74).
+
+Every decision rests on the state node read for it and is written on the version read; a conflict means reading and
+deciding again (CTL-41, 42; Z-38). A failed change leaves node, context and status as they were (CTL-65).
+"""
+
+import enum
+import logging
+from collections.abc import Callable, Collection, Iterable
+
+from kafkatool.broker.controller import leader_selection as selection
+from kafkatool.broker.controller import transition_lines as lines
+from kafkatool.broker.controller.context import ControllerContext
+from kafkatool.broker.controller.leader_selection import Choice
+from kafkatool.broker.controller.partition_states import LEGAL, PartitionStatus
+from kafkatool.broker.controller.request_batch import RequestBatch
+from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
+from kafkatool.core.errors import VersionConflictError, ZooKeeperError
+from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_MAX_ROUNDS = 100  # of reading again after a conflict; each needs another writer to come in between
+
+
+class Strategy(enum.Enum):
+    """How a leader is chosen (CTL-64)."""
+
+    OFFLINE = "offline"
+    REASSIGN = "reassign"
+    PREFERRED = "preferred"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+
+
+class PartitionStateMachine:
+    """Works in the batch the caller has open. ``unclean_topics`` tells which of the topics allow unclean election."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        zookeeper: FencedZooKeeper,
+        batch: RequestBatch,
+        *,
+        write_lines: Callable[[str, Iterable[str]], None],
+        unclean_topics: Callable[[Collection[str]], set[str]],
+    ) -> None:
+        self._context = context
+        self._zookeeper = zookeeper
+        self._batch = batch
+        self._write_lines = write_lines
+        self._unclean_topics = unclean_topics
+
+    def startup(self) -> None:
+        """Give every partition its status from what failover read (CTL-63), then try to bring all online."""
+        context = self._context
+        for partition in context.partitions():
+            if partition in context.unreadable:
+                continue  # not New: a leader may be at work
+            state = context.leadership.get(partition)
+            if state is None:
+                status = PartitionStatus.NEW
+            elif state.leader_and_isr.leader in context.live_for(partition):
+                status = PartitionStatus.ONLINE
+            else:
+                status = PartitionStatus.OFFLINE
+            context.partition_status[partition] = status
+        self.bring_online()
+
+    def bring_online(self) -> None:
+        """Try every New and Offline partition that is not being deleted (CTL-33, 39, 65)."""
+        waiting = (PartitionStatus.NEW, PartitionStatus.OFFLINE)
+        context = self._context
+        self.move(
+            [p for p, s in context.partition_status.items() if s in waiting and not context.is_deleting(p)],
+            PartitionStatus.ONLINE,
+        )
+
+    def move(
+        self, partitions: Iterable[TopicPartition], target: PartitionStatus, strategy: Strategy = Strategy.OFFLINE
+    ) -> set[TopicPartition]:
+        """Move them; returns those that moved. Illegal moves are logged and skipped, the others go on (CTL-62)."""
+        context = self._context
+        moving: dict[TopicPartition, PartitionStatus] = {}
+        failed = []
+        for partition in partitions:
+            status = context.status_of(partition)
+            if status in LEGAL[target]:
+                moving[partition] = status
+            else:
+                failed.append(partition)
+        self._log_failed(failed, target)
+        if target is not PartitionStatus.ONLINE:
+            self._mark(moving, target)
+            return set(moving)
+        moved = self._create([p for p, s in moving.items() if s is PartitionStatus.NEW])
+        moved |= self._elect([p for p, s in moving.items() if s is not PartitionStatus.NEW], strategy)
+        self._log_failed([p for p in moving if p not in moved], target)
+        return moved
+
+    # --- marks only ---------------------------------------------------------------------------------------------
+
+    def _mark(self, moving: dict[TopicPartition, PartitionStatus], target: PartitionStatus) -> None:
+        context = self._context
+        if target is PartitionStatus.NEW:
+            self._write_lines("TRACE", (lines.partition_new(p, s, context.replicas(p)) for p, s in moving.items()))
+        else:
+            self._write_lines("TRACE", (lines.partition_marked(p, s, target) for p, s in moving.items()))
+        if target is PartitionStatus.NON_EXISTENT:
+            for partition in moving:
+                context.partition_status.pop(partition, None)
+        else:
+            context.partition_status.update(dict.fromkeys(moving, target))
+
+    def _log_failed(self, partitions: Collection[TopicPartition], target: PartitionStatus) -> None:
+        if partitions:
+            context = self._context
+            self._write_lines(
+                "ERROR",
+                (
+                    lines.partition_failed(context.broker_id, context.epoch, p, context.status_of(p), target)
+                    for p in partitions
+                ),
+            )
+
+    def _online(self, partition: TopicPartition, state: PartitionState) -> str:
+        """Note the new leadership; returns the line that says so."""
+        line = lines.partition_online(partition, self._context.status_of(partition), state)
+        self._context.leadership[partition] = state
+        self._context.partition_status[partition] = PartitionStatus.ONLINE
+        return line
+
+    # --- first leaders ------------------------------------------------------------------------------------------
+
+    def _create(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        context = self._context
+        states: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition in partitions:
+            choice = selection.first_leader(context.replicas(partition), context.live_for(partition))
+            if choice is not None:
+                states[partition] = LeaderAndIsr(choice.leader, 0, choice.isr, context.epoch)
+        if not states:
+            return set()
+        created = []
+        for partition, outcome in self._zookeeper.create_states(states).items():
+            if isinstance(outcome, ZooKeeperError):
+                self._explain_existing(partition, outcome)
+                continue
+            state = PartitionState(states[partition], 0)
+            created.append((partition, self._online(partition, state)))
+            self._batch.add_leader_and_isr(
+                state.leader_and_isr.isr, partition, state, context.replicas(partition), is_new=True
+            )
+        self._write_lines("TRACE", (line for _, line in created))
+        return {p for p, _ in created}
+
+    def _explain_existing(self, partition: TopicPartition, error: ZooKeeperError) -> None:
+        found = self._zookeeper.read_states([partition]).found.get(partition)
+        log.error("partition %s got no first leader: %s; its state node holds %s", partition, error, found)
+
+    # --- elections ----------------------------------------------------------------------------------------------
+
+    def _elect(self, partitions: Collection[TopicPartition], strategy: Strategy) -> set[TopicPartition]:
+        context = self._context
+        moved: set[TopicPartition] = set()
+        pending = list(partitions)
+        for _ in range(_MAX_ROUNDS):
+            if not pending:
+                break
+            states = self._zookeeper.read_states(pending).found
+            new = self._decide(states, strategy)
+            outcomes = self._zookeeper.update_states(new)
+            pending, online = [], []
+            for partition, outcome in outcomes.items():
+                if isinstance(outcome, VersionConflictError):
+                    pending.append(partition)
+                elif isinstance(outcome, ZooKeeperError):
+                    log.error("the leader elected for partition %s could not be written: %s", partition, outcome)
+                else:
+                    state = PartitionState(new[partition].leader_and_isr, outcome)
+                    online.append(self._online(partition, state))
+                    moved.add(partition)
+                    replicas = context.replicas(partition)
+                    self._batch.add_leader_and_isr(
+                        self._receivers(partition, strategy, replicas), partition, state, replicas
+                    )
+            self._write_lines("TRACE", online)
+        return moved
+
+    def _receivers(self, partition: TopicPartition, strategy: Strategy, replicas: tuple[int, ...]) -> Collection[int]:
+        if strategy in (Strategy.PREFERRED, Strategy.REASSIGN):
+            return replicas
+        live = self._context.live_for(partition, even_shutting_down=strategy is Strategy.CONTROLLED_SHUTDOWN)
+        return [b for b in replicas if b in live]
+
+    def _decide(
+        self, states: dict[TopicPartition, PartitionState], strategy: Strategy
+    ) -> dict[TopicPartition, PartitionState]:
+        """The states to be written, each with the version it was decided on."""
+        context = self._context
+        live = {p: context.live_for(p) for p in states}
+        unclean: set[str] = set()
+        if strategy is Strategy.OFFLINE:
+            hopeless = {p.topic for p, s in states.items() if live[p].isdisjoint(s.leader_and_isr.isr)}
+            unclean = self._unclean_topics(sorted(hopeless)) if hopeless else set()
+        new = {}
+        for partition, state in states.items():
+            now = state.leader_and_isr
+            if is_from_newer_controller(partition, now, context.epoch):
+                continue
+            choice = self._choose(partition, now, live[partition], strategy, unclean)
+            if choice is None:
+                log.info("no leader for partition %s (%s): %s, live are %s", partition, strategy.value, now,
+                         sorted(live[partition]))  # fmt: skip
+                continue
+            if choice.unclean:
+                log.warning(
+                    "no broker in the ISR %s of partition %s is alive: broker %d is elected uncleanly, "
+                    "records may be lost", list(now.isr), partition, choice.leader,
+                )  # fmt: skip
+            decided = LeaderAndIsr(choice.leader, now.leader_epoch + 1, choice.isr, context.epoch)
+            new[partition] = PartitionState(decided, state.version)
+        return new
+
+    def _choose(
+        self, partition: TopicPartition, now: LeaderAndIsr, live: set[int], strategy: Strategy, unclean: set[str]
+    ) -> Choice | None:
+        replicas = self._context.replicas(partition)
+        match strategy:
+            case Strategy.OFFLINE:
+                return selection.elect_offline(now, replicas, live, unclean_allowed=partition.topic in unclean)
+            case Strategy.REASSIGN:
+                return selection.elect_reassigned(now, replicas, live)
+            case Strategy.PREFERRED:
+                return selection.elect_preferred(now, replicas, live)
+            case Strategy.CONTROLLED_SHUTDOWN:
+                return selection.elect_for_shutdown(now, replicas, live, self._context.shutting_down)
+
+    # --- the same leader, a higher epoch ------------------------------------------------------------------------
+
+    def raise_epochs(self, receivers: dict[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, LeaderAndIsr]:
+        """Leader and ISR as they are, leader epoch + 1; LeaderAndIsr with the AR of the context to those receivers.
+
+        Steps 2 and 7 of a reassignment (CTL-91). Returns what was written; partitions that failed are left out.
+        """
+        context = self._context
+        written: dict[TopicPartition, LeaderAndIsr] = {}
+        pending = list(receivers)
+        for _ in range(_MAX_ROUNDS):
+            if not pending:
+                break
+            new = {
+                p: PartitionState(LeaderAndIsr(now.leader, now.leader_epoch + 1, now.isr, context.epoch), state.version)
+                for p, state in self._zookeeper.read_states(pending).found.items()
+                if not is_from_newer_controller(p, now := state.leader_and_isr, context.epoch)
+            }
+            pending = []
+            for partition, outcome in self._zookeeper.update_states(new).items():
+                if isinstance(outcome, VersionConflictError):
+                    pending.append(partition)
+                elif isinstance(outcome, ZooKeeperError):
+                    log.error("the leader epoch of partition %s could not be raised: %s", partition, outcome)
+                else:
+                    state = PartitionState(new[partition].leader_and_isr, outcome)
+                    context.leadership[partition] = state
+                    written[partition] = state.leader_and_isr
+                    self._batch.add_leader_and_isr(receivers[partition], partition, state, context.replicas(partition))
+        return written
+
+
+def is_from_newer_controller(partition: TopicPartition, state: LeaderAndIsr, epoch: int) -> bool:
+    """Whether a newer controller wrote that state: then the change is dropped (CTL-14)."""
+    if state.controller_epoch > epoch:
+        log.error(
+            "partition %s is left alone: its state was written by controller epoch %d, ours is %d",
+            partition, state.controller_epoch, epoch,
+        )  # fmt: skip
+        return True
+    return False

@@ -1,0 +1,286 @@
+"""Moving partitions to other brokers in twelve steps, each of which a next controller can resume (CTL-87 to CTL-99).
+
+OAR: replicas before, RAR: replicas wanted. The assignment in ZooKeeper is OAR + RAR from step 1 until step 10: it is
+the only lasting record of OAR, so OAR - RAR is always found again as AR - RAR (CTL-93).
+
+Partitions of one request go their steps together where they happen to be at the same one, so that thousands cost few
+round trips; each finishes on its own (CTL-96). Source: Kafka 0.10.2.1 controller/KafkaController.scala.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kafkatool.broker.controller import transition_lines as lines
+from kafkatool.broker.controller.partition_machine import Strategy
+from kafkatool.broker.controller.partition_states import PartitionStatus
+from kafkatool.broker.controller.replica_states import ReplicaStatus
+from kafkatool.core.errors import ZnodeFormatError
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.znodes import PartitionStateZnode, ReassignmentZnode, TopicZnode
+from kafkatool.core.zookeeper import Watch, WatchEvent
+
+if TYPE_CHECKING:
+    from kafkatool.broker.controller.term import Term
+
+log = logging.getLogger(__name__)
+
+Replicas = tuple[int, ...]
+
+
+def union(old: Replicas, wanted: Replicas) -> Replicas:
+    """OAR in its order, then RAR - OAR in plan order (znodes.md section 7 no. 12)."""
+    return (*old, *(b for b in wanted if b not in old))
+
+
+def minus(replicas: Replicas, others: Collection[int]) -> Replicas:
+    """Those not among ``others``, in order."""
+    return tuple(b for b in replicas if b not in others)
+
+
+def why_unusable(wanted: Replicas) -> str | None:
+    """What is wrong with a list of replicas whatever the cluster looks like (CTL-88)."""
+    if not wanted:
+        return "no replicas are given"
+    if len(set(wanted)) < len(wanted):
+        return "a replica is given twice"
+    return "a broker id is negative" if min(wanted) < 0 else None
+
+
+class Reassignment:
+    """Owns the context's ``reassigning``."""
+
+    def __init__(self, term: "Term") -> None:
+        self._term = term
+        self._fired: deque[TopicPartition] = deque()  # state nodes that changed; filled by the watch's thread
+        self._watched: set[TopicPartition] = set()  # each state node has one watch at most
+
+    # --- the request --------------------------------------------------------------------------------------------
+
+    def watch(self) -> dict[TopicPartition, Replicas]:
+        """Set the watch on ``/admin/reassign_partitions``; what it asks for. Unreadable: logged, left (Z-35)."""
+        return self.read(self._term.watch("reassignment", lambda _: self._on_request()))
+
+    def read(self, watch: Watch | None = None) -> dict[TopicPartition, Replicas]:
+        """What the request asks for now."""
+        node = self._term.raw_zookeeper.get(ReassignmentZnode.PATH, watch)
+        try:
+            return ReassignmentZnode.decode(node.data) if node else {}
+        except ZnodeFormatError as e:
+            log.error("%s; nothing is reassigned until it is removed", e)
+            return {}
+
+    def _on_request(self) -> None:
+        context = self._term.context
+        wanted = {p: rar for p, rar in self.watch().items() if p not in context.reassigning}
+        if any(not context.knows(p) for p in wanted):
+            self._term.topic_changes.refresh(watched=True)  # it may have been created a moment ago
+        refused: dict[TopicPartition, str] = {}
+        for partition, rar in wanted.items():
+            if why := self._why_refused(partition, rar):
+                refused[partition] = why
+        self._refuse(refused)
+        self._begin({p: rar for p, rar in wanted.items() if p not in refused})
+
+    def _why_refused(self, partition: TopicPartition, wanted: Replicas) -> str | None:
+        context = self._term.context
+        if not context.knows(partition):
+            return "there is no such partition"
+        if context.is_deleting(partition):
+            return "its topic is being deleted"
+        if wanted == context.replicas(partition):
+            return "these are its replicas already"
+        return why_unusable(wanted)
+
+    def _refuse(self, refused: Mapping[TopicPartition, str]) -> None:
+        for partition, why in refused.items():
+            log.error("reassignment of partition %s is refused: %s", partition, why)
+        self._remove_entries(refused)
+
+    def resume(self, wanted: Mapping[TopicPartition, Replicas]) -> None:
+        """Take over what an earlier controller left (CTL-98): drop what is done, go on with the rest."""
+        context = self._term.context
+        done, refused, going = [], {}, {}
+        for partition, rar in wanted.items():
+            state = context.leadership.get(partition)
+            in_sync = state is not None and set(rar) <= set(state.leader_and_isr.isr)
+            if not context.knows(partition) or (rar == context.replicas(partition) and in_sync):
+                done.append(partition)
+            elif why := why_unusable(rar):
+                refused[partition] = why
+            else:
+                going[partition] = rar
+        if done:
+            log.info("reassignments that are done or pointless: %s", ", ".join(map(str, done)))
+            self._remove_entries(done)
+        self._refuse(refused)
+        self._begin(going)
+
+    # --- driving ------------------------------------------------------------------------------------------------
+
+    def _begin(self, wanted: Mapping[TopicPartition, Replicas]) -> None:
+        """CTL-90: watch the ISR first, so that no growth is missed."""
+        if wanted:
+            log.info("reassigning %s", ", ".join(f"{p} to {list(rar)}" for p, rar in wanted.items()))
+            self._term.context.reassigning.update(wanted)
+            self._drive(list(wanted), prepare=True)
+
+    def on_brokers_started(self, brokers: Collection[int]) -> None:
+        """Reassignments to a broker that has just started are driven on (CTL-34, 89, 95)."""
+        context = self._term.context
+        waiting = [
+            p for p, rar in context.reassigning.items() if p not in self._watched or not set(brokers).isdisjoint(rar)
+        ]
+        self._drive(waiting, prepare=True)
+
+    def _on_isr(self, event: WatchEvent) -> None:
+        """A state node of ours changed. Many fire at once: the first event handles all."""
+        fired = []
+        while self._fired:
+            fired.append(self._fired.popleft())
+        reassigning = self._term.context.reassigning
+        self._drive([p for p in dict.fromkeys(fired) if p in reassigning], prepare=False)
+
+    def _drive(self, partitions: list[TopicPartition], *, prepare: bool) -> None:
+        """Steps 5 to 12 where RAR is in sync; elsewhere, with ``prepare``, steps 1 to 3, and wait."""
+        if not partitions:
+            return
+        context = self._term.context
+        in_sync: list[TopicPartition] = []
+        behind: list[TopicPartition] = []
+        for partition, isr in self._read_and_watch(partitions).items():
+            (in_sync if set(context.reassigning[partition]) <= isr else behind).append(partition)
+        if prepare:
+            self._prepare(behind)
+        self._finish(in_sync)
+
+    def _read_and_watch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, set[int]]:
+        by_path = {PartitionStateZnode.path(p): p for p in partitions}
+
+        def fired(event: WatchEvent) -> None:
+            self._watched.discard(by_path[event.path])
+            self._fired.append(by_path[event.path])
+            self._term.enqueue("ISR of a reassigned partition", lambda: self._on_isr(event))
+
+        unwatched = [p for p in partitions if p not in self._watched]
+        watched = [p for p in partitions if p in self._watched]
+        self._watched.update(unwatched)
+        nodes = self._term.raw_zookeeper.get_many([PartitionStateZnode.path(p) for p in unwatched], fired)
+        nodes += self._term.raw_zookeeper.get_many([PartitionStateZnode.path(p) for p in watched])
+        isr: dict[TopicPartition, set[int]] = {}
+        for partition, node in zip([*unwatched, *watched], nodes, strict=True):
+            if node is None:  # never led yet, so not watched either: driven on when a broker starts
+                self._watched.discard(partition)
+            try:
+                isr[partition] = set(PartitionStateZnode.decode(partition, node.data).isr) if node else set()
+            except ZnodeFormatError as e:
+                log.error("%s; its reassignment waits", e)
+        return isr
+
+    # --- steps 1 to 3 -------------------------------------------------------------------------------------------
+
+    def _prepare(self, partitions: Collection[TopicPartition]) -> None:
+        if not partitions:
+            return
+        term, context = self._term, self._term.context
+        wanted = {p: union(context.replicas(p), context.reassigning[p]) for p in partitions}
+        new = {p: minus(context.reassigning[p], context.replicas(p)) for p in partitions}
+        self._write_assignments(wanted)  # 1
+        for partition, replicas in wanted.items():
+            context.set_replicas(partition, replicas)
+        with term.batch.filling():
+            self._raise_epochs(wanted)  # 2
+            term.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)  # 3
+
+    def _raise_epochs(self, receivers: dict[TopicPartition, Replicas]) -> set[TopicPartition]:
+        """Steps 2 and 7; the AR told is the context's."""
+        term, context = self._term, self._term.context
+        raised = term.partitions.raise_epochs(receivers)
+        term.write_lines(
+            "TRACE", (lines.reassignment_sent(p, state, context.replicas(p)) for p, state in raised.items())
+        )
+        term.write_lines(
+            "ERROR", (lines.reassignment_failed(p, context.replicas(p)) for p in receivers if p not in raised)
+        )
+        return set(raised)
+
+    # --- steps 5 to 12 ------------------------------------------------------------------------------------------
+
+    def _finish(self, partitions: Collection[TopicPartition]) -> None:
+        if not partitions:
+            return
+        term, context = self._term, self._term.context
+        rar = {p: context.reassigning[p] for p in partitions}
+        both = {p: union(context.replicas(p), rar[p]) for p in partitions}
+        with term.batch.filling():
+            term.replicas.move(rar, ReplicaStatus.ONLINE)  # 5
+        for partition in partitions:
+            context.set_replicas(partition, rar[partition])  # 6
+        electing = [p for p in partitions if context.leader(p) not in set(rar[p]) & context.live_for(p)]
+        with term.batch.filling():  # 7
+            led = term.partitions.move(electing, PartitionStatus.ONLINE, Strategy.REASSIGN)
+            led |= self._raise_epochs({p: both[p] for p in partitions if p not in electing})
+        old = {p: minus(both[p], rar[p]) for p in led}
+        with term.batch.filling():
+            stopped = term.replicas.move({p: brokers for p, brokers in old.items() if brokers}, ReplicaStatus.OFFLINE)
+            ready = {p: brokers for p, brokers in old.items() if len(stopped.get(p, ())) == len(brokers)}  # 8
+            term.replicas.move({p: b for p, b in ready.items() if b}, ReplicaStatus.DELETION_STARTED)  # 9
+            for target in (ReplicaStatus.DELETION_SUCCESSFUL, ReplicaStatus.NON_EXISTENT):
+                term.replicas.move({p: b for p, b in ready.items() if b}, target)
+        for partition in partitions:
+            if partition not in ready:  # no leader among RAR, or a write failed: nothing is moved (CTL-95)
+                context.set_replicas(partition, both[partition])
+                log.warning("reassignment of partition %s to %s waits: none of them could take over", partition,
+                            list(rar[partition]))  # fmt: skip
+        if ready:
+            self._conclude({p: rar[p] for p in ready})
+
+    def _conclude(self, done: Mapping[TopicPartition, Replicas]) -> None:
+        term, context = self._term, self._term.context
+        self._write_assignments(done)  # 10
+        self._remove_entries(done)  # 11
+        for partition in done:
+            context.reassigning.pop(partition, None)
+        with term.batch.filling():
+            term.batch.add_metadata(done)  # 12
+        log.info("reassigned %s", ", ".join(f"{p} to {list(rar)}" for p, rar in done.items()))
+        term.deletion.resume({p.topic for p in done})  # CTL-97
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    def _write_assignments(self, assignments: Mapping[TopicPartition, Replicas]) -> None:
+        """One write per topic; what else the node holds stays (Z-13)."""
+        by_topic: dict[str, dict[int, Replicas]] = {}
+        for (topic, number), replicas in assignments.items():
+            by_topic.setdefault(topic, {})[number] = replicas
+        for topic, changes in by_topic.items():
+            self._term.zookeeper.change(TopicZnode.path(topic), _with(topic, changes))
+
+    def _remove_entries(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take entries out of the request; the last one takes the node with it (CTL-91 step 11)."""
+        gone = set(partitions)
+        if not gone:
+            return
+
+        def without(data: bytes) -> bytes | None:
+            entries = ReassignmentZnode.decode(data)
+            left = {p: rar for p, rar in entries.items() if p not in gone}
+            if len(left) == len(entries):
+                return data
+            return ReassignmentZnode.encode(left) if left else None
+
+        try:
+            self._term.zookeeper.change(ReassignmentZnode.PATH, without)
+        except ZnodeFormatError as e:
+            log.error("%s; finished reassignments stay in it", e)
+
+
+def _with(topic: str, changes: Mapping[int, Replicas]) -> Callable[[bytes], bytes]:
+    def changed(data: bytes) -> bytes:
+        node = TopicZnode.decode(topic, data)
+        if all(node.assignment.get(n) == replicas for n, replicas in changes.items()):
+            return data
+        return node.with_assignment({**node.assignment, **changes}).encode()
+
+    return changed

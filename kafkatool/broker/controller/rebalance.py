@@ -1,0 +1,75 @@
+"""Automatic leader balancing: every few minutes, preferred leaders for brokers that lead too few (CTL-107 to 109)."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkatool.core.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkatool.broker.controller.term import Term
+    from kafkatool.broker.timer import TimerTask
+
+log = logging.getLogger(__name__)
+
+_FIRST_MS = 5000
+
+
+def imbalanced(
+    preferred: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, int | None], percentage: int
+) -> dict[int, list[TopicPartition]]:
+    """Brokers of which more than ``percentage`` of the partitions they should lead are led by others, and which.
+
+    ``preferred`` is AR[0] of each partition to look at. Exactly the percentage is no imbalance (CTL-109).
+    """
+    should_lead: dict[int, int] = {}
+    led_elsewhere: dict[int, list[TopicPartition]] = {}
+    for partition, broker in preferred.items():
+        should_lead[broker] = should_lead.get(broker, 0) + 1
+        if leaders.get(partition) != broker:
+            led_elsewhere.setdefault(broker, []).append(partition)
+    return {b: found for b, found in led_elsewhere.items() if len(found) * 100 > percentage * should_lead[b]}
+
+
+class Rebalance:
+    """A timer that puts a check into the queue; the next is set when that one is done."""
+
+    def __init__(self, term: "Term") -> None:
+        self._term = term
+        self._task: TimerTask | None = None
+
+    def start(self) -> None:
+        """First check after 5 s, if enabled."""
+        if self._term.surroundings.config.auto_leader_rebalance_enable:
+            self._arm(_FIRST_MS)
+
+    def stop(self) -> None:
+        """No further check."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _arm(self, delay_ms: float) -> None:
+        self._task = self._term.surroundings.timer.add(
+            delay_ms, lambda: self._term.enqueue("leader rebalance", self._tick)
+        )
+
+    def _tick(self) -> None:
+        try:
+            self.check()
+        finally:
+            if not self._term.is_over:
+                self._arm(self._term.surroundings.config.leader_imbalance_check_interval_seconds * 1000)
+
+    def check(self) -> None:
+        """Balance the brokers above the threshold, unless other work on leaders is under way."""
+        context = self._term.context
+        preferred = {p: r[0] for p in context.partitions() if not context.is_deleting(p) and (r := context.replicas(p))}
+        leaders = {p: context.leader(p) for p in preferred}
+        percentage = self._term.surroundings.config.leader_imbalance_per_broker_percentage
+        live = context.live_brokers
+        for broker, partitions in sorted(imbalanced(preferred, leaders, percentage).items()):
+            if broker in live and not context.reassigning and not context.electing:
+                log.info(
+                    "broker %d does not lead %d partitions it is the preferred replica of", broker, len(partitions)
+                )
+                self._term.preferred_election.elect(p for p in partitions if p in context.leadership)

@@ -1,0 +1,179 @@
+"""Moves replicas between their states, and tells brokers what that means for them (CTL-66 to CTL-68)."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from kafkatool.broker.controller import transition_lines as lines
+from kafkatool.broker.controller.context import ControllerContext
+from kafkatool.broker.controller.leader_selection import without_replicas
+from kafkatool.broker.controller.partition_machine import is_from_newer_controller
+from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.request_batch import RequestBatch
+from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
+from kafkatool.core.errors import VersionConflictError, ZooKeeperError
+from kafkatool.core.model import PartitionState, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_MAX_ROUNDS = 100  # of reading again after a conflict
+
+Replicas = Mapping[TopicPartition, Iterable[int]]
+"""Partition -> brokers."""
+
+
+class ReplicaStateMachine:
+    """Works in the batch the caller has open."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        zookeeper: FencedZooKeeper,
+        batch: RequestBatch,
+        *,
+        write_lines: Callable[[str, Iterable[str]], None],
+    ) -> None:
+        self._context = context
+        self._zookeeper = zookeeper
+        self._batch = batch
+        self._write_lines = write_lines
+
+    def startup(self) -> None:
+        """Replicas on live brokers are Online and told so, the others not to be deleted for now (CTL-68)."""
+        context = self._context
+        online: dict[TopicPartition, list[int]] = {}
+        for partition in context.partitions():
+            live = context.live_for(partition)
+            for broker in context.replicas(partition):
+                is_live = broker in live
+                status = ReplicaStatus.ONLINE if is_live else ReplicaStatus.DELETION_INELIGIBLE
+                context.set_replica_status(partition, broker, status)
+                if is_live:
+                    online.setdefault(partition, []).append(broker)
+        self.move(online, ReplicaStatus.ONLINE)
+
+    def move(self, replicas: Replicas, target: ReplicaStatus) -> dict[TopicPartition, list[int]]:
+        """Move them; returns those that moved. Illegal moves are logged and skipped, the others go on."""
+        context = self._context
+        moving: dict[TopicPartition, list[int]] = {}
+        failed = []
+        for partition, brokers in replicas.items():
+            for broker in brokers:
+                legal = context.replica_status_of(partition, broker) in LEGAL[target]
+                if legal and (target is not ReplicaStatus.NEW or context.leader(partition) != broker):
+                    moving.setdefault(partition, []).append(broker)
+                else:
+                    failed.append((partition, broker))
+        match target:
+            case ReplicaStatus.NEW:
+                self._tell(moving, is_new=True)
+            case ReplicaStatus.ONLINE:
+                self._to_online(moving)
+            case ReplicaStatus.OFFLINE:
+                done = self._to_offline(moving)
+                failed += [(p, b) for p, brokers in moving.items() if p not in done for b in brokers]
+                moving = {p: brokers for p, brokers in moving.items() if p in done}
+            case ReplicaStatus.DELETION_STARTED:
+                for partition, brokers in moving.items():
+                    for broker in brokers:
+                        self._batch.add_stop_replica(broker, partition, delete=True)
+            case ReplicaStatus.NON_EXISTENT:
+                for partition, brokers in moving.items():
+                    context.set_replicas(partition, [b for b in context.replicas(partition) if b not in brokers])
+            case ReplicaStatus.DELETION_SUCCESSFUL | ReplicaStatus.DELETION_INELIGIBLE:
+                pass  # marks only
+        self._log(moving, failed, target)
+        for partition, brokers in moving.items():
+            for broker in brokers:
+                context.set_replica_status(partition, broker, target)
+        return moving
+
+    def _log(
+        self,
+        moving: Mapping[TopicPartition, list[int]],
+        failed: list[tuple[TopicPartition, int]],
+        target: ReplicaStatus,
+    ) -> None:
+        context = self._context
+        self._write_lines(
+            "TRACE",
+            (
+                lines.replica_changed(b, p, context.replica_status_of(p, b), target)
+                for p, brokers in moving.items()
+                for b in brokers
+            ),
+        )
+        self._write_lines(
+            "ERROR",
+            (
+                lines.replica_failed(context.broker_id, context.epoch, b, p, context.replica_status_of(p, b), target)
+                for p, b in failed
+            ),
+        )
+
+    def _tell(self, moving: Mapping[TopicPartition, Iterable[int]], *, is_new: bool = False) -> None:
+        for partition, brokers in moving.items():
+            state = self._context.leadership.get(partition)
+            if state is not None:
+                replicas = self._context.replicas(partition)
+                self._batch.add_leader_and_isr(brokers, partition, state, replicas, is_new=is_new)
+
+    def _to_online(self, moving: Mapping[TopicPartition, list[int]]) -> None:
+        context = self._context
+        told: dict[TopicPartition, list[int]] = {}
+        for partition, brokers in moving.items():
+            replicas = context.replicas(partition)
+            for broker in brokers:
+                if context.replica_status_of(partition, broker) is not ReplicaStatus.NEW:
+                    told.setdefault(partition, []).append(broker)
+                elif broker not in replicas:
+                    replicas = (*replicas, broker)
+                    context.set_replicas(partition, replicas)
+        self._tell(told)
+
+    # --- offline ------------------------------------------------------------------------------------------------
+
+    def _to_offline(self, moving: Mapping[TopicPartition, list[int]]) -> set[TopicPartition]:
+        """Stop them, take them out of the ISR, tell the rest; returns the partitions where that worked.
+
+        All replicas of a partition that go in one event go in one write.
+        """
+        context = self._context
+        for partition, brokers in moving.items():
+            for broker in brokers:
+                self._batch.add_stop_replica(broker, partition, delete=False)
+        done = {p for p in moving if p not in context.leadership}  # never led: nothing to write or tell
+        pending = [p for p in moving if p not in done]
+        for _ in range(_MAX_ROUNDS):
+            if not pending:
+                break
+            read = self._zookeeper.read_states(pending)
+            done |= {p for p in pending if p not in read.found and p not in read.unreadable}  # the topic is gone
+            new: dict[TopicPartition, PartitionState] = {}
+            for partition, state in read.found.items():
+                if is_from_newer_controller(partition, state.leader_and_isr, context.epoch):
+                    continue
+                changed = without_replicas(state.leader_and_isr, moving[partition], context.epoch)
+                if changed is None:
+                    self._told_offline(partition, state, moving[partition])
+                    done.add(partition)
+                else:
+                    new[partition] = PartitionState(changed, state.version)
+            pending = []
+            for partition, outcome in self._zookeeper.update_states(new).items():
+                if isinstance(outcome, VersionConflictError):
+                    pending.append(partition)
+                elif isinstance(outcome, ZooKeeperError):
+                    log.error("replicas of partition %s could not leave the ISR: %s", partition, outcome)
+                else:
+                    self._told_offline(
+                        partition, PartitionState(new[partition].leader_and_isr, outcome), moving[partition]
+                    )
+                    done.add(partition)
+        return done
+
+    def _told_offline(self, partition: TopicPartition, state: PartitionState, gone: list[int]) -> None:
+        context = self._context
+        context.leadership[partition] = state
+        if not context.is_deleting(partition):
+            replicas = context.replicas(partition)
+            self._batch.add_leader_and_isr([b for b in replicas if b not in gone], partition, state, replicas)

@@ -1,0 +1,148 @@
+"""One term of this broker as controller: everything that lives from a won election to resigning (CTL-16, CTL-17).
+
+A term owns the context, the channels and both state machines, and wires the parts that react to events. When it is
+over it is dropped whole: a late watch, answer or timer finds ``is_over`` and does nothing (Z-46).
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.controller.broker_changes import BrokerChanges
+from kafkatool.broker.controller.channels import Answer, ChannelFactory, Channels, ControlRequest
+from kafkatool.broker.controller.context import ControllerContext
+from kafkatool.broker.controller.controlled_shutdown import ControlledShutdown
+from kafkatool.broker.controller.events import Event, EventQueue
+from kafkatool.broker.controller.notifications import Notifications
+from kafkatool.broker.controller.partition_machine import PartitionStateMachine
+from kafkatool.broker.controller.preferred_election import PreferredElection
+from kafkatool.broker.controller.reassignment import Reassignment
+from kafkatool.broker.controller.rebalance import Rebalance
+from kafkatool.broker.controller.replica_machine import ReplicaStateMachine
+from kafkatool.broker.controller.request_batch import RequestBatch
+from kafkatool.broker.controller.topic_changes import TopicChanges
+from kafkatool.broker.controller.topic_deletion import TopicDeletion
+from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
+from kafkatool.broker.state_change_log import StateChangeLog
+from kafkatool.broker.timer import Timer
+from kafkatool.core.errors import ZnodeFormatError
+from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrResponse
+from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.znodes import ConfigZnode
+from kafkatool.core.zookeeper import Watch, WatchEvent, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a controller works with; the simulator passes its own."""
+
+    zookeeper: ZooKeeper
+    config: BrokerConfig
+    broker_id: int
+    queue: EventQueue
+    timer: Timer
+    state_change_log: StateChangeLog
+    open_channel: Callable[[str], ChannelFactory]  # given the actor its lines begin with
+    session_is_gone: Callable[[], bool]  # the session of this term expired, though the event is not handled yet
+
+
+class Term:
+    """Made by failover after raising the controller epoch. Used by the event thread alone."""
+
+    def __init__(self, surroundings: Surroundings, epoch: int, epoch_version: int) -> None:
+        self.surroundings = surroundings
+        self.is_over = False
+        self._actor = f"[Controller id={surroundings.broker_id} epoch={epoch}] "
+        config = surroundings.config
+        self.raw_zookeeper = surroundings.zookeeper
+        self.zookeeper = FencedZooKeeper(
+            surroundings.zookeeper, epoch_version, lambda: self.is_over or surroundings.session_is_gone()
+        )
+        self.context = ControllerContext(surroundings.broker_id, epoch)
+        self.channels = Channels(surroundings.open_channel(self._actor))
+        self.batch = RequestBatch(
+            self.context,
+            self.channels,
+            listener=config.inter_broker_listener_name,
+            versions=config.protocol_versions,
+            write_lines=self.write_lines,
+            on_answer=self._on_answer,
+        )
+        self.partitions = PartitionStateMachine(
+            self.context,
+            self.zookeeper,
+            self.batch,
+            write_lines=self.write_lines,
+            unclean_topics=self._unclean_topics,
+        )
+        self.replicas = ReplicaStateMachine(self.context, self.zookeeper, self.batch, write_lines=self.write_lines)
+        self.broker_changes = BrokerChanges(self)
+        self.topic_changes = TopicChanges(self)
+        self.deletion = TopicDeletion(self)
+        self.reassignment = Reassignment(self)
+        self.preferred_election = PreferredElection(self)
+        self.rebalance = Rebalance(self)
+        self.notifications = Notifications(self)
+        self.controlled_shutdown = ControlledShutdown(self)
+
+    def end(self) -> None:
+        """Resign (CTL-16): nothing of this term reacts, writes or sends any more. Safe to call twice."""
+        self.is_over = True
+        self.rebalance.stop()
+        self.channels.close_all()
+
+    # --- what the parts share -----------------------------------------------------------------------------------
+
+    def write_lines(self, level: str, messages: Iterable[str]) -> None:
+        """Lines of this controller in ``state-change.log``."""
+        self.surroundings.state_change_log.write(level, (self._actor + m for m in messages))
+
+    def write_plain_lines(self, level: str, messages: Iterable[str]) -> None:
+        """The two kinds of lines that name no epoch (B9, B10)."""
+        actor = f"[Controller id={self.context.broker_id}] "
+        self.surroundings.state_change_log.write(level, (actor + m for m in messages))
+
+    def enqueue(self, name: str, run: Callable[[], None]) -> None:
+        """Have ``run`` called on the event thread, unless the term is over by then. From any thread."""
+
+        def guarded() -> None:
+            if not self.is_over:
+                run()
+
+        if not self.is_over:
+            self.surroundings.queue.put(Event(name, guarded))
+
+    def watch(self, name: str, run: Callable[[WatchEvent], None]) -> Watch:
+        """A watch that has ``run`` called on the event thread with what fired."""
+        return lambda event: self.enqueue(name, lambda: run(event))
+
+    def _on_answer(self, broker: int, request: ControlRequest, answer: Answer) -> None:
+        """On the channel's thread: only answers that change something become events."""
+        if isinstance(answer, LeaderAndIsrResponse):
+            self.enqueue("LeaderAndIsr answer", lambda: self.notifications.on_leader_and_isr(broker, answer))
+        elif isinstance(answer, StopReplicaResponse):
+            message = request.message
+            assert isinstance(message, StopReplicaRequest)
+            if message.delete_partitions:
+                self.enqueue("StopReplica answer", lambda: self.deletion.on_answer(broker, message, answer))
+        elif answer.error_code:
+            log.info("broker %d answered UpdateMetadata with error %d", broker, answer.error_code)
+
+    def _unclean_topics(self, topics: Collection[str]) -> set[str]:
+        """Topics that allow unclean leader election, read now (CTL-44)."""
+        default = self.surroundings.config.unclean_leader_election_enable
+        paths = [ConfigZnode.path("topics", t) for t in topics]
+        allowed = set()
+        for topic, path, node in zip(topics, paths, self.raw_zookeeper.get_many(paths), strict=True):
+            try:
+                overrides = ConfigZnode.decode(path, node.data) if node else {}
+            except ZnodeFormatError as e:
+                log.error("%s; it counts as having no overrides", e)
+                overrides = {}
+            text = overrides.get("unclean.leader.election.enable")
+            if default if text is None else text.strip().lower() == "true":
+                allowed.add(topic)
+        return allowed

@@ -1,0 +1,149 @@
+"""Text of the controller's lines in ``state-change.log``, word for word Kafka 1.1.1's (state-change-log.md, B1 to B13).
+
+Functions of values, called in bulk: one batch of transitions is formatted and written at once.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kafkatool.broker.controller.partition_states import PartitionStatus
+from kafkatool.broker.controller.replica_states import ReplicaStatus
+from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrResponse
+from kafkatool.core.protocol.stop_replica import StopReplicaResponse
+from kafkatool.core.protocol.update_metadata import UpdateMetadataPartition, UpdateMetadataResponse
+
+
+def _csv(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def partition_new(partition: TopicPartition, old: PartitionStatus, replicas: Sequence[int]) -> str:
+    """B1."""
+    return (
+        f"Changed partition {partition} state from {old.value} to NewPartition with assigned replicas {_csv(replicas)}"
+    )
+
+
+def partition_online(partition: TopicPartition, old: PartitionStatus, state: PartitionState) -> str:
+    """B2."""
+    now = state.leader_and_isr
+    return (
+        f"Changed partition {partition} from {old.value} to OnlinePartition with state "
+        f"LeaderAndIsr(leader={_id(now.leader)}, leaderEpoch={now.leader_epoch}, "
+        f"isr=List({', '.join(map(str, now.isr))}), zkVersion={state.version})"
+    )
+
+
+def partition_marked(partition: TopicPartition, old: PartitionStatus, new: PartitionStatus) -> str:
+    """B3."""
+    return f"Changed partition {partition} state from {old.value} to {new.value}"
+
+
+def partition_failed(
+    controller: int, epoch: int, partition: TopicPartition, old: PartitionStatus, new: PartitionStatus
+) -> str:
+    """B4: an illegal or failed change."""
+    return (
+        f"Controller {controller} epoch {epoch} failed to change state for partition {partition} "
+        f"from {old.value} to {new.value}"
+    )
+
+
+def replica_changed(broker: int, partition: TopicPartition, old: ReplicaStatus, new: ReplicaStatus) -> str:
+    """B5."""
+    return f"Changed state of replica {broker} for partition {partition} from {old.value} to {new.value}"
+
+
+def replica_failed(
+    controller: int, epoch: int, broker: int, partition: TopicPartition, old: ReplicaStatus, new: ReplicaStatus
+) -> str:
+    """B6: an illegal or failed change."""
+    return (
+        f"Controller {controller} epoch {epoch} initiated state change of replica {broker} for partition {partition} "
+        f"from {old.value} to {new.value} failed"
+    )
+
+
+def reassignment_sent(partition: TopicPartition, state: LeaderAndIsr, replicas: Sequence[int]) -> str:
+    """B7."""
+    leader = _id(state.leader)
+    return (
+        f"Sent LeaderAndIsr request (Leader:{leader},ISR:{_csv(state.isr)},LeaderEpoch:{state.leader_epoch},"
+        f"ControllerEpoch:{state.controller_epoch}) with new assigned replica list {_csv(replicas)} "
+        f"to leader {leader} for partition being reassigned {partition}"
+    )
+
+
+def reassignment_failed(partition: TopicPartition, replicas: Sequence[int]) -> str:
+    """B8."""
+    return (
+        f"Failed to send LeaderAndIsr request with new assigned replica list {_csv(replicas)} "
+        f"to leader for partition being reassigned {partition}"
+    )
+
+
+def leader_and_isr_refused(response: LeaderAndIsrResponse, broker: int) -> str:
+    """B9."""
+    codes = ", ".join(f"{p.topic}-{p.partition}={ErrorCode(p.error_code).name}" for p in response.partitions)
+    error = ErrorCode(response.error_code).name
+    return (
+        f"Received error in LeaderAndIsr response LeaderAndIsrResponse(responses={{{codes}}}, error={error}) "
+        f"from broker {broker}"
+    )
+
+
+def replicas_offline(partitions: Iterable[TopicPartition], broker: int) -> str:
+    """B10."""
+    return f"Mark replicas {','.join(map(str, partitions))} on broker {broker} as offline"
+
+
+def response_received(
+    response: LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse,
+    request: str,
+    correlation_id: int,
+    node: str,
+) -> str:
+    """B11. ``request`` is LEADER_AND_ISR, STOP_REPLICA or UPDATE_METADATA; ``node`` from ``node_text``."""
+    partitions = ""
+    if not isinstance(response, UpdateMetadataResponse):
+        entries = ",".join(
+            f"{{topic={p.topic},partition={p.partition},error_code={p.error_code}}}" for p in response.partitions
+        )
+        partitions = f",partitions=[{entries}]"
+    return (
+        f"Received response {{error_code={response.error_code}{partitions}}} for request {request} "
+        f"with correlation id {correlation_id} sent to broker {node}"
+    )
+
+
+def node_text(broker: int, host: str, port: int, rack: str | None) -> str:
+    """A broker as Kafka's Node prints it."""
+    return f"{host}:{port} (id: {broker} rack: {'null' if rack is None else rack})"
+
+
+def leader_and_isr_sent(state: LeaderAndIsrPartition, brokers: Iterable[int]) -> list[str]:
+    """B12, one line per receiver."""
+    text = (
+        f" LeaderAndIsr request PartitionState(controllerEpoch={state.controller_epoch}, leader={state.leader}, "
+        f"leaderEpoch={state.leader_epoch}, isr={_csv(state.isr)}, zkVersion={state.zk_version}, "
+        f"replicas={_csv(state.replicas)}, isNew={'true' if state.is_new else 'false'}) to broker "
+    )
+    end = f" for partition {state.topic}-{state.partition}"
+    return [
+        f"Sending become-{'leader' if broker == state.leader else 'follower'}{text}{broker}{end}" for broker in brokers
+    ]
+
+
+def update_metadata_sent(state: UpdateMetadataPartition, brokers: str) -> str:
+    """B13. ``brokers`` is ``1, 2, 3``."""
+    return (
+        f"Sending UpdateMetadata request PartitionState(controllerEpoch={state.controller_epoch}, "
+        f"leader={state.leader}, leaderEpoch={state.leader_epoch}, isr={state.isr}, zkVersion={state.zk_version}, "
+        f"replicas={state.replicas}, offlineReplicas={state.offline_replicas}) to brokers Set({brokers}) "
+        f"for partition {state.topic}-{state.partition}"
+    )
+
+
+def _id(leader: int | None) -> int:
+    return -1 if leader is None else leader

@@ -1,0 +1,237 @@
+"""The controller without its thread: election, one term at a time, one event at a time (CTL-1 to 9, 16 to 21, 119).
+
+``process`` handles one event. The broker calls it from a thread of its own (``controller.py``), a simulation from its
+scheduler. Only ``on_session`` and the queue may be used by other threads.
+"""
+
+import logging
+from collections.abc import Callable
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.controller.channels import ChannelFactory
+from kafkatool.broker.controller.events import Event, EventQueue
+from kafkatool.broker.controller.failover import raise_epoch, take_over
+from kafkatool.broker.controller.request_batch import IllegalBatchError
+from kafkatool.broker.controller.term import Surroundings, Term
+from kafkatool.broker.state_change_log import StateChangeLog
+from kafkatool.broker.timer import Timer
+from kafkatool.core.errors import (
+    ConnectionLostError,
+    ControllerFencedError,
+    KafkatoolError,
+    NodeExistsError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
+from kafkatool.core.zookeeper import Check, Delete, Node, Op, SessionState, TransactionError, WatchEvent, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+_DELETE_ATTEMPTS = 5
+
+
+class ControllerWorker:
+    """Elector and holder of the current term."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        *,
+        config: BrokerConfig,
+        broker_id: int,
+        state_change_log: StateChangeLog,
+        timer: Timer,
+        open_channel: Callable[[str], ChannelFactory],
+        clock: Callable[[], float],
+    ) -> None:
+        self.queue = EventQueue()
+        self.term: Term | None = None
+        self.known_id: int | None = None  # of the controller, as last read
+        self.stopping = False
+        self._zookeeper = zookeeper
+        self._config = config
+        self._broker_id = broker_id
+        self._state_change_log = state_change_log
+        self._timer = timer
+        self._open_channel = open_channel
+        self._clock = clock
+        self._expiries = 0  # counts sessions lost; written by the session listener alone
+        self._handled_expiries = 0
+
+    @property
+    def has_resigned(self) -> bool:
+        """Whether no session loss is waiting to be handled (CTL-19)."""
+        return self._handled_expiries == self._expiries
+
+    # --- session (CTL-18 to 20) ---------------------------------------------------------------------------------
+
+    def on_session(self, state: SessionState) -> None:
+        """On the connection's thread. A mere disconnection changes nothing."""
+        if state is SessionState.EXPIRED:
+            self._expiries += 1
+            self.queue.replace_all(Event("session expired", self._on_expired))
+        elif state is SessionState.CONNECTED and self._expiries:
+            self.queue.put(Event("session established", self._on_new_session))
+
+    def _on_expired(self) -> None:
+        self.resign()
+        self.known_id = None
+        self._handled_expiries = self._expiries
+
+    def _on_new_session(self) -> None:
+        if self.term is None:  # else: reconnected with the session we rule by
+            self.elect()
+
+    # --- events -------------------------------------------------------------------------------------------------
+
+    def process(self, event: Event) -> None:
+        """Handle one event to its end. An error ends the event, a lost epoch or an illegal batch the term."""
+        while not self.stopping:
+            expiries = self._expiries
+            try:
+                event.run()
+                return
+            except ControllerFencedError as e:
+                log.warning("controller event %r: %s; resigning", event.name, e)
+                self.step_down()
+                return
+            except IllegalBatchError:
+                log.exception("Forcing the controller to resign")
+                self.step_down()
+                return
+            except SessionExpiredError as e:
+                log.warning("controller event %r: %s; resigning", event.name, e)
+                self.resign()
+                return
+            except ConnectionLostError as e:
+                if expiries != self._expiries:
+                    return
+                log.warning("controller event %r is tried again: %s", event.name, e)
+            except KafkatoolError:
+                log.exception("controller event %r failed", event.name)
+                return
+
+    # --- election -----------------------------------------------------------------------------------------------
+
+    def elect(self) -> None:
+        """One attempt (CTL-3 to CTL-5); afterwards this broker rules or follows, and watches."""
+        try:
+            self._elect(self._read())
+        except (ControllerFencedError, SessionExpiredError, ConnectionLostError):
+            raise
+        except KafkatoolError:
+            self._fail()
+
+    def _read(self) -> Node | None:
+        """Read ``/controller`` and watch it (CTL-2). A watch of an earlier session is void (Z-46)."""
+        expiries = self._expiries
+
+        def changed(_: WatchEvent) -> None:
+            if expiries == self._expiries:
+                self.queue.put(Event("controller change", self._on_controller_change))
+
+        node = self._zookeeper.get(ControllerZnode.PATH, changed)
+        self.known_id = None if node is None else ControllerZnode.decode(node.data)
+        return node
+
+    def _is_ours(self, node: Node | None) -> bool:
+        return node is not None and node.ephemeral_owner == self._zookeeper.session_id
+
+    def _on_controller_change(self) -> None:
+        """Created, changed or deleted (CTL-7, CTL-8)."""
+        node = self._read()
+        if self.term is not None and not self._is_ours(node):
+            log.info("broker %d is not controller any more", self._broker_id)
+            self.resign()
+        if node is None:
+            try:
+                self._elect(node)
+            except (ControllerFencedError, SessionExpiredError, ConnectionLostError):
+                raise
+            except KafkatoolError:
+                self._fail()
+
+    def _elect(self, node: Node | None) -> None:
+        if node is not None:
+            log.debug("Broker %d has been elected as leader, so stopping the election process.", self.known_id)
+            return
+        data = ControllerZnode.encode(self._broker_id, int(self._clock() * 1000))
+        try:
+            self._zookeeper.create(ControllerZnode.PATH, data, ephemeral=True)
+        except NodeExistsError:
+            winner = self._zookeeper.get(ControllerZnode.PATH)
+            if winner is None:
+                log.warning(
+                    "A leader has been elected but just resigned, this will result in another round of election"
+                )
+                return
+            if not self._is_ours(winner):
+                self.known_id = ControllerZnode.decode(winner.data)
+                log.debug("Broker %d was elected as leader instead of broker %d", self.known_id, self._broker_id)
+                return
+        log.info("%d successfully elected as leader", self._broker_id)
+        self.known_id = self._broker_id
+        self._fail_over()
+
+    def _fail_over(self) -> None:
+        if self.stopping:
+            log.info("Controller has been shut down, aborting startup/failover")
+            return
+        log.info("Broker %d starting become controller state transition", self._broker_id)
+        try:
+            epoch, version = raise_epoch(self._zookeeper)
+            self.term = Term(self._surroundings(), epoch, version)
+            take_over(self.term)
+        except Exception:  # noqa: BLE001  whatever went wrong, a half-made controller must make room (CTL-6, CTL-26)
+            self._fail()
+
+    def _surroundings(self) -> Surroundings:
+        expiries = self._expiries
+        return Surroundings(
+            zookeeper=self._zookeeper,
+            config=self._config,
+            broker_id=self._broker_id,
+            queue=self.queue,
+            timer=self._timer,
+            state_change_log=self._state_change_log,
+            open_channel=self._open_channel,
+            session_is_gone=lambda: expiries != self._expiries,
+        )
+
+    def _fail(self) -> None:
+        log.exception("Error while electing or becoming leader on broker %d", self._broker_id)
+        self.step_down()
+
+    # --- resigning ----------------------------------------------------------------------------------------------
+
+    def resign(self) -> None:
+        """End the term, if there is one. The node is left alone (CTL-16)."""
+        if self.term is not None:
+            log.info("broker %d resigns as controller of epoch %d", self._broker_id, self.term.context.epoch)
+            self.term.end()
+            self.term = None
+
+    def step_down(self) -> None:
+        """Resign and delete the own ``/controller``: that starts the next round on all brokers (CTL-6, CTL-50).
+
+        The deletion is bound to the controller epoch as it is now, so that no successor's node is hit.
+        """
+        self.resign()
+        self.known_id = None
+        for _ in range(_DELETE_ATTEMPTS):
+            try:
+                node = self._zookeeper.get(ControllerZnode.PATH)
+                if node is None or not self._is_ours(node):
+                    return
+                epoch = self._zookeeper.get(ControllerEpochZnode.PATH)
+                operations: list[Op] = [Delete(ControllerZnode.PATH, node.version)]
+                if epoch is not None:
+                    operations.insert(0, Check(ControllerEpochZnode.PATH, epoch.version))
+                self._zookeeper.commit(operations)
+                return
+            except (TransactionError, ConnectionLostError) as e:
+                log.warning("could not delete %s yet: %s", ControllerZnode.PATH, e)
+            except ZooKeeperError as e:
+                log.warning("could not delete %s; it goes with the session: %s", ControllerZnode.PATH, e)
+                return

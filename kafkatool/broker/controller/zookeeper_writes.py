@@ -1,0 +1,197 @@
+"""Everything the controller writes to ZooKeeper, each write bound to its own controller epoch (CTL-15, Z-38, Z-42).
+
+A transaction begins with a version check of ``/controller_epoch``: once another controller has raised the epoch, not
+one more write of the deposed one takes effect. Many independent writes share a transaction; when it is refused, the
+write to blame is taken out and the rest is tried again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kafkatool.core.errors import (
+    ControllerFencedError,
+    NoNodeError,
+    NotEmptyError,
+    VersionConflictError,
+    ZnodeFormatError,
+    ZooKeeperError,
+)
+from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.znodes import ControllerEpochZnode, PartitionStateZnode, PartitionsZnode, PartitionZnode
+from kafkatool.core.zookeeper import Check, Create, Delete, Op, SetData, TransactionError, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+_MAX_OPERATIONS = 500  # of one transaction; ZooKeeper takes more, but then one refusal costs more
+_MAX_BYTES = 400_000  # of one transaction, well below ZooKeeper's packet limit of 1 MiB
+_PIECES = 8  # a refused transaction is tried again in so many
+_DELETE_PASSES = 10  # of a recursive delete while others create below it
+
+Outcome = list[int | None] | ZooKeeperError
+
+
+class States(NamedTuple):
+    """State nodes as read: those found, and those that are there but cannot be read (Z-35)."""
+
+    found: dict[TopicPartition, PartitionState]
+    unreadable: frozenset[TopicPartition]
+
+
+class FencedZooKeeper:
+    """Reads and writes of one controller term. ``is_over`` turns true when the term ends, whatever is under way."""
+
+    def __init__(self, zookeeper: ZooKeeper, epoch_version: int, is_over: Callable[[], bool]) -> None:
+        self._zookeeper = zookeeper
+        self._check = Check(ControllerEpochZnode.PATH, epoch_version)
+        self._is_over = is_over
+
+    # --- reads --------------------------------------------------------------------------------------------------
+
+    def read_states(self, partitions: Iterable[TopicPartition]) -> States:
+        """The state nodes of those partitions in one pipelined pass."""
+        wanted = list(partitions)
+        found: dict[TopicPartition, PartitionState] = {}
+        unreadable = set()
+        nodes = self._zookeeper.get_many([PartitionStateZnode.path(p) for p in wanted])
+        for partition, node in zip(wanted, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                found[partition] = PartitionState(PartitionStateZnode.decode(partition, node.data), node.version)
+            except ZnodeFormatError as e:
+                log.error("%s; partition %s is skipped", e, partition)
+                unreadable.add(partition)
+        return States(found, frozenset(unreadable))
+
+    # --- writes -------------------------------------------------------------------------------------------------
+
+    def commit(self, ops: Sequence[Op]) -> list[int | None]:
+        """All or nothing. Raises ControllerFencedError, else the failed operation's own error."""
+        (outcome,) = self.commit_groups([ops])
+        if isinstance(outcome, ZooKeeperError):
+            raise outcome
+        return outcome
+
+    def commit_groups(self, groups: Sequence[Sequence[Op]]) -> list[Outcome]:
+        """Each group all or nothing, independent of the others; one outcome per group, in order.
+
+        Raises ControllerFencedError as soon as the epoch is no longer ours.
+        """
+        outcomes: dict[int, Outcome] = {}
+        transactions = _pack(groups)
+        while transactions:
+            if self._is_over():
+                raise ControllerFencedError("this controller's term is over")
+            operations = [[self._check, *(op for g in members for op in groups[g])] for members in transactions]
+            again: list[list[int]] = []
+            for members, outcome in zip(transactions, self._zookeeper.commit_many(operations), strict=True):
+                if not isinstance(outcome, TransactionError):
+                    position = 1
+                    for group in members:
+                        outcomes[group] = outcome[position : position + len(groups[group])]
+                        position += len(groups[group])
+                    continue
+                culprit = self._culprit(members, groups, outcome)
+                outcomes[culprit] = outcome.cause
+                rest = [g for g in members if g != culprit]
+                size = -(-len(rest) // _PIECES) or 1
+                again += [rest[i : i + size] for i in range(0, len(rest), size)]
+            transactions = again
+        return [outcomes[g] for g in range(len(groups))]
+
+    @staticmethod
+    def _culprit(members: Sequence[int], groups: Sequence[Sequence[Op]], error: TransactionError) -> int:
+        if error.index == 0:
+            raise ControllerFencedError(f"another controller has raised {ControllerEpochZnode.PATH}") from error
+        position = 1
+        for group in members:
+            position += len(groups[group])
+            if error.index < position:
+                return group
+        raise AssertionError(f"operation {error.index} is in no group")
+
+    def create_states(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
+        """First state nodes, with their empty parents (Z-15). A node that exists is not overwritten (CTL-74)."""
+        topics = list(dict.fromkeys(p.topic for p in states))
+        parents = self._zookeeper.children_many([PartitionsZnode.path(t) for t in topics])
+        missing = [t for t, children in zip(topics, parents, strict=True) if children is None]
+        self.commit_groups([[Create(PartitionsZnode.path(t))] for t in missing])
+        existing = {t: set(children or ()) for t, children in zip(topics, parents, strict=True)}
+        groups: list[list[Op]] = []
+        for partition, state in states.items():
+            create: list[Op] = [Create(PartitionStateZnode.path(partition), PartitionStateZnode.encode(state))]
+            if str(partition.partition) not in existing[partition.topic]:
+                create.insert(0, Create(PartitionZnode.path(partition)))
+            groups.append(create)
+        return dict(zip(states, self.commit_groups(groups), strict=True))
+
+    def update_states(
+        self, states: Mapping[TopicPartition, PartitionState]
+    ) -> dict[TopicPartition, int | ZooKeeperError]:
+        """Write each state on the version given with it (Z-17); the new version, or why not (Z-38)."""
+        groups = [
+            [SetData(PartitionStateZnode.path(p), PartitionStateZnode.encode(s.leader_and_isr), s.version)]
+            for p, s in states.items()
+        ]
+        return {
+            partition: outcome if isinstance(outcome, ZooKeeperError) else outcome[0] or 0
+            for partition, outcome in zip(states, self.commit_groups(groups), strict=True)
+        }
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete nodes without children; what is gone already is fine (Z-42)."""
+        for outcome in self.commit_groups([[Delete(path)] for path in paths]):
+            if isinstance(outcome, ZooKeeperError) and not isinstance(outcome, NoNodeError):
+                raise outcome
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a node and all below it, children first, tolerating that children come and go meanwhile (Z-42)."""
+        for _ in range(_DELETE_PASSES):
+            levels = [[path]]
+            while levels[-1]:
+                below = self._zookeeper.children_many(levels[-1])
+                levels.append([f"{p}/{c}" for p, names in zip(levels[-1], below, strict=True) for c in names or ()])
+            try:
+                for level in reversed(levels):
+                    self.delete(level)
+                return
+            except NotEmptyError:
+                continue
+        raise NotEmptyError(f"znode {path} could not be deleted: something keeps creating nodes below it")
+
+    def change(self, path: str, new_data: Callable[[bytes], bytes | None]) -> bool:
+        """Read, change, write on the version read, again on conflict. None deletes the node. False: no such node."""
+        while True:
+            node = self._zookeeper.get(path)
+            if node is None:
+                return False
+            data = new_data(node.data)
+            if data == node.data:
+                return True
+            try:
+                self.commit([Delete(path, node.version) if data is None else SetData(path, data, node.version)])
+                return True
+            except VersionConflictError:
+                continue  # somebody changed it meanwhile: read again
+            except NoNodeError:
+                return False
+
+
+def _pack(groups: Sequence[Sequence[Op]]) -> list[list[int]]:
+    """Indexes of groups, together as many as fit into one transaction."""
+    packed: list[list[int]] = []
+    operations = size_bytes = 0
+    for index, group in enumerate(groups):
+        group_bytes = sum(len(op.path) + 60 + len(getattr(op, "data", b"")) for op in group)
+        if (
+            not packed
+            or operations + len(group) > _MAX_OPERATIONS
+            or (size_bytes + group_bytes > _MAX_BYTES and operations)
+        ):
+            packed.append([])
+            operations = size_bytes = 0
+        packed[-1].append(index)
+        operations += len(group)
+        size_bytes += group_bytes
+    return packed

@@ -1,0 +1,14 @@
+"""ControlledShutdown (key 7), versions 0-2: a broker about to stop asks for its leaders to be moved away (BRK-34).
+
+Not served: nothing. Only the active controller does it, any other broker answers STALE_CONTROLLER_EPOCH.
+"""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+
+
+def handle(request: ControlledShutdownRequest, call: Call) -> ControlledShutdownResponse:
+    """Blocks a handler thread until the controller has moved what can be moved."""
+    epoch = None if request.broker_epoch < 0 else request.broker_epoch
+    error, remaining = call.context.controller.controlled_shutdown(request.broker_id, epoch)
+    return ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)
