@@ -173,7 +173,8 @@ def test_the_process_serves_until_a_signal_and_stops_cleanly(zk_connect: str, zk
     with (tmp_path / "server.log").open("wb") as output:
         process = subprocess.Popen(command, stderr=output)
     try:
-        wait_until(lambda: zk.get(BrokerZnode.path(5)) is not None, 30)
+        wait_until(lambda: "broker 5 serves" in (tmp_path / "server.log").read_text(), 30)
+        assert zk.get(BrokerZnode.path(5)) is not None
         with socket.create_connection(("127.0.0.1", port), 10):
             pass
         process.send_signal(signal.SIGTERM)
@@ -184,4 +185,3 @@ def test_the_process_serves_until_a_signal_and_stops_cleanly(zk_connect: str, zk
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     assert (tmp_path / "logs" / "controller.log").exists()
     assert zk.get(BrokerZnode.path(5)) is None
-    assert "broker 5 serves" in (tmp_path / "server.log").read_text()
