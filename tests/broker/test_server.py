@@ -103,10 +103,7 @@ def test_one_broker_creates_a_topic_takes_records_and_has_them_after_a_clean_res
     again.start()
     again.start()
     with client_of(again) as client:
-        wait_until(
-            lambda: bool(describe(client, "t").partitions) and describe(client, "t").partitions[0].leader_id == 1, 20
-        )
-        assert read(client, "t") == [b"a", b"b"]
+        wait_until(lambda: read(client, "t") == [b"a", b"b"], 20)  # as soon as it leads again
     again.stop()
     again.stop()
 
