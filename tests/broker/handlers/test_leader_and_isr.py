@@ -1,0 +1,86 @@
+"""LeaderAndIsr, StopReplica and UpdateMetadata over a socket, in every version."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.handlers import load_handlers
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol import leader_and_isr, stop_replica, update_metadata
+from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest
+from kafkatool.core.protocol.stop_replica import StopReplicaRequest
+from tests.broker.handlers.served import Client, broker_of, handler_context
+from tests.broker.replication.world import TP, Clock, World, metadata_request, role, world
+
+
+@dataclass
+class Groups:
+    """A group coordinator that only notes what it is told."""
+
+    led: list[TopicPartition] = field(default_factory=list)
+    stopped: list[TopicPartition] = field(default_factory=list)
+    deleted: list[TopicPartition] = field(default_factory=list)
+
+    def on_leadership_change(self, leaders: list[Any], followers: list[Any]) -> None:
+        self.led += [p.tp for p in leaders]
+
+    def on_partitions_stopped(self, partitions: list[TopicPartition]) -> None:
+        self.stopped += partitions
+
+    def on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
+        self.deleted += partitions
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, clock=Clock()) as made:
+        yield made
+
+
+@pytest.fixture
+def groups() -> Groups:
+    return Groups()
+
+
+@pytest.fixture
+def client(broker: World, groups: Groups) -> Iterator[Client]:
+    handlers = {key: s for key, s in load_handlers().items() if key in (4, 5, 6)}
+    context = handler_context(replica_manager=broker.manager, metadata_cache=broker.cache, groups=groups)
+    with broker_of(handlers, context) as made:
+        yield made
+
+
+@pytest.mark.spec("BRK-26", "BRK-32", "BRK-162")
+@pytest.mark.parametrize("version", range(3))
+def test_leader_and_isr(broker: World, groups: Groups, client: Client, version: int) -> None:
+    message = LeaderAndIsrRequest(
+        controller_id=9, controller_epoch=1, partition_states=[role(TP, 1, 0, [1], [1, 2])], live_leaders=[]
+    )
+    response = client.call(leader_and_isr.API, version, message)
+    assert (response.error_code, [(p.topic, p.error_code) for p in response.partitions]) == (0, [("t", 0)])
+    assert groups.led == [TP]
+    assert broker.partition().is_leader
+
+
+@pytest.mark.spec("BRK-32", "BRK-109", "BRK-162")
+@pytest.mark.parametrize("version", range(3))
+def test_stop_replica(broker: World, groups: Groups, client: Client, version: int) -> None:
+    broker.lead()
+    message = StopReplicaRequest(controller_id=9, controller_epoch=1, delete_partitions=True, partitions=[TP])
+    response = client.call(stop_replica.API, version, message)
+    assert (response.error_code, [p.error_code for p in response.partitions]) == (0, [0])
+    assert groups.stopped == [TP]
+    assert broker.manager.partition(TP) is None
+
+
+@pytest.mark.spec("BRK-112", "BRK-113", "BRK-24")
+def test_update_metadata(broker: World, groups: Groups, client: Client) -> None:
+    for leader in (1, -2):
+        response = client.call(update_metadata.API, 5, metadata_request([TP], {1: 9}, leader))
+        assert response.error_code == 0
+    assert groups.deleted == [TP]
+    assert not broker.cache.contains(TP)
+    assert client.call(update_metadata.API, 5, metadata_request([TP], {1: 9}, 1, controller_epoch=0)).error_code == 11

@@ -1,0 +1,111 @@
+"""Parked operations: completed exactly once, never missed, never left behind."""
+
+import threading
+import time
+from collections.abc import Hashable, Iterator
+
+import pytest
+
+from kafkatool.broker.replication.delayed import DelayedOperation, DelayedOperations
+from kafkatool.broker.timer import Timer
+
+
+class Waiting(DelayedOperation):
+    def __init__(self, delay_ms: float = 60_000) -> None:
+        super().__init__(delay_ms)
+        self.ready = False
+        self.completions = 0
+        self.expired = False
+        self.ended = threading.Event()
+
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        return self.completed or (self.ready and self.complete())
+
+    def on_expire(self) -> None:
+        self.expired = True
+
+    def on_complete(self) -> None:
+        self.completions += 1
+        self.ended.set()
+
+
+@pytest.fixture
+def operations() -> Iterator[DelayedOperations]:
+    timer = Timer("test")
+    yield DelayedOperations(timer)
+    timer.close()
+
+
+@pytest.mark.spec("BRK-81")
+def test_an_operation_whose_condition_holds_is_completed_at_once(operations: DelayedOperations) -> None:
+    operation = Waiting()
+    operation.ready = True
+    assert operations.try_complete_or_watch(operation, ["a"])
+    assert operation.completions == 1
+    assert len(operations) == 0
+
+
+@pytest.mark.spec("BRK-81")
+def test_it_waits_under_all_its_keys_and_leaves_all_of_them(operations: DelayedOperations) -> None:
+    operation = Waiting()
+    assert not operations.try_complete_or_watch(operation, ["a", "b", "c"])
+    operations.check("b")
+    assert operation.completions == 0
+    operation.ready = True
+    operations.check("b")
+    assert operation.completions == 1
+    assert len(operations) == 0, "a completed operation stayed in a watch list"
+
+
+@pytest.mark.spec("BRK-81")
+def test_a_change_between_the_first_try_and_the_registration_is_not_missed(operations: DelayedOperations) -> None:
+    class ChangesMeanwhile(Waiting):
+        tries = 0
+
+        def try_complete(self, key: Hashable | None = None) -> bool:
+            self.tries += 1
+            if self.tries == 1:
+                self.ready = True  # right after this try, before it can be found under its key
+                return False
+            return super().try_complete(key)
+
+    operation = ChangesMeanwhile()
+    assert operations.try_complete_or_watch(operation, ["a"])
+    assert operation.completions == 1
+
+
+@pytest.mark.spec("BRK-81")
+def test_time_runs_out_once_and_a_late_check_changes_nothing(operations: DelayedOperations) -> None:
+    operation = Waiting(delay_ms=10)
+    operations.try_complete_or_watch(operation, ["a"])
+    assert operation.ended.wait(10)
+    operation.ready = True
+    operations.check("a")
+    assert (operation.expired, operation.completions, len(operations)) == (True, 1, 0)
+
+
+@pytest.mark.spec("BRK-81", "BRK-127")
+def test_all_can_be_expired_at_a_stop(operations: DelayedOperations) -> None:
+    waiting = [Waiting() for _ in range(3)]
+    for operation in waiting:
+        operations.try_complete_or_watch(operation, ["a", operation])
+    operations.expire_all()
+    assert [(o.expired, o.completions) for o in waiting] == [(True, 1)] * 3
+
+
+@pytest.mark.spec("BRK-81")
+def test_many_threads_that_check_at_once_complete_it_once(operations: DelayedOperations) -> None:
+    deadline = time.monotonic() + 1
+    rounds = 0
+    while rounds < 200 and time.monotonic() < deadline:
+        rounds += 1
+        operation = Waiting()
+        operations.try_complete_or_watch(operation, ["a"])
+        operation.ready = True
+        threads = [threading.Thread(target=operations.check, args=("a",)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert operation.completions == 1
+    assert len(operations) == 0
