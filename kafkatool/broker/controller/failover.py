@@ -7,6 +7,8 @@ Source: Kafka 0.10.2.1 and 1.1.1 controller/KafkaController.scala.
 
 import logging
 
+from kafkatool.broker.controller.context import ControllerContext
+from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.broker.controller.term import Term
 from kafkatool.core.errors import ControllerFencedError, NodeExistsError, NoNodeError, VersionConflictError
 from kafkatool.core.model import TopicPartition
@@ -53,6 +55,8 @@ def take_over(term: Term) -> None:
     with term.batch.filling():  # 8
         term.replicas.startup()
         term.partitions.startup()
+    with term.batch.filling():  # 8b: an addition of ours
+        term.replicas.move(_dead_in_sync(context), ReplicaStatus.OFFLINE)
     # 8a: each topic's data is watched since it was read in 7; 9: the term is the mark of RunningAsController
     term.reassignment.resume(reassignments)  # 9a
     if election is not None:
@@ -82,6 +86,21 @@ def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> Non
     context.unreadable = set(states.unreadable)
     for broker in context.brokers.values():
         term.channels.open(broker)
+
+
+def _dead_in_sync(context: ControllerContext) -> dict[TopicPartition, list[int]]:
+    """Members of ISRs that are dead, where the leader lives: their broker died with, or before, the old controller.
+
+    As in Kafka >= 2.1. Left in the ISR they would hold back every acks=all write until replica.lag.time.max.ms is over.
+    """
+    found = {}
+    for partition, state in context.leadership.items():
+        live = context.live_for(partition)
+        if state.leader_and_isr.leader in live and not context.is_deleting(partition):
+            dead = [b for b in state.leader_and_isr.isr if b not in live]
+            if dead:
+                found[partition] = dead
+    return found
 
 
 def _needs_election(term: Term, partition: TopicPartition) -> bool:
