@@ -8,7 +8,8 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -16,6 +17,7 @@ from typing import Final, Self
 import pytest
 
 from kafkatool.core.java import JavaNotFoundError, find_java
+from kafkatool.core.operations.replica_reader import layout_from_brokers
 from tests.ports import free_port
 
 SCALA: Final = {"1.1.1": "2.12", "2.8.2": "2.13"}
@@ -96,6 +98,7 @@ class RealKafka:
                 self._spawn_broker(broker)
             for broker, port in self.ports.items():
                 self._wait_port(f"broker-{broker}", port)
+            self._wait_known(set(self.ports))
         except BaseException:
             self.stop()
             raise
@@ -118,9 +121,19 @@ class RealKafka:
         process.wait(STOP_TIMEOUT_S)
 
     def start_broker(self, broker: int) -> None:
-        """Start it again on its data and its port."""
+        """Start it again on its data and its port; returns when the others know it."""
         self._spawn_broker(broker)
         self._wait_port(f"broker-{broker}", self.ports[broker])
+        self._wait_known({b for b in self.ports if f"broker-{b}" in self._processes})
+
+    @contextmanager
+    def without_broker(self, broker: int) -> Iterator[None]:
+        """The broker is stopped while the block runs."""
+        self.stop_broker(broker)
+        try:
+            yield
+        finally:
+            self.start_broker(broker)
 
     def data_directory(self, broker: int) -> Path:
         """Its one log directory."""
@@ -177,6 +190,16 @@ class RealKafka:
             self._processes[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
             )
+
+    def _wait_known(self, brokers: set[int]) -> None:
+        """Until the controller has told each of those brokers about all of them: it listens before it is registered."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for broker in brokers:
+            address = ("127.0.0.1", self.ports[broker])
+            while set(layout_from_brokers([address], lambda _: ()).addresses) != brokers:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"broker {broker} of Kafka {self.version} does not know brokers {brokers}")
+                time.sleep(0.1)
 
     def _wait_port(self, name: str, port: int) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -37,11 +37,15 @@ def run(kafka: RealKafka, command: str, *args: object, code: int | None = 0) -> 
 
 
 def create(kafka: RealKafka, topic: str, assignment: str, *configs: str) -> None:
-    """The topic, and wait until the real controller has made every partition's leader."""
+    """The topic, and wait until every partition is led by its preferred replica with all replicas in sync."""
     flags = [flag for config in configs for flag in ("--config", config)]
     run(kafka, "topics create", "--topic", topic, "--replica-assignment", assignment, *flags)
-    count = assignment.count(",") + 1
-    wait_for(kafka, topic, lambda view: sum(s.leader_and_isr.leader is not None for s in view.states.values()) == count)
+    wanted = [sorted(map(int, group.split(":"))) for group in assignment.split(",")]
+    wait_for(kafka, topic, lambda view: in_sync(view) == wanted)
+
+
+def in_sync(view: ClusterView) -> list[list[int]]:
+    return [sorted(view.states[p].leader_and_isr.isr) for p in sorted(view.states)]
 
 
 def wait_for(kafka: RealKafka, topic: str, done: Callable[[ClusterView], bool], timeout_s: float = 60) -> ClusterView:
@@ -131,16 +135,12 @@ def test_kafkas_tool_and_kt_respect_each_others_reassignment(kafka: RealKafka, t
 @pytest.mark.spec("ELE-1", "ELE-7", "ELE-16X", "ELE-18X")
 def test_leaders_come_back_after_an_election(kafka: RealKafka) -> None:
     create(kafka, "led", "1:2:3,2:3:1,3:1:2")
-    kafka.stop_broker(3)
-    wait_for(kafka, "led", lambda view: 3 not in leaders(view))
-    down = run(kafka, "elect", "--topic", "led", "--output", "json", code=1)
-    assert [item["status"] for item in json.loads(down.stdout)["items"]] == [
-        "already_preferred",
-        "already_preferred",
-        "preferred_down",
-    ]
-    kafka.start_broker(3)
-    wait_for(kafka, "led", lambda view: all(len(s.leader_and_isr.isr) == 3 for s in view.states.values()))
+    with kafka.without_broker(3):
+        wait_for(kafka, "led", lambda view: 3 not in leaders(view) and 3 not in view.brokers)
+        down = run(kafka, "elect", "--topic", "led", "--output", "json", code=1)
+    statuses = [item["status"] for item in json.loads(down.stdout)["items"]]
+    assert statuses == ["already_preferred", "already_preferred", "preferred_down"]
+    wait_for(kafka, "led", lambda view: in_sync(view) == [[1, 2, 3]] * 3)
     elected = run(kafka, "elect", "--topic", "led", "--only-imbalanced")
     assert elected.stdout == (
         "Created preferred replica election path with led-2\n"
@@ -162,15 +162,14 @@ def test_replicas_are_read_from_followers_too(kafka: RealKafka) -> None:
         items = json.loads(result.stdout)["items"]
         assert [item["status"] for item in items] == ["equal", "equal"]
         assert sum(item["verified"] for item in items) == 300 and sum(item["entries"] for item in items) >= 15
-    kafka.stop_broker(2)
-    wait_for(kafka, "data", lambda view: 2 not in leaders(view))
-    absent = CliRunner().invoke(kt, ["replica-verify", "--zookeeper", kafka.connect, *flags])
-    kafka.start_broker(2)
+    with kafka.without_broker(2):
+        wait_for(kafka, "data", lambda view: 2 not in leaders(view) and 2 not in view.brokers)
+        absent = CliRunner().invoke(kt, ["replica-verify", "--zookeeper", kafka.connect, *flags])
     assert absent.exit_code == 1
     items = json.loads(absent.stdout)["items"]
     assert [(i["status"], list(i["unreachable"])) for i in items] == [("unreachable", ["2"])] * 2
     assert sum(item["verified"] for item in items) == 300
-    wait_for(kafka, "data", lambda view: all(len(s.leader_and_isr.isr) == 3 for s in view.states.values()))
+    wait_for(kafka, "data", lambda view: in_sync(view) == [[1, 2, 3]] * 2)
 
 
 @pytest.mark.spec("RPV-2")
@@ -188,13 +187,12 @@ def test_latest_is_the_leaders_high_watermark(kafka: RealKafka) -> None:
 def test_one_rotten_byte_on_one_broker_is_found(kafka: RealKafka) -> None:
     create(kafka, "rotten", "1:2")
     produce(kafka, "rotten", 41)
-    kafka.stop_broker(2)
-    log = kafka.data_directory(2) / "rotten-0" / "00000000000000000000.log"
-    content = bytearray(log.read_bytes())
-    content[content.index(b"value-0")] ^= 1
-    log.write_bytes(content)
-    kafka.start_broker(2)
-    wait_for(kafka, "rotten", lambda view: all(len(s.leader_and_isr.isr) == 2 for s in view.states.values()))
+    with kafka.without_broker(2):
+        log = kafka.data_directory(2) / "rotten-0" / "00000000000000000000.log"
+        content = bytearray(log.read_bytes())
+        content[content.index(b"value-0")] ^= 1
+        log.write_bytes(content)
+    wait_for(kafka, "rotten", lambda view: in_sync(view) == [[1, 2]])
     flags = ["--topic-white-list", "rotten", "--once"]
     result = CliRunner().invoke(kt, ["replica-verify", "--broker-list", kafka.bootstrap, *flags])
     assert result.exit_code == 1
