@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,10 @@ from kafkatool.core.protocol.create_topics import CreateTopicsRequest, CreateTop
 from kafkatool.core.protocol.file_region import FileRegion
 from kafkatool.core.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kafkatool.core.protocol.records import Record, decode_records, encode_batch
-from kafkatool.core.znodes import BrokersZnode, BrokerZnode, ControllerZnode
+from kafkatool.core.znodes import BrokersZnode, BrokerZnode, ConfigChangeZnode, ConfigZnode, ControllerZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.network.raw_client import wait_until
+from tests.broker.test_health import end_session
 from tests.ports import free_port
 
 
@@ -182,3 +184,57 @@ def test_the_process_serves_until_a_signal_and_stops_cleanly(zk_connect: str, zk
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     assert (tmp_path / "logs" / "controller.log").exists()
     assert zk.get(BrokerZnode.path(5)) is None
+
+
+@pytest.mark.spec("BRK-122")
+def test_after_its_session_expired_a_broker_registers_again_and_goes_on(
+    zk_connect: str, zk: ZooKeeper, tmp_path: Path
+) -> None:
+    with Broker(config(zk_connect, tmp_path / "data")) as broker, client_of(broker) as client:
+        wait_until(lambda: client.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1, 20)
+        assert create(client, "t", 1, 1) == 0
+        before = broker.broker_epoch
+        assert broker._zookeeper is not None
+        end_session(broker._zookeeper)
+        wait_until(lambda: broker.broker_epoch != before, 20)
+        wait_until(lambda: zk.get(ControllerZnode.PATH) is not None, 20)
+        wait_until(lambda: append(client, "t", b"after").error_code == 0, 20)
+        assert create(client, "u", 1, 1) == 0
+        zk.set(ConfigZnode.path("topics", "t"), ConfigZnode.encode({"max.message.bytes": "10"}), -1)
+        zk.create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode("topics/t"), sequential=True)
+        wait_until(lambda: append(client, "t", b"too large by now").error_code == 10, 20)
+
+
+class FakeLogManager:
+    """Only knows which dirs still work."""
+
+    def __init__(self, *live: Path) -> None:
+        self.live_dirs = list(live)
+
+
+class FakeReplicaManager:
+    """Notes which dirs it hears of."""
+
+    def __init__(self) -> None:
+        self.told: list[Path] = []
+
+    def on_dir_failure(self, path: Path, lost: object) -> None:
+        self.told.append(path)
+
+
+@pytest.mark.spec("BRK-146", "BRK-159")
+@pytest.mark.parametrize(
+    ("live", "version", "goes_on"),
+    [([Path("/other")], "2.3", True), ([], "2.3", False), ([Path("/other")], "0.11.0", False)],
+)
+def test_a_broker_outlives_a_failed_log_dir_if_another_works_and_the_controller_can_be_told(
+    tmp_path: Path, live: list[Path], version: str, goes_on: bool
+) -> None:
+    broker = Broker(config("unused:1", tmp_path, inter_broker_protocol_version=version))
+    heard = threading.Event()
+    broker.on_failure(heard.set)
+    logs: Any = FakeLogManager(*live)
+    replicas: Any = FakeReplicaManager()
+    broker._on_dir_failure(tmp_path, [], logs, replicas)
+    assert broker.failed.is_set() is heard.is_set() is not goes_on
+    assert replicas.told == ([tmp_path] if goes_on else [])
