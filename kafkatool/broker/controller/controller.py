@@ -143,7 +143,10 @@ class Controller:
                 answer.set_exception(e)
                 raise
 
-        self._worker.queue.put(Event("controlled shutdown", serve, lambda: answer.cancel() and None))
+        def discarded() -> None:
+            answer.cancel()
+
+        self._worker.queue.put(Event("controlled shutdown", serve, discarded))
         try:
             return answer.result()
         except CancelledError:  # resigned before its turn
