@@ -42,7 +42,7 @@ class Broker:
     """
 
     def __init__(self, config: BrokerConfig, *, log_prefix: str = "") -> None:
-        """``log_prefix`` starts the names of this broker's threads; the default is ``broker-<id>``."""
+        """``log_prefix`` starts the names of this broker's threads; by default most start with ``broker-<id>``."""
         self.config = config
         self.failed = threading.Event()
         """Set when the broker cannot go on, as when its last log dir failed: stop it."""
@@ -188,7 +188,7 @@ class Broker:
             state_change_log,
             lambda: self.broker_epoch,
             overrides.of,
-            thread_prefix=f"{name}-",
+            thread_prefix=self._log_prefix,
         )
         log_manager.on_dir_failure = lambda path, lost: self._on_dir_failure(path, lost, log_manager, replica_manager)
         self._will_stop("replicas", replica_manager.shutdown)

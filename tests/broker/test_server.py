@@ -110,18 +110,20 @@ def test_one_broker_creates_a_topic_takes_records_and_has_them_after_a_clean_res
     again.stop()
 
 
-@pytest.mark.spec("BRK-128", "BRK-126")
+@pytest.mark.spec("BRK-128", "BRK-126", "BRK-65")
 def test_two_brokers_in_one_process_replicate_and_a_controlled_stop_moves_the_leaders(
     zk_connect: str, zk: ZooKeeper, tmp_path: Path
 ) -> None:
     first = Broker(config(zk_connect, tmp_path / "1" / "data", 1))
-    second = Broker(config(zk_connect, tmp_path / "2" / "data", 2))
+    second = Broker(config(zk_connect, tmp_path / "2" / "data", 2), log_prefix="second")
     with first, client_of(first) as client:
         second.start()
         wait_until(lambda: len(client.send(metadata.API, 1, MetadataRequest(topics=[])).brokers) == 2, 20)
         assert create(client, "t", 4, 2) == 0
         assert append(client, "t", b"kept").error_code == 0 or describe(client, "t").partitions[0].leader_id == 2
         wait_until(lambda: all(len(p.isr_nodes) == 2 for p in describe(client, "t").partitions), 20)
+        fetchers = {thread.name for thread in threading.enumerate() if "Fetcher" in thread.name}
+        assert fetchers == {"ReplicaFetcherThread-0-2", "second:ReplicaFetcherThread-0-1"}
         second.stop()
         wait_until(lambda: {p.leader_id for p in describe(client, "t").partitions} == {1}, 20)
         assert zk.children(BrokersZnode.PATH) == ["1"]
