@@ -161,7 +161,7 @@ class Broker:
         overrides = TopicOverrides(zookeeper)
         overrides.preload(topics_in(config.log_dirs))
         log_manager = LogManager(config, overrides.of, scheduler, cluster_id)
-        log_manager.load()  # if this fails, nothing may be written: the dirs are not in a state to be called clean
+        log_manager.load()  # a failure lets go of the dirs by itself; the shutdown below would call them clean
         self._will_stop("logs", log_manager.shutdown)
         self._will_stop("timer", timer.close)
         self._will_stop("background tasks", scheduler.shutdown)

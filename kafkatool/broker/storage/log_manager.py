@@ -66,8 +66,16 @@ class LogManager:
     def load(self) -> None:
         """Lock the log dirs and open every log in them.
 
-        Raises StorageError when a dir is in use or holds something foreign, or when none can be used.
+        Raises StorageError when a dir is in use or holds something foreign, or when none can be used. Whatever stops it,
+        the locks are given back, and nothing says that the dirs were closed cleanly.
         """
+        try:
+            self._load()
+        except BaseException:  # an interrupt, too, must not leave the dirs locked for the rest of the process
+            self._let_go()
+            raise
+
+    def _load(self) -> None:
         for path in self._config.log_dirs:
             try:
                 self._dirs.append(LogDir(path))
@@ -81,6 +89,14 @@ class LogManager:
         if not self._dirs:
             reasons = "; ".join(f"{path}: {error}" for path, error in self._offline.items())
             raise StorageError(f"no log dir can be used: {reasons}")
+
+    def _let_go(self) -> None:
+        with self._lock:
+            self._closed = True
+        for one in self.logs():
+            one.abandon()
+        for directory in self._dirs:
+            directory.close()
 
     def _load_dir(self, directory: LogDir) -> None:
         started = time.monotonic()

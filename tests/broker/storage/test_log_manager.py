@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.storage.log_dir import LogDir
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model import TopicPartition
@@ -123,6 +124,31 @@ def test_foreign_directory_stops_the_start_by_name(start: Start, tmp_path: Path,
     (tmp_path / "1" / name).mkdir(parents=True)
     with pytest.raises(StorageError, match=name):
         start()
+
+
+@pytest.mark.spec("BRK-128", "BRK-137", "BRK-148")
+@pytest.mark.parametrize("failure", [RuntimeError("stop"), KeyboardInterrupt()])
+def test_a_start_that_fails_unlocks_the_dirs_and_writes_nothing(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    manager = start(dirs=2)
+    for partition in (_A, _B):
+        manager.get_or_create(partition).append_as_leader(batch(3), 0)
+    manager.shutdown()
+    checkpoints = {path: path.stat().st_ino for path in tmp_path.glob("*/*-checkpoint")}
+    with monkeypatch.context() as broken:
+
+        def fail(directory: LogDir) -> None:
+            if directory.path.name == "2":
+                raise failure
+
+        broken.setattr(LogDir, "erase_deleted", fail)
+        with pytest.raises(type(failure)):
+            start(dirs=2)
+    assert not list(tmp_path.glob("*/.kafka_cleanshutdown"))
+    assert {path: path.stat().st_ino for path in tmp_path.glob("*/*-checkpoint")} == checkpoints
+    again = start(dirs=2)
+    assert {one.partition: one.log_end_offset for one in again.logs()} == {_A: 3, _B: 3}
 
 
 @pytest.mark.spec("BRK-148", "BRK-128")
