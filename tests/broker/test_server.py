@@ -1,5 +1,6 @@
 """A whole broker: its start, its stop, and what is left when the start fails."""
 
+import resource
 import signal
 import socket
 import subprocess
@@ -171,11 +172,14 @@ def test_the_process_serves_until_a_signal_and_stops_cleanly(zk_connect: str, zk
     )
     override = f"listeners=PLAINTEXT://127.0.0.1:{port}"
     command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config", str(properties), "-o", override]
+    few_files = ["sh", "-c", 'ulimit -S -n 200 && exec "$0" "$@"']
     with (tmp_path / "server.log").open("wb") as output:
-        process = subprocess.Popen(command, stderr=output)
+        process = subprocess.Popen([*few_files, *command], stderr=output)
     try:
         wait_until(lambda: "broker 5 serves" in (tmp_path / "server.log").read_text(), 30)
         assert zk.get(BrokerZnode.path(5)) is not None
+        soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        assert soft == hard
         with socket.create_connection(("127.0.0.1", port), 10):
             pass
         process.send_signal(signal.SIGTERM)
