@@ -153,7 +153,12 @@ class ControllerWorker:
                 self._fail()
 
     def _elect(self, node: Node | None) -> None:
+        expiries = self._expiries
         if node is not None:
+            if self.term is None and self._is_ours(node):
+                # Made by an attempt during which the session before was lost: nobody else will fill the place.
+                self._fail_over(expiries)
+                return
             log.debug("Broker %d has been elected as leader, so stopping the election process.", self.known_id)
             return
         data = ControllerZnode.encode(self._broker_id, int(self._clock() * 1000))
@@ -172,22 +177,26 @@ class ControllerWorker:
                 return
         log.info("%d successfully elected as leader", self._broker_id)
         self.known_id = self._broker_id
-        self._fail_over()
+        self._fail_over(expiries)
 
-    def _fail_over(self) -> None:
+    def _fail_over(self, expiries: int) -> None:
+        """``expiries`` as they were before the election: a session lost since then ends the attempt (CTL-19)."""
         if self.stopping:
             log.info("Controller has been shut down, aborting startup/failover")
             return
         log.info("Broker %d starting become controller state transition", self._broker_id)
         try:
+            surroundings = self._surroundings(expiries)
+            if surroundings.session_is_gone():
+                log.warning("the session was lost during the election; the new one makes another attempt")
+                return
             epoch, version = raise_epoch(self._zookeeper)
-            self.term = Term(self._surroundings(), epoch, version)
+            self.term = Term(surroundings, epoch, version)
             take_over(self.term)
         except Exception:  # noqa: BLE001  whatever went wrong, a half-made controller must make room (CTL-6, CTL-26)
             self._fail()
 
-    def _surroundings(self) -> Surroundings:
-        expiries = self._expiries
+    def _surroundings(self, expiries: int) -> Surroundings:
         return Surroundings(
             zookeeper=self._zookeeper,
             config=self._config,

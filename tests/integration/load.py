@@ -1,0 +1,162 @@
+"""Load on a cluster while something is done to it, and the questions asked afterwards: what is there, is it equal?"""
+
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.assignment import assign_replicas
+from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.waiting import eventually
+
+_DELIVERY_MS = 120_000
+
+
+class Load:
+    """A producer with acks=all that numbers its records and notes the acknowledged ones, until stopped.
+
+    At most 4,000 records a second, so that two cores are left for the brokers. ``errors`` are those of records whose
+    delivery failed for good.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, *, idempotent: bool = False, records_per_step: int = 20) -> None:
+        self.acknowledged: dict[int, tuple[int, int]] = {}
+        self.errors: list[str] = []
+        self.longest_silence_s = 0.0
+        self._topic = topic
+        self._records_per_step = records_per_step
+        self._last = time.monotonic()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": idempotent,
+                "linger.ms": 2,
+                "message.timeout.ms": _DELIVERY_MS,
+                "log_level": 0,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            for _ in range(self._records_per_step):
+                try:
+                    self._producer.produce(
+                        self._topic, b"value-%d" % number, str(number), on_delivery=self._noter(number)
+                    )
+                except BufferError:
+                    break  # everything waits: nothing is sent meanwhile
+                number += 1
+            self._producer.poll(0)
+            time.sleep(0.005)
+
+    def _noter(self, number: int):  # type: ignore[no-untyped-def]
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self.errors.append(str(error))
+                return
+            self.acknowledged[number] = (message.partition(), message.offset())
+            now = time.monotonic()
+            self.longest_silence_s = max(self.longest_silence_s, now - self._last)
+            self._last = now
+
+        return delivered
+
+    def goes_on(self, records: int = 500, seconds: float = 60) -> None:
+        """Wait until that many more records are acknowledged."""
+        wanted = len(self.acknowledged) + records
+        eventually(lambda: len(self.acknowledged) >= wanted, f"{records} more acknowledged records", seconds)
+
+    def stop(self) -> None:
+        """Stop producing; everything under way gets its outcome."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(_DELIVERY_MS / 1000) == 0
+
+
+def make_topic(zk: ZooKeeper, topic: str, partitions: int, replication_factor: int = 3) -> None:
+    """Create it over all live brokers; it is not yet in sync."""
+    brokers = list(read_cluster(zk, [], states=False).brokers.values())
+    create_topic(
+        zk, topic, assign_replicas(brokers, partitions, replication_factor, start_index=0, replica_shift=0), {}
+    )
+
+
+def out_of_sync(zk: ZooKeeper, topics: Iterable[str] | None = None) -> list[str]:
+    """The partitions that lack a leader, a state or an in-sync replica; None: of all topics."""
+    view = read_cluster(zk, topics)
+    lacking = []
+    for topic, znode in view.topics.items():
+        for number, replicas in znode.assignment.items():
+            state = next((s for p, s in view.states.items() if p == (topic, number)), None)
+            if state is None or state.leader_and_isr.leader is None:
+                lacking.append(f"{topic}-{number} has no leader")
+            elif set(state.leader_and_isr.isr) != set(replicas):
+                lacking.append(f"{topic}-{number}: replicas {replicas}, in sync {state.leader_and_isr.isr}")
+    return lacking
+
+
+def await_in_sync(zk: ZooKeeper, topics: Iterable[str] | None = None, seconds: float = 60) -> None:
+    """Wait until every partition has a leader and all its replicas are in sync."""
+    wanted = None if topics is None else list(topics)
+    try:
+        eventually(lambda: not out_of_sync(zk, wanted), "all replicas to be in sync", seconds)
+    except AssertionError as e:
+        raise AssertionError(f"{e}: {out_of_sync(zk, wanted)[:10]}") from e
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, bytes]]:
+    """(number, value) of every record from start to end, with what is there twice."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
+    )
+    try:
+        seen: list[tuple[int, bytes]] = []
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(partitions)]
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        reached = [0] * partitions
+
+        def done() -> bool:
+            for message in consumer.consume(1000, 0.5):
+                assert message.error() is None, message.error()
+                reached[message.partition()] = message.offset() + 1
+                seen.append((int(message.key()), message.value()))
+            return all(r >= e for r, e in zip(reached, ends, strict=True))
+
+        eventually(done, "all records to be read", 120)
+        return seen
+    finally:
+        consumer.close()
+
+
+def check_records(cluster: EmbeddedCluster, topic: str, partitions: int, load: Load, *, once: bool = False) -> None:
+    """Nothing acknowledged is lost, nothing is garbled, and with ``once`` nothing is there twice."""
+    seen = read_all(cluster.bootstrap, topic, partitions)
+    numbers = {number for number, _ in seen}
+    lost = sorted(set(load.acknowledged) - numbers)
+    assert not lost, (
+        f"{len(lost)} acknowledged records lost, the first: {[(n, load.acknowledged[n]) for n in lost[:5]]}"
+    )
+    assert all(value == b"value-%d" % number for number, value in seen)
+    if once:
+        twice = [number for number, count in Counter(n for n, _ in seen).items() if count > 1]
+        assert not twice, f"{len(twice)} records are there twice: {twice[:5]}"
+        assert not load.errors, load.errors[:5]
+
+
+def check_replicas_equal(cluster: EmbeddedCluster) -> None:
+    """As an operator would: kt replica-verify, with its exit code."""
+    command = [sys.executable, "-m", "kafkatool", "replica-verify", "--zookeeper", cluster.zookeeper, "--once"]
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
