@@ -4,7 +4,7 @@ import enum
 from collections.abc import Mapping
 
 
-class PartitionStatus(enum.Enum):
+class PartitionStatus(enum.StrEnum):
     """The value is the name in ``state-change.log``."""
 
     NON_EXISTENT = "NonExistentPartition"

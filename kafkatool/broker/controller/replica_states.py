@@ -4,7 +4,7 @@ import enum
 from collections.abc import Mapping
 
 
-class ReplicaStatus(enum.Enum):
+class ReplicaStatus(enum.StrEnum):
     """The value is the name in ``state-change.log``."""
 
     NON_EXISTENT = "NonExistentReplica"

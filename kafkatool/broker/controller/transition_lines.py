@@ -20,16 +20,14 @@ def _csv(ids: Iterable[int]) -> str:
 
 def partition_new(partition: TopicPartition, old: PartitionStatus, replicas: Sequence[int]) -> str:
     """B1."""
-    return (
-        f"Changed partition {partition} state from {old.value} to NewPartition with assigned replicas {_csv(replicas)}"
-    )
+    return f"Changed partition {partition} state from {old} to NewPartition with assigned replicas {_csv(replicas)}"
 
 
 def partition_online(partition: TopicPartition, old: PartitionStatus, state: PartitionState) -> str:
     """B2."""
     now = state.leader_and_isr
     return (
-        f"Changed partition {partition} from {old.value} to OnlinePartition with state "
+        f"Changed partition {partition} from {old} to OnlinePartition with state "
         f"LeaderAndIsr(leader={_id(now.leader)}, leaderEpoch={now.leader_epoch}, "
         f"isr=List({', '.join(map(str, now.isr))}), zkVersion={state.version})"
     )
@@ -37,22 +35,19 @@ def partition_online(partition: TopicPartition, old: PartitionStatus, state: Par
 
 def partition_marked(partition: TopicPartition, old: PartitionStatus, new: PartitionStatus) -> str:
     """B3."""
-    return f"Changed partition {partition} state from {old.value} to {new.value}"
+    return f"Changed partition {partition} state from {old} to {new}"
 
 
 def partition_failed(
     controller: int, epoch: int, partition: TopicPartition, old: PartitionStatus, new: PartitionStatus
 ) -> str:
     """B4: an illegal or failed change."""
-    return (
-        f"Controller {controller} epoch {epoch} failed to change state for partition {partition} "
-        f"from {old.value} to {new.value}"
-    )
+    return f"Controller {controller} epoch {epoch} failed to change state for partition {partition} from {old} to {new}"
 
 
 def replica_changed(broker: int, partition: TopicPartition, old: ReplicaStatus, new: ReplicaStatus) -> str:
     """B5."""
-    return f"Changed state of replica {broker} for partition {partition} from {old.value} to {new.value}"
+    return f"Changed state of replica {broker} for partition {partition} from {old} to {new}"
 
 
 def replica_failed(
@@ -61,7 +56,7 @@ def replica_failed(
     """B6: an illegal or failed change."""
     return (
         f"Controller {controller} epoch {epoch} initiated state change of replica {broker} for partition {partition} "
-        f"from {old.value} to {new.value} failed"
+        f"from {old} to {new} failed"
     )
 
 
