@@ -1,7 +1,8 @@
 """Fetch (key 1), versions 4-11: read record batches, as a consumer or as a follower (BRK-92 to 106, 158).
 
 Left out: reading from the closest replica (preferred_read_replica is always -1), down-conversion (version 4 and later
-clients read every batch format), aborted transactions (the list is empty: no transactions are served).
+clients read every batch format). No transactions are served, but aborted ones of logs that came from a broker which
+serves them are listed.
 """
 
 from kafkatool.broker.handlers.call import Call

@@ -48,6 +48,7 @@ class PartitionRead(NamedTuple):
     leader_end: int = -1
     """The log's end before it was read (BRK-95)."""
     aborted: list[AbortedTransaction] | None = None
+    """What a read_committed consumer has to skip (BRK-103); None for all others."""
 
 
 class FoundOffset(NamedTuple):
@@ -97,6 +98,11 @@ def read_partition(
         )
     try:
         found = log.read(offset, max_bytes, upper, min_one_batch=min_one_batch)
+        if reader.committed:
+            aborted = [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in log.aborted_transactions(found, upper)
+            ]
     except OffsetOutOfRangeError:
         return _ERRORS[ErrorCode.OFFSET_OUT_OF_RANGE]
     except StorageError:

@@ -299,11 +299,13 @@ class Log:
         except OSError as e:
             raise self._failed(e) from e
 
-    def aborted_transactions(self, start: int, upper: int) -> list[AbortedTransaction]:
-        """What a read_committed consumer of [start, upper) has to skip (BRK-103)."""
+    def aborted_transactions(self, found: LogRead, upper: int) -> list[AbortedTransaction]:
+        """What of ``found``, read below ``upper``, a read_committed consumer has to skip (BRK-103)."""
         try:
-            return aborted_transactions(self._segments, start, upper)
+            return aborted_transactions(self._segments, found, upper)
         except OSError as e:
+            if found.start.offset < self.log_start_offset:  # retention took the segment meanwhile
+                raise OffsetOutOfRangeError(f"{self.partition}: offset {found.start.offset} was just removed") from e
             raise self._failed(e) from e
 
     # --- cutting -------------------------------------------------------------------------------------------------

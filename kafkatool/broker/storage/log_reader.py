@@ -1,5 +1,7 @@
 """Reading a log: by offset and by time. Needs no lock: works on the end and the segments as they are at the start."""
 
+from collections.abc import Iterator
+
 from kafkatool.broker.storage.log_values import LogOffset, LogRead, TimestampOffset
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.broker.storage.segments import Segments
@@ -69,13 +71,34 @@ def find_timestamp(segments: Segments, start_offset: int, timestamp_ms: int, upp
     return None
 
 
-def aborted_transactions(segments: Segments, start: int, upper: int) -> list[AbortedTransaction]:
-    """Those with records or their marker in [start, upper) (BRK-103)."""
-    found: list[AbortedTransaction] = []
+def aborted_transactions(segments: Segments, found: LogRead, upper: int) -> list[AbortedTransaction]:
+    """Those with records or their marker in what was read below ``upper`` (BRK-103)."""
+    if not found.size_bytes:
+        return []
+    start = found.start.offset
+    overlapping: list[AbortedTransaction] = []
+    for aborted in _aborted_from(segments, start):
+        if aborted.last_offset >= start and aborted.first_offset < upper:
+            overlapping.append(aborted)
+        if aborted.last_stable_offset >= upper:
+            break
+    if overlapping:  # seldom: only now look where the read ends
+        end = _end_offset(segments, found)
+        return [aborted for aborted in overlapping if aborted.first_offset < end]
+    return []
+
+
+def _aborted_from(segments: Segments, start: int) -> Iterator[AbortedTransaction]:
+    """By the offset of the marker, which may lie in a later segment than the records."""
     for segment in segments.from_offset(start):
-        for aborted in read_aborted(segment.transaction_index_path):
-            if aborted.last_offset >= start and aborted.first_offset < upper:
-                found.append(aborted)
-            if aborted.last_stable_offset >= upper:
-                return found
-    return found
+        yield from read_aborted(segment.transaction_index_path)
+
+
+def _end_offset(segments: Segments, found: LogRead) -> int:
+    """The offset after the last whole batch of what was read."""
+    end = found.start.offset
+    position = found.start.position
+    assert position is not None  # it was read from there
+    for _, header in segments.from_offset(end)[0].headers(position, position + found.size_bytes):
+        end = header.next_offset
+    return end

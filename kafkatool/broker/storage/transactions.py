@@ -52,9 +52,10 @@ def append_aborted(path: Path, aborted: AbortedTransaction) -> None:
 
 def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
     """All entries; none without the file. Raises OSError."""
-    if not path.exists():
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
         return
-    data = path.read_bytes()
     for _, *fields in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
         yield AbortedTransaction(*fields)
 

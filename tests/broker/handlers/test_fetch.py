@@ -8,7 +8,13 @@ import pytest
 
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.core.protocol import fetch, list_offsets, offset_for_leader_epoch
-from kafkatool.core.protocol.fetch import FetchRequest, FetchRequestTopic, FetchResponse, FetchResponsePartition
+from kafkatool.core.protocol.fetch import (
+    AbortedTransaction,
+    FetchRequest,
+    FetchRequestTopic,
+    FetchResponse,
+    FetchResponsePartition,
+)
 from kafkatool.core.protocol.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
@@ -23,6 +29,7 @@ from kafkatool.core.protocol.offset_for_leader_epoch import (
 from kafkatool.core.protocol.records import decode_records
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
+from tests.broker.storage.batches import batch, marker
 
 
 @pytest.fixture
@@ -65,6 +72,25 @@ def test_records_come_back_as_they_lie_in_the_log(broker: World, client: Client,
     assert (answer.aborted_transactions, answer.preferred_read_replica) == (None, -1)
     assert only(ask(client, version, 0, isolation_level=1)).aborted_transactions == []
     assert bytes(only(ask(client, version, 3)).records or b"!") == b"!"  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("BRK-103")
+@pytest.mark.parametrize("version", [4, 11])
+def test_a_read_committed_consumer_is_told_what_was_aborted_and_reads_below_open_transactions(
+    broker: World, client: Client, version: int
+) -> None:
+    sent = (
+        batch(2, base_offset=0, producer=(7, 0, 0), attributes=0x10)
+        + marker(commit=False, producer=(7, 0), base_offset=2)
+        + batch(2, base_offset=3, producer=(8, 0, 0), attributes=0x10)
+    )
+    broker.follow(epoch=3).log.append_as_follower(memoryview(sent))
+    broker.lead(epoch=4)
+    answer = only(ask(client, version, 1, isolation_level=1))
+    assert answer.aborted_transactions == [AbortedTransaction(producer_id=7, first_offset=0)]
+    assert (answer.high_watermark, answer.last_stable_offset) == (5, 3)
+    assert bytes(answer.records or b"") == sent[: len(sent) - len(batch(2))]  # type: ignore[arg-type]
+    assert only(ask(client, version, 1)).aborted_transactions is None
 
 
 @pytest.mark.spec("BRK-158")

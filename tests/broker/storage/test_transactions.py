@@ -2,12 +2,17 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.transactions import AbortedTransaction, read_aborted
 from tests.broker.storage.batches import batch, marker
 from tests.broker.storage.logs import make_log
 
 _TRANSACTIONAL = 0x10
 _INDEX = "00000000000000000000.txnindex"
+
+
+def _aborted(log: Log, start: int, upper: int, *, max_bytes: int = 1 << 20) -> list[AbortedTransaction]:
+    return log.aborted_transactions(log.read(start, max_bytes, upper, min_one_batch=True), upper)
 
 
 @pytest.mark.spec("BRK-103", "BRK-107", "BRK-153")
@@ -26,8 +31,8 @@ def test_replicated_transactions_move_the_last_stable_offset_and_aborts_are_list
     assert log.last_stable_offset == 6
     aborted = AbortedTransaction(producer_id=1, first_offset=0, last_offset=4, last_stable_offset=2)
     assert list(read_aborted(tmp_path / _INDEX)) == [aborted]
-    assert log.aborted_transactions(1, 5) == [aborted]
-    assert log.aborted_transactions(5, 6) == []
+    assert _aborted(log, 1, 5) == [aborted]
+    assert _aborted(log, 5, 6) == []
 
 
 @pytest.mark.spec("BRK-103", "BRK-142")
@@ -38,7 +43,22 @@ def test_cutting_the_marker_off_reopens_the_transaction(tmp_path: Path) -> None:
     log.truncate_to(2)
     log.high_watermark = 2
     assert log.last_stable_offset == 0
-    assert log.aborted_transactions(0, 2) == []
+    assert _aborted(log, 0, 2) == []
+
+
+@pytest.mark.spec("BRK-103")
+def test_only_what_overlaps_the_records_that_were_read_is_listed_over_all_segments(tmp_path: Path) -> None:
+    log = make_log(tmp_path, segment_bytes="200")  # two batches in each
+    for first in (0, 3, 6):
+        data = batch(2, base_offset=first, producer=(first, 0, 0), attributes=_TRANSACTIONAL)
+        log.append_as_follower(memoryview(data))
+        log.append_as_follower(memoryview(marker(commit=False, producer=(first, 0), base_offset=first + 2)))
+    log.append_as_follower(memoryview(batch(2, base_offset=9)))
+    log.high_watermark = 11
+    assert len(log.segments) > 2
+    by_start = {start: [one.first_offset for one in _aborted(log, start, 11)] for start in range(11)}
+    assert by_start == {n: [n // 3 * 3] for n in range(9)} | {9: [], 10: []}
+    assert log.aborted_transactions(log.read(0, 10, 11, min_one_batch=False), 11) == []
 
 
 @pytest.mark.spec("BRK-137")
