@@ -217,3 +217,21 @@ def test_unreadable_states_are_not_taken_for_new_partitions() -> None:
     assert node is not None
     assert node.data == b"garbage"
     assert cluster.zk.get(ConfigZnode.path("topics", "t")) is not None
+
+
+@pytest.mark.spec("CTL-30", "CTL-37", "CTL-39")
+def test_in_one_change_the_new_brokers_come_before_the_dead() -> None:
+    cluster = FakeCluster(1, 2, 3)
+    cluster.create_topic("t", {0: [3, 2], 1: [4, 2], 2: [2, 3]})
+    cluster.kill(3)
+    cluster.start(4)
+    cluster.sent.clear()
+    cluster.run()
+    first = next(m for b, m in cluster.metadata() if b == 2)
+    assert {s.leader for s in first.partition_states} == {3, 2}  # the dead broker's partitions are still its own
+    assert [b.id for b in first.live_brokers] == [1, 2, 4]
+    assert cluster.state("t", 0) == LeaderAndIsr(2, 1, (2,), 1)
+    assert cluster.state("t", 1).isr == (2, 4)
+    assert cluster.state("t", 2) == LeaderAndIsr(2, 1, (2,), 1)  # its leader lives: only the ISR shrinks
+    last = {s.partition: s.leader for b, m in cluster.metadata() if b == 4 for s in m.partition_states}
+    assert last == {0: 2, 1: 2, 2: 2}
