@@ -247,3 +247,42 @@ def test_a_value_that_cannot_be_decoded_stops_its_group_alone(stage: Stage) -> N
     stage.restart()
     assert stage.fetch() == (ErrorCode.NONE, {A: 1})
     assert stage.fetch("broken")[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.spec("GRP-2")
+def test_the_number_of_partitions_is_fixed_once_the_topic_was_seen(stage: Stage) -> None:
+    partitions = stage.metadata.snapshot.partitions
+    partitions[OFFSETS_TOPIC] = {}
+    assert stage.coordinator.partition_count() == 1, "offsets.topic.num.partitions, until there is a topic"
+    partitions[OFFSETS_TOPIC] = dict.fromkeys(range(5))
+    assert stage.coordinator.partition_count() == 5
+    partitions[OFFSETS_TOPIC] = dict.fromkeys(range(9))
+    assert stage.coordinator.partition_count() == 5
+    assert [stage.coordinator.partition_of(group) for group in ("", "kt", "group1")] == [0, 3, 0]
+
+
+@pytest.mark.spec("GRP-20")
+def test_an_acknowledgement_that_finds_the_group_busy_completes_right_after(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.lead()
+    stage.commit({A: 1})
+    acknowledge: list[Callable[[], None]] = []
+    append = stage.replica.append_records
+
+    def append_and_wait(entries: Any, *, on_done: Callable[[Any], None], **options: Any) -> None:
+        append(entries, on_done=lambda done: acknowledge.append(lambda: on_done(done)), **options)
+
+    monkeypatch.setattr(stage.replica, "append_records", append_and_wait)
+    answers: list[Mapping[TopicPartition, ErrorCode]] = []
+    wanted = {A: OffsetToCommit(OffsetValue(2, None, "m", 1, None), False)}
+    stage.coordinator.commit("g", "", None, -1, wanted, answers.append)
+    busy = stage.coordinator._groups["g"].lock
+    with busy:
+        thread = threading.Thread(target=acknowledge[0])
+        thread.start()
+        thread.join(0.05)
+        assert thread.is_alive() and not answers, "one decision at a time"
+    thread.join(10)
+    assert answers == [{A: ErrorCode.NONE}]
+    assert stage.fetch() == (ErrorCode.NONE, {A: 2})

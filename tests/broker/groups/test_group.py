@@ -366,3 +366,35 @@ def test_a_stored_group_comes_back_stable_with_full_sessions() -> None:
     assert again.leader == play.group.leader and list(again.members) == list(play.group.members)
     assert again.next_deadline_ms() == 11_000
     assert again.heartbeat(play.member("a"), None, again.generation, 2000) is ErrorCode.NONE
+
+
+@pytest.mark.spec("GRP-25")
+def test_a_rejoin_takes_new_protocols_and_both_timeouts() -> None:
+    play = Play()
+    play.stable("a", "b")
+    follower = next(w for w in ("a", "b") if play.member(w) != play.group.leader)
+    play.join(follower, play.member(follower), session_ms=77_000, rebalance_ms=5_000)
+    member = play.group.members[play.member(follower)]
+    assert play.group.state is GroupState.STABLE, "the same protocols: no rebalance"
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (77_000, 5_000)
+    both = (("sticky", b"s"), ("range", b"new"))
+    play.join(follower, member.id, protocols=both, session_ms=9_000, rebalance_ms=80_000)
+    assert play.group.state is GroupState.PREPARING_REBALANCE
+    assert (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms) == (both, 9_000, 80_000)
+    leader = next(w for w in ("a", "b") if w != follower)
+    assert play.group.join_deadline_ms == play.now + 80_000, "the largest of all, the new one included"
+    play.join(leader, play.member(leader))
+    assert play.last(leader).protocol == "range" and {m[0]: m[2] for m in play.last(leader).members} == {
+        play.member(leader): b"r",
+        member.id: b"new",
+    }
+
+
+@pytest.mark.spec("GRP-18")
+def test_a_move_that_is_not_in_the_table_is_an_error_and_changes_nothing() -> None:
+    play = Play()
+    play.stable("a")
+    since = play.group.state_timestamp_ms
+    with pytest.raises(RuntimeError, match="from Stable to CompletingRebalance"):
+        play.group._move(GroupState.COMPLETING_REBALANCE, 5)
+    assert (play.group.state, play.group.state_timestamp_ms, play.group.generation) == (GroupState.STABLE, since, 1)

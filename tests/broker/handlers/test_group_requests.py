@@ -1,0 +1,194 @@
+"""The group APIs over raw sockets: what the handlers check and how errors are laid out; the coordinator is the real one."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.groups.coordinator import GroupCoordinator
+from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol import heartbeat, join_group, offset_commit, offset_fetch, sync_group
+from tests.broker.groups.test_coordinator import Stage
+from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
+
+GROUP_KEYS = (8, 9, 11, 12, 14)
+SERVED = {key: s for key, s in load_handlers().items() if key in GROUP_KEYS}
+
+
+def known_topics() -> MetadataCache:
+    cache = MetadataCache(1)
+    cache.update(update(state("t", 0, 1, [1]), state("t", 1, 1, [1]), brokers=[live(1)]))
+    return cache
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(stage: Stage) -> Iterator[Client]:
+    context = handler_context(groups=stage.coordinator, metadata_cache=known_topics(), config=stage.config)
+    with broker_of(SERVED, context) as made:
+        yield made
+
+
+def join(client: Client, version: int = 3, group: str = "g", member_id: str = "", **fields: Any) -> Any:
+    wanted: dict[str, Any] = {
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "protocol_type": "consumer",
+        "protocols": [join_group.JoinGroupProtocol(name="range", metadata=b"r")],
+    }
+    request = join_group.JoinGroupRequest(group_id=group, member_id=member_id, **(wanted | fields))
+    return client.call(join_group.API, version, request)
+
+
+def commit(client: Client, version: int, *partitions: tuple[str, int], **fields: Any) -> dict[tuple[str, int], int]:
+    timestamp = fields.pop("commit_timestamp", -1)
+    request = offset_commit.OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            offset_commit.OffsetCommitRequestTopic(
+                topic=topic,
+                partitions=[
+                    offset_commit.OffsetCommitRequestPartition(
+                        partition=number, committed_offset=5, commit_timestamp=timestamp, committed_metadata="m"
+                    )
+                ],
+            )
+            for topic, number in partitions
+        ],
+        **fields,
+    )
+    answer = client.call(offset_commit.API, version, request)
+    return {(t.topic, p.partition): p.error_code for t in answer.topics for p in t.partitions}
+
+
+# --- JoinGroup -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("GRP-21", "GRP-8", "GRP-22")
+def test_a_refused_join_says_why_in_the_order_of_the_checks(stage: Stage, client: Client) -> None:
+    unfit: dict[str, Any] = {"protocol_type": "", "session_timeout_ms": 1}  # more is wrong than what is told
+    assert join(client, group="", **unfit).error_code == 24
+    assert join(client, **unfit).error_code == 16
+    stage.lead()
+    assert join(client, **unfit).error_code == 26
+    assert join(client, session_timeout_ms=1_800_001).error_code == 26
+    refused = join(client, member_id="stranger", protocol_type="")
+    assert (refused.error_code, refused.member_id) == (25, "stranger")
+    assert (refused.generation_id, refused.protocol_name, refused.leader, refused.members) == (-1, "", "", [])
+    assert join(client, protocol_type="").error_code == 23
+    assert join(client).error_code == 0
+    assert join(client, protocol_type="connect").error_code == 23
+    assert join(client, member_id="stranger").error_code == 25
+
+
+@pytest.mark.spec("GRP-23", "GRP-24", "GRP-31")
+def test_member_ids_begin_with_who_the_client_says_it_is(stage: Stage, client: Client) -> None:
+    stage.lead()
+    uuid = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+    dynamic = join(client)
+    assert re.fullmatch(f"test-{uuid}", dynamic.member_id)
+    assert [m.member_id for m in dynamic.members] == [dynamic.leader] == [dynamic.member_id]
+    assert stage.coordinator._groups["g"].group.members[dynamic.member_id].client_host == "/127.0.0.1"
+    static = join(client, version=5, group="h", group_instance_id="row-7")
+    assert re.fullmatch(f"row-7-{uuid}", static.member_id)
+    assert [m.group_instance_id for m in static.members] == ["row-7"]
+    pending = join(client, version=4, group="i")
+    assert pending.error_code == 79 and re.fullmatch(f"test-{uuid}", pending.member_id)
+    assert join(client, version=4, group="i", member_id=pending.member_id).error_code == 0
+
+
+class NoStaticMembers:
+    """Stands for the coordinator below protocol version 2.3; using anything else of it fails."""
+
+    static_members_allowed = False
+
+
+@pytest.mark.spec("GRP-36")
+@pytest.mark.parametrize(("protocol", "allowed"), [("2.2", False), ("2.3", True)])
+def test_static_members_need_protocol_version_2_3(stage: Stage, protocol: str, allowed: bool) -> None:
+    config = type(stage.config).from_properties({**stage.config.properties, "inter.broker.protocol.version": protocol})
+    coordinator = GroupCoordinator(config, stage.replica, stage.metadata, stage.timer, stage.scheduler)  # type: ignore[arg-type]
+    assert coordinator.static_members_allowed is allowed
+
+
+@pytest.mark.spec("GRP-36", "GRP-46")
+def test_an_instance_id_is_refused_before_anything_else_is_looked_at() -> None:
+    with broker_of(SERVED, handler_context(groups=NoStaticMembers(), metadata_cache=known_topics())) as client:
+        assert join(client, version=5, group_instance_id="i").error_code == 35
+        named: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": "i"}
+        sync = sync_group.SyncGroupRequest(assignments=[], **named)
+        assert client.call(sync_group.API, 3, sync).error_code == 35
+        assert client.call(heartbeat.API, 3, heartbeat.HeartbeatRequest(**named)).error_code == 35
+        assert commit(client, 7, ("t", 0), ("gone", 0), group_instance_id="i") == {("t", 0): 35, ("gone", 0): 35}
+
+
+# --- OffsetCommit ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("GRP-46")
+def test_partitions_that_do_not_exist_are_refused_and_the_rest_goes_on(stage: Stage, client: Client) -> None:
+    assert commit(client, 7, ("t", 0), ("gone", 0), ("t", 9)) == {("t", 0): 16, ("gone", 0): 3, ("t", 9): 3}
+    stage.lead()
+    assert commit(client, 7, ("t", 0), ("gone", 0), ("t", 1)) == {("t", 0): 0, ("gone", 0): 3, ("t", 1): 0}
+    assert stage.fetch()[1] == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 5}
+
+
+@pytest.mark.spec("GRP-46")
+def test_with_no_partition_left_the_group_is_not_looked_at() -> None:
+    groups = SimpleNamespace(static_members_allowed=True)
+    with broker_of(SERVED, handler_context(groups=groups, metadata_cache=known_topics())) as client:
+        assert commit(client, 7, ("gone", 0)) == {("gone", 0): 3}
+
+
+@pytest.mark.spec("GRP-49")
+def test_commit_and_expiry_times_come_from_the_version_that_has_them(stage: Stage, client: Client) -> None:
+    stage.lead()
+    times = []
+    before = int(time.time() * 1000)
+    for version, fields in ((1, {"commit_timestamp": 77}), (1, {}), (2, {"retention_time_ms": 5000}), (4, {}), (5, {})):
+        assert commit(client, version, ("t", 0), **fields) == {("t", 0): 0}
+        value = stage.coordinator.fetch_offsets("g", None).offsets[TopicPartition("t", 0)]
+        times.append((value.commit_timestamp_ms, value.expire_timestamp_ms))
+    after = int(time.time() * 1000)
+    assert times[0] == (77, None)
+    assert all(before <= committed <= after for committed, _ in times[1:])
+    expiry = times[2][1]
+    assert expiry is not None and before + 5000 <= expiry <= after + 5000
+    assert [times[i][1] for i in (1, 3, 4)] == [None, None, None]
+
+
+# --- OffsetFetch -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("GRP-57", "GRP-56")
+@pytest.mark.parametrize("version", [1, 2, 5])
+def test_a_group_error_stands_on_every_partition_and_on_top_too(stage: Stage, client: Client, version: int) -> None:
+    request = offset_fetch.OffsetFetchRequest(
+        group_id="g", topics=[offset_fetch.OffsetFetchRequestTopic(topic="t", partitions=[0, 1])]
+    )
+
+    def ask() -> tuple[int, list[tuple[int, int, int]]]:
+        answer = client.call(offset_fetch.API, version, request)
+        (topic,) = answer.topics
+        return answer.error_code, [(p.partition, p.committed_offset, p.error_code) for p in topic.partitions]
+
+    assert ask() == (16 if version >= 2 else 0, [(0, -1, 16), (1, -1, 16)])
+    stage.lead()
+    assert ask() == (0, [(0, -1, 0), (1, -1, 0)])
+    assert commit(client, 7, ("t", 1)) == {("t", 1): 0}
+    assert ask() == (0, [(0, -1, 0), (1, 5, 0)])
+    if version >= 2:
+        request.topics = None
+        assert ask() == (0, [(1, 5, 0)])

@@ -1,0 +1,112 @@
+"""A stopping broker asks whoever is controller to take its leaders away, a few times at most."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.controlled_stop import ask_to_move_leaders
+from kafkatool.broker.handlers import Served, controlled_shutdown
+from kafkatool.broker.health import make_base_paths
+from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
+from kafkatool.core.protocol.controlled_shutdown import API
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.znodes import BrokerZnode, ControllerZnode
+from kafkatool.core.zookeeper import ANY_VERSION, ZooKeeper
+from tests.broker.handlers.served import broker_of, handler_context
+from tests.ports import free_port
+
+SERVED = {API.key: Served(API, API.min_version, API.max_version, controlled_shutdown.handle)}
+Answer = tuple[ErrorCode, list[TopicPartition]]
+DONE: Answer = (ErrorCode.NONE, [])
+SOME_LEFT: Answer = (ErrorCode.NONE, [TopicPartition("t", 0)])
+NOT_CONTROLLER: Answer = (ErrorCode.STALE_CONTROLLER_EPOCH, [])
+
+
+def register(zk: ZooKeeper, broker_id: int, port: int) -> None:
+    info = BrokerInfo(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", port),))
+    zk.create(BrokerZnode.path(broker_id), BrokerZnode.encode(info, 0))
+
+
+@contextmanager
+def controller(zk: ZooKeeper, broker_id: int, answer: Callable[[], Answer]) -> Iterator[list[tuple[int, int | None]]]:
+    """A registered broker that answers ControlledShutdown; yields what it was asked."""
+    asked: list[tuple[int, int | None]] = []
+
+    def decide(stopping: int, epoch: int | None) -> Answer:
+        asked.append((stopping, epoch))
+        return answer()
+
+    context = handler_context(controller=SimpleNamespace(controlled_shutdown=decide))
+    with broker_of(SERVED, context) as client:
+        register(zk, broker_id, client.socket.getpeername()[1])
+        yield asked
+
+
+def stop(zk: ZooKeeper, give_up: threading.Event | None = None, **properties: Any) -> bool:
+    given = {"zookeeper.connect": "x:1", "controlled.shutdown.retry.backoff.ms": "1"}
+    config = BrokerConfig.from_properties(given | {k.replace("_", "."): str(v) for k, v in properties.items()})
+    return ask_to_move_leaders(zk, config, 3, 77, give_up or threading.Event())
+
+
+@pytest.fixture(autouse=True)
+def cluster(zk: ZooKeeper) -> None:
+    make_base_paths(zk)
+
+
+@pytest.mark.spec("CTL-111", "BRK-126", "BRK-3")
+@pytest.mark.parametrize(("protocol", "epoch"), [("2.3", 77), ("2.1", None)])
+def test_one_answer_without_remaining_partitions_is_enough(zk: ZooKeeper, protocol: str, epoch: int | None) -> None:
+    zk.create(ControllerZnode.PATH, ControllerZnode.encode(1, 0))
+    with controller(zk, 1, lambda: DONE) as asked:
+        assert stop(zk, inter_broker_protocol_version=protocol)
+    assert asked == [(3, epoch)]
+
+
+@pytest.mark.spec("CTL-111", "BRK-126")
+def test_the_controller_is_looked_up_anew_for_each_of_three_tries(zk: ZooKeeper) -> None:
+    register(zk, 9, free_port())  # the controller at first: nobody listens there
+    zk.create(ControllerZnode.PATH, ControllerZnode.encode(9, 0))
+    answers = iter([NOT_CONTROLLER, DONE])
+    with controller(zk, 1, lambda: next(answers)) as asked:
+        attempts = threading.Event()
+        zookeeper: Any = SimpleNamespace(get=lambda path: _counted(zk, path, attempts))
+        assert stop(zookeeper)
+    assert asked == [(3, 77)] * 2
+
+
+def _counted(zk: ZooKeeper, path: str, moved: threading.Event) -> Any:
+    """Reads; after the first look at /controller broker 1 has become it."""
+    node = zk.get(path)
+    if path == ControllerZnode.PATH and not moved.is_set():
+        moved.set()
+        zk.set(path, ControllerZnode.encode(1, 0), ANY_VERSION)
+    return node
+
+
+@pytest.mark.spec("CTL-111", "BRK-126")
+def test_after_the_last_try_it_goes_down_all_the_same(zk: ZooKeeper) -> None:
+    assert not stop(zk), "there is no controller at all"
+    zk.create(ControllerZnode.PATH, ControllerZnode.encode(1, 0))
+    with controller(zk, 1, lambda: SOME_LEFT) as asked:
+        assert not stop(zk)
+        assert len(asked) == 3
+        assert not stop(zk, controlled_shutdown_max_retries=5)
+        assert len(asked) == 8
+
+
+@pytest.mark.spec("CTL-111")
+def test_the_wait_between_two_tries_is_the_configured_one_and_can_be_cut_short(zk: ZooKeeper) -> None:
+    begun = time.monotonic()
+    assert not stop(zk, controlled_shutdown_retry_backoff_ms=150)
+    assert time.monotonic() - begun >= 0.3
+    hurried = threading.Event()
+    hurried.set()
+    begun = time.monotonic()
+    assert not stop(zk, hurried, controlled_shutdown_retry_backoff_ms=60_000)
+    assert time.monotonic() - begun < 10
