@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 CLEAN_MARKER = ".kafka_cleanshutdown"
 _PARTITION = re.compile(r"(.+)-(\d+)")  # a topic's name may hold "-": the last one counts
 _DELETED = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
+_MAX_NAME_BYTES = 255  # of a file; a topic's name may take 249 of them
 _FUTURE = re.compile(r".+-\d+\.[0-9a-f]{32}-future")
 
 
@@ -64,7 +65,9 @@ class LogDir:
 
     def rename_deleted(self, path: Path) -> Path:
         """Give a partition directory the name of one that waits for removal. Raises OSError."""
-        renamed = path.with_name(f"{path.name}.{uuid.uuid4().hex}-delete")
+        topic, _, number = path.name.rpartition("-")
+        rest = f"-{number}.{uuid.uuid4().hex}-delete"
+        renamed = path.with_name(topic[: _MAX_NAME_BYTES - len(rest)] + rest)  # names of topics are ASCII
         path.rename(renamed)
         return renamed
 

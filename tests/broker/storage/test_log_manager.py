@@ -109,6 +109,18 @@ def test_deleted_partition_is_renamed_erased_and_gone_from_the_checkpoints(start
     manager.delete(TopicPartition("never", 0))
 
 
+@pytest.mark.spec("BRK-150", "BRK-146")
+def test_deleting_a_topic_with_the_longest_name_costs_no_log_dir(start: Start, tmp_path: Path) -> None:
+    longest = TopicPartition("t" * 249, 12345)
+    manager = start()
+    manager.get_or_create(longest)
+    manager.delete(longest)
+    assert manager.get(longest) is None
+    assert manager.live_dirs == [tmp_path / "1"]
+    manager.shutdown()
+    assert start().logs() == []
+
+
 @pytest.mark.spec("BRK-150", "BRK-110")
 def test_leftover_of_a_deletion_is_erased_at_start(start: Start, tmp_path: Path) -> None:
     leftover = tmp_path / "1" / f"a-0.{'0' * 32}-delete"
