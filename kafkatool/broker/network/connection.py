@@ -18,6 +18,7 @@ from kafkatool.core.errors import ProtocolError
 log = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct(">i")
+_FIRST_BODY_BYTES = 1 << 20  # a body starts with room for so much and grows as it comes
 _READ = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 
@@ -43,6 +44,7 @@ class Connection:
         self._lock = threading.Lock()
         self._prefix = b""
         self._body: bytearray | None = None
+        self._body_bytes = 0  # what the body will have in the end
         self._filled = 0
         self._outgoing: Outgoing | None = None
         self._unmute_after = True
@@ -80,7 +82,9 @@ class Connection:
                 (size_bytes,) = _LENGTH.unpack(self._prefix)
                 if not 0 <= size_bytes <= self._max_frame_bytes:
                     raise ProtocolError(f"frame of {size_bytes} bytes, allowed are 0 to {self._max_frame_bytes}")
-                self._body, self._filled = bytearray(size_bytes), 0
+                # A length alone must not cost memory: 500 idle connections could claim 50 GB with 4 bytes each.
+                self._body, self._filled = bytearray(min(size_bytes, _FIRST_BODY_BYTES)), 0
+                self._body_bytes = size_bytes
             return self._fill(self._body)
         except BlockingIOError:
             return None
@@ -92,8 +96,9 @@ class Connection:
         return data
 
     def _fill(self, body: bytearray) -> bytearray | None:
-        size_bytes = len(body)
-        while self._filled < size_bytes:
+        while self._filled < self._body_bytes:
+            if self._filled == len(body):
+                body.extend(bytes(min(len(body), self._body_bytes - len(body))))
             with memoryview(body) as view:
                 received = self._socket.recv_into(view[self._filled :])
             if not received:
