@@ -53,9 +53,11 @@ def broker() -> None:
 def start(path: Path, overrides: dict[str, str]) -> None:
     """Start a broker in the foreground."""
     from kafkatool.broker.config import BrokerConfig
+    from kafkatool.broker.file_limit import raise_file_limit
     from kafkatool.broker.server import Broker
 
     _log_to_stderr()
+    raise_file_limit()
     _allow_many_files()
     config = BrokerConfig.load(path, overrides)
     _log_controller_to(config.own_log_dir / "controller.log")

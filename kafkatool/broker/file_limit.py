@@ -1,0 +1,26 @@
+"""How many files a broker process may have open: as many as the system allows it, as the JVM does for Kafka.
+
+Every partition written to costs a descriptor, every connection another. With the usual soft limit of 1024 a broker
+would take its log dirs for broken after some hundred partitions.
+"""
+
+import logging
+import resource
+
+log = logging.getLogger(__name__)
+
+_FEW = 10_000
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of open files to the hard one; the limit now in force."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (ValueError, OSError) as e:
+            log.warning("the limit of open files stays %d of %d: %s", soft, hard, e)
+    if 0 <= soft < _FEW:
+        log.warning("this broker may have %d files open; each partition and each connection takes one", soft)
+    return soft
