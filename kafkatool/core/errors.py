@@ -83,6 +83,10 @@ class CorruptRecordsError(KafkatoolError):
     """A record batch whose header, size or checksum does not hold."""
 
 
+class OffsetOrderError(KafkatoolError):
+    """Sound record batches whose offsets do not continue the log they were to be appended to (BRK-72)."""
+
+
 class StorageError(KafkatoolError):
     """A log directory cannot be read or written (BRK-146)."""
 

@@ -34,7 +34,7 @@ class TruncationRefusedError(KafkatoolError):
 
 
 class Follow:
-    """The steps. Used by one fetcher's thread; StorageError and bugs pass through to it."""
+    """The steps. Used by one fetcher's thread; StorageError, OffsetOrderError and bugs pass through to it (BRK-72)."""
 
     def __init__(self, config: BrokerConfig, leader: LeaderEndpoint, wake: Callable[[TopicPartition], None]) -> None:
         self._leader = leader

@@ -299,7 +299,7 @@ class Partition:
     ) -> int:
         """Take over what the leader sent (BRK-70); the next offset to fetch.
 
-        Raises StaleRoleError, CorruptRecordsError, StorageError.
+        Raises StaleRoleError, CorruptRecordsError, OffsetOrderError, StorageError.
         """
         with self.lock:
             log = self._followed(leader_epoch)

@@ -143,8 +143,8 @@ class Log:
     def append_as_follower(self, records: memoryview) -> AppendInfo:
         """Append what the leader sent, as it is; a cut last batch is left out (BRK-161, BRK-91).
 
-        Raises CorruptRecordsError for a wrong checksum or offsets that do not continue the log; whole batches before
-        the bad one are appended first.
+        Raises CorruptRecordsError for a wrong checksum, OffsetOrderError for offsets that do not continue the log;
+        whole batches before the bad one are appended first.
         """
         records = memoryview(records)
         with self._lock:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.errors import CorruptRecordsError, OffsetOrderError
 from kafkatool.core.protocol.records import BatchHeader, check_crc, read_header
 
 
@@ -19,7 +19,7 @@ class ReceivedBatch(NamedTuple):
 
 def received_batches(
     records: memoryview, expected_offset: int, *, accept_overlap: bool
-) -> tuple[list[ReceivedBatch], CorruptRecordsError | None]:
+) -> tuple[list[ReceivedBatch], CorruptRecordsError | OffsetOrderError | None]:
     """The good batches from the front of ``records``, and what was wrong with the next one, if anything.
 
     Offsets must begin at ``expected_offset`` or above and rise; with ``accept_overlap`` the first batch may begin
@@ -35,15 +35,13 @@ def received_batches(
         if header is None or (end := position + header.size_bytes) > size:
             break
         if not check_crc(records, position):
-            return batches, _corrupt(position, f"the checksum of the batch at offset {header.base_offset} is wrong")
+            why = f"byte {position}: the checksum of the batch at offset {header.base_offset} is wrong"
+            return batches, CorruptRecordsError(f"fetched records, {why}")
         overlaps = accept_overlap and not batches and header.last_offset >= expected_offset
         if header.base_offset < expected_offset and not overlaps:
-            return batches, _corrupt(position, f"offset {header.base_offset} follows {expected_offset - 1}")
+            why = f"byte {position}: offset {header.base_offset} follows {expected_offset - 1}"
+            return batches, OffsetOrderError(f"fetched records, {why}")
         batches.append(ReceivedBatch(position, header, header.base_offset, header.max_timestamp))
         expected_offset = header.next_offset
         position = end
     return batches, None
-
-
-def _corrupt(position: int, why: str) -> CorruptRecordsError:
-    return CorruptRecordsError(f"fetched records, byte {position}: {why}")

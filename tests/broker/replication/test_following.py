@@ -199,6 +199,37 @@ def test_a_bad_partition_stops_alone(tmp_path: Path) -> None:
         eventually(lambda: two.partition(good).log.log_end_offset == 2, "the other goes on")
 
 
+@pytest.mark.spec("BRK-72")
+def test_records_that_do_not_continue_the_log_stop_the_partition(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        lead_alone(two, 0)
+        two.manager.append_records({TP: batch(4)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        one.lead(isr=(1, 2))
+        one.produce(count=10)  # one batch over the place where the follower's log ends
+        one.lead(epoch=1, isr=(1, 2))
+        follow(two, port, epoch=1)
+        eventually(lambda: two.manager.fetchers.failed == {TP}, "marked failed")
+        assert two.partition().log.log_end_offset == 4
+
+
+@pytest.mark.spec("BRK-71", "BRK-72")
+def test_records_damaged_on_the_way_are_fetched_again(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        partition = one.lead(isr=(1, 2))
+        one.produce(count=2)
+        one.produce(count=2)
+        (path,) = partition.log.directory.glob("*.log")
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        follow(two, port)
+        eventually(lambda: two.partition().log.log_end_offset == 2, "what is good is taken")
+        asked = two.manager.fetchers.traffic()[(1, 0)][0]
+        eventually(lambda: two.manager.fetchers.traffic()[(1, 0)][0] > asked + 1, "tries again")
+        assert two.manager.fetchers.failed == frozenset()
+        path.write_bytes(whole)
+        eventually(lambda: same(one, two), "fetched again")
+
+
 @pytest.mark.spec("BRK-71", "BRK-63")
 def test_a_follower_ahead_of_its_leaders_epoch_tries_again_one_behind_waits(tmp_path: Path) -> None:
     with pair(tmp_path) as (one, two, port):

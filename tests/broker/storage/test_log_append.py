@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.storage.append_error import AppendError
-from kafkatool.core.errors import CorruptRecordsError, StorageError
+from kafkatool.core.errors import CorruptRecordsError, OffsetOrderError, StorageError
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.records import check_crc, decode_records, iter_batches, read_header
 from tests.broker.storage.batches import batch
@@ -131,7 +131,7 @@ def test_follower_keeps_the_good_batches_before_a_bad_one(tmp_path: Path) -> Non
     with pytest.raises(CorruptRecordsError):
         log.append_as_follower(memoryview(batch() + bad))
     assert log.log_end_offset == 1
-    with pytest.raises(CorruptRecordsError):
+    with pytest.raises(OffsetOrderError):
         log.append_as_follower(memoryview(batch()))  # offset 0 again
 
 
