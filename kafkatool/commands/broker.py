@@ -1,7 +1,6 @@
 """``kt broker``: one broker as a process in the foreground."""
 
 import logging
-import resource
 import signal
 import sys
 import threading
@@ -58,7 +57,6 @@ def start(path: Path, overrides: dict[str, str]) -> None:
 
     _log_to_stderr()
     raise_file_limit()
-    _allow_many_files()
     config = BrokerConfig.load(path, overrides)
     _log_controller_to(config.own_log_dir / "controller.log")
     server = Broker(config)
@@ -85,12 +83,6 @@ def start(path: Path, overrides: dict[str, str]) -> None:
     server.stop(controlled=not server.failed.is_set())
     if server.failed.is_set():
         raise KafkatoolError(f"broker {server.broker_id} cannot go on; see its log")
-
-
-def _allow_many_files() -> None:
-    """Raise the soft limit of descriptors to the hard one: every segment read and every connection needs one."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _log_to_stderr() -> None:
