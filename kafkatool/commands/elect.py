@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from kafkatool.commands.completion import complete_brokers, complete_topics
 from kafkatool.commands.options import (
     KtCommand,
     connect,
@@ -90,8 +91,19 @@ class Options:
 )
 @zookeeper_option
 @click.option("--path-to-json-file", metavar="FILE", help="Partitions to elect; - is stdin. [default: all]")
-@click.option("--topic", metavar="REGEX", help="Only partitions of topics whose whole name matches.")
-@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="Only partitions that prefer this broker.")
+@click.option(
+    "--topic",
+    metavar="REGEX",
+    shell_complete=complete_topics,
+    help="Only partitions of topics whose whole name matches.",
+)
+@click.option(
+    "--broker",
+    type=click.IntRange(min=0),
+    metavar="ID",
+    shell_complete=complete_brokers,
+    help="Only partitions that prefer this broker.",
+)
 @click.option("--only-imbalanced", is_flag=True, help="Only partitions that an election would change.")
 @click.option(
     "--max-json-size", type=click.IntRange(min=64), default=512_000, show_default=True, help="Bytes of one batch."

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from kafkatool.commands.completion import complete_brokers
 from kafkatool.commands.options import (
     KtCommand,
     connect,
@@ -106,7 +107,12 @@ class Options:
 @click.option("--list", "modes", flag_value="list", multiple=True, help="Show what is being reassigned.")
 @zookeeper_option
 @click.option("--topics-to-move-json-file", metavar="FILE", help="generate: topics to plan for; - is stdin.")
-@click.option("--broker-list", metavar="ID,ID…", help="generate: brokers to spread the topics over.")
+@click.option(
+    "--broker-list",
+    metavar="ID,ID…",
+    shell_complete=complete_brokers,
+    help="generate: brokers to spread the topics over.",
+)
 @click.option("--disable-rack-aware", is_flag=True, help="generate: ignore racks.")
 @click.option("--out", "out_file", metavar="FILE", type=click.Path(path_type=Path), help="generate: save the plan.")
 @click.option("--reassignment-json-file", metavar="FILE", help="execute, verify: the plan; - is stdin.")

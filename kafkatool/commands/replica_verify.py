@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from kafkatool.commands.completion import complete_topics
 from kafkatool.commands.options import (
     KtCommand,
     connect,
@@ -61,7 +62,14 @@ COLUMNS: Final = (
 )
 @click.option("--broker-list", metavar="HOST:PORT,…", help="Brokers to ask where the replicas are.")
 @optional_zookeeper_option
-@click.option("--topic-white-list", metavar="REGEX", default=".*", show_default=True, help="Topics to verify.")
+@click.option(
+    "--topic-white-list",
+    metavar="REGEX",
+    default=".*",
+    show_default=True,
+    shell_complete=complete_topics,
+    help="Topics to verify.",
+)
 @click.option("--fetch-size", type=click.IntRange(min=1), default=1_048_576, show_default=True, help="Bytes per fetch.")
 @click.option("--max-wait-ms", type=click.IntRange(min=0), default=1000, show_default=True, help="Wait of a fetch.")
 @click.option(

@@ -3,11 +3,10 @@
 import time
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
-from kafkatool.commands.completion import SHELLS, complete_brokers
+from kafkatool.commands.completion import SHELLS
 from kafkatool.commands.main import kt
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.topics_runner import make_orders
@@ -48,16 +47,18 @@ def test_topics_from_zookeeper(zk: ZooKeeper, zk_connect: str, monkeypatch: pyte
     assert complete(monkeypatch, *line, "o") == ["orders", "other"]
     monkeypatch.setenv("KAFKATOOL_ZOOKEEPER", zk_connect)
     assert complete(monkeypatch, "topics", "delete", "--topic", "th") == ["third"]
+    assert complete(monkeypatch, "elect", "--topic", "th") == ["third"]
+    assert complete(monkeypatch, "replica-verify", "--topic-white-list", "other,t") == ["other,third"]
 
 
 @pytest.mark.spec("COM-8X")
-def test_broker_ids_from_zookeeper_each_once(zk: ZooKeeper, zk_connect: str) -> None:
+def test_broker_ids_from_zookeeper_each_once(zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make_orders(zk)
-    context = click.Context(click.Command("x"))
-    context.params["zookeeper"] = zk_connect
-    parameter = click.Option(["--broker-list"])
-    assert [i.value for i in complete_brokers(context, parameter, "")] == ["1", "2", "3", "4"]
-    assert [i.value for i in complete_brokers(context, parameter, "2,1,")] == ["2,1,3", "2,1,4"]
+    monkeypatch.setenv("KAFKATOOL_ZOOKEEPER", zk_connect)
+    line = ("reassign", "--generate", "--broker-list")
+    assert complete(monkeypatch, *line, "") == ["1", "2", "3", "4"]
+    assert complete(monkeypatch, *line, "2,1,") == ["2,1,3", "2,1,4"]
+    assert complete(monkeypatch, "elect", "--broker", "") == ["1", "2", "3", "4"]
 
 
 @pytest.mark.spec("COM-8X")
