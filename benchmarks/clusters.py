@@ -1,38 +1,84 @@
-"""Two clusters with one face: ours and Kafka's, three brokers each, both on loopback and up at the same time."""
+"""Two clusters with one face: ours and Kafka's, three brokers each, all processes on loopback.
 
-import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+Kafka gets the JVM options of its own start scripts, not the frugal ones that the compatibility tests use. ZooKeeper
+syncs to disk in neither cluster: our embedded one never does, and it is not the disk that is measured here.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
 
 import psutil
 
+from kafkatool.broker.embedded import processes
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.client import Connection
+from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.core.protocol import metadata
 from tests.compat.real_kafka import RealKafka
 
-KAFKA_VERSION = "2.8.2"
-SESSION_TIMEOUT_MS = 6000
-OPTIONS = {
-    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+KAFKA_VERSION: Final = "2.8.2"
+BROKERS: Final = 3
+DEADLINE_S: Final = 180
+"""How long anything waited for may take before the benchmark gives up."""
+
+OPTIONS: Final = {
+    "zookeeper.session.timeout.ms": "6000",
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "delete.topic.enable": "true",
-    "num.partitions": "1",
-    "log.segment.bytes": "1073741824",
+    "unclean.leader.election.enable": "false",
+    "offsets.topic.num.partitions": "1",
 }
+_METADATA_VERSION: Final = 5
+_CLIENT_TIMEOUT_MS: Final = 10_000
+
+# bin/kafka-run-class.sh, bin/kafka-server-start.sh and bin/zookeeper-server-start.sh of Kafka 2.8.2.
+_KAFKA_JVM: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+_KAFKA_HEAP: Final = {
+    "kafka.Kafka": ("-Xmx1G", "-Xms1G"),
+    "org.apache.zookeeper.server.quorum.QuorumPeerMain": ("-Xmx512M", "-Xms512M", "-Dzookeeper.forceSync=no"),
+}
+_KAFKA_TOOL_HEAP: Final = ("-Xmx256M",)
 
 
 class Cluster(Protocol):
-    """What a measurement needs of a cluster."""
+    """What a measurement needs of a cluster. Brokers are 1 to BROKERS."""
 
-    name: str
-    bootstrap: str
-    zookeeper: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def connect(self) -> str: ...
+    @property
+    def ports(self) -> Mapping[int, int]: ...
+
+    def launch(self) -> None:
+        """Start ZooKeeper and brokers; they may not be ready yet."""
+
+    def stop(self) -> None: ...
 
     def pid(self, broker_id: int) -> int: ...
-    def kill(self, broker_id: int) -> None: ...
-    def start(self, broker_id: int) -> None: ...
-    def tool(self, *arguments: str) -> list[str]: ...
+
+    def kill(self, broker_id: int) -> None:
+        """kill -9."""
+
+    def restart(self, broker_id: int) -> None:
+        """Start a killed broker again; it may not be ready yet."""
+
+    def topics_command(self, verb: str, *arguments: str) -> list[str]:
+        """The command line of this cluster's own topic tool, ``verb`` being list or describe."""
 
 
 class Ours:
@@ -40,49 +86,118 @@ class Ours:
 
     name = "kafkatool"
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self._cluster = cluster
-        self.bootstrap, self.zookeeper = cluster.bootstrap, cluster.zookeeper
+    def __init__(self, directory: Path) -> None:
+        self._cluster = EmbeddedCluster(BROKERS, directory=directory, options=OPTIONS)
+        self._ports: dict[int, int] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
+
+    @property
+    def connect(self) -> str:
+        return self._cluster.zookeeper
+
+    @property
+    def ports(self) -> Mapping[int, int]:
+        if not self._ports:
+            self._ports = {b.id: b.port for b in self._cluster.status().brokers}
+        return self._ports
+
+    def launch(self) -> None:
+        self._cluster.up()
+
+    def stop(self) -> None:
+        self._cluster.down(gentle=False)
 
     def pid(self, broker_id: int) -> int:
-        pid = next(b.pid for b in self._cluster.status().brokers if b.id == broker_id)
-        assert pid is not None
-        return pid
+        return _pid(self._cluster.files.properties(broker_id))
 
     def kill(self, broker_id: int) -> None:
         self._cluster.kill_broker(broker_id)
 
-    def start(self, broker_id: int) -> None:
+    def restart(self, broker_id: int) -> None:
         self._cluster.start_broker(broker_id)
 
+    def topics_command(self, verb: str, *arguments: str) -> list[str]:
+        kt = Path(sys.executable).with_name("kt")
+        return [str(kt), "topics", verb, "--zookeeper", self.connect, *arguments]
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One row of the table: medians of what was measured, ``unit`` as printed, whether more is better."""
 
-    title: str
-    unit: str
-    ours: float
-    kafka: float
-    more_is_better: bool
+class Kafka(RealKafka):
+    """Apache Kafka. ZooKeeper and brokers start at once, as ours do; :func:`wait_ready` asks both the same question."""
 
-    def __str__(self) -> str:
-        ratio = self.ours / self.kafka if self.kafka else float("nan")
-        better = "more" if self.more_is_better else "less"
-        return (
-            f"| {self.title} ({self.unit}, {better} is better) | {self.ours:,.6g} | {self.kafka:,.6g} | {ratio:.2f} |"
+    name = f"Kafka {KAFKA_VERSION}"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(KAFKA_VERSION, directory, brokers=BROKERS, options=OPTIONS)
+
+    def launch(self) -> None:
+        self._start_zookeeper()
+        for broker_id in self.ports:
+            self._spawn_broker(broker_id)
+
+    def pid(self, broker_id: int) -> int:
+        return _pid(self._directory / f"broker-{broker_id}.properties")
+
+    def kill(self, broker_id: int) -> None:
+        psutil.Process(self.pid(broker_id)).kill()
+        self.stop_broker(broker_id)  # collects the dead process
+
+    def restart(self, broker_id: int) -> None:
+        self._spawn_broker(broker_id)
+
+    def topics_command(self, verb: str, *arguments: str) -> list[str]:
+        return self._java(
+            "kafka.admin.TopicCommand", ["--zookeeper", self.connect, f"--{verb}", *arguments], heap="256m"
         )
 
+    def _java(self, main: str, args: Sequence[str], *, heap: str) -> list[str]:
+        frugal = super()._java(main, args, heap=heap)
+        class_path = frugal.index("-cp")
+        definitions = [option for option in frugal[1:class_path] if option.startswith("-D")]
+        options = (*_KAFKA_JVM, *_KAFKA_HEAP.get(main, _KAFKA_TOOL_HEAP), *definitions)
+        return [frugal[0], *options, *frugal[class_path:]]
 
-def alternate(rounds: int, ours: Callable[[], float], kafka: Callable[[], float]) -> tuple[float, float]:
-    """Medians over rounds that take turns, so that a drift of the machine's speed meets both."""
-    measured: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        measured[0].append(ours())
-        measured[1].append(kafka())
-    return statistics.median(measured[0]), statistics.median(measured[1])
+    def _wait_port(self, name: str, port: int) -> None:
+        """Not here: it would hold the brokers back until ZooKeeper listens."""
 
 
-def resident_mb(pid: int) -> float:
-    """Resident memory of a process in MB."""
-    return float(psutil.Process(pid).memory_info().rss) / 1e6
+def wait_ready(cluster: Cluster) -> None:
+    """Until every broker's own metadata names all brokers and a controller."""
+    for broker_id in cluster.ports:
+        wait_for(lambda b=broker_id: _knows_all(cluster, b), f"{cluster.name}: broker {broker_id} ready")  # type: ignore[misc]
+
+
+def ask_metadata(cluster: Cluster, broker_id: int, topics: Sequence[str]) -> metadata.MetadataResponse:
+    """What that broker tells clients. Raises BrokerUnreachableError."""
+    asked = metadata.MetadataRequest(
+        topics=[metadata.MetadataRequestTopic(topic=t) for t in topics], allow_auto_topic_creation=False
+    )
+    port = cluster.ports[broker_id]
+    with Connection("127.0.0.1", port, client_id="benchmark", timeout_ms=_CLIENT_TIMEOUT_MS) as connection:
+        return connection.send(metadata.API, _METADATA_VERSION, asked)
+
+
+def wait_for(what: Callable[[], bool], title: str, poll_s: float = 0.02) -> None:
+    """Raises RuntimeError with ``title`` when it has not come true within DEADLINE_S."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not what():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{title}: not within {DEADLINE_S} s")
+        time.sleep(poll_s)
+
+
+def _knows_all(cluster: Cluster, broker_id: int) -> bool:
+    try:
+        answer = ask_metadata(cluster, broker_id, [])
+    except BrokerUnreachableError:
+        return False
+    return {b.node_id for b in answer.brokers} == set(cluster.ports) and answer.controller_id >= 0
+
+
+def _pid(properties: Path) -> int:
+    process = processes.find(properties)
+    if process is None:
+        raise RuntimeError(f"the broker of {properties} does not run")
+    return int(process.pid)

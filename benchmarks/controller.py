@@ -1,61 +1,74 @@
-"""What the controller's speed decides: topics coming up, leaders after a broker's death."""
+"""What the controller's speed decides: a big topic coming up, its leaders after a broker's death, its deletion."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Final
 
-from benchmarks.clusters import Cluster
-from kafkatool.core.assignment import assign_replicas
+from benchmarks.clusters import DEADLINE_S, Cluster, wait_for
+from benchmarks.figures import Figure, alternate
+from benchmarks.topics import delete_topic, make_topic
 from kafkatool.core.cluster_view import read_cluster, read_states
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.znodes import BrokerZnode, PartitionStateZnode
+from kafkatool.core.zookeeper import WatchEvent, ZooKeeper
 
-_DEADLINE_S = 180
-
-
-def make_topic(cluster: Cluster, topic: str, partitions: int, replication_factor: int) -> float:
-    """Seconds from the written znode until every partition has a leader and all its replicas in sync."""
-    with ZooKeeper(cluster.zookeeper) as zk:
-        brokers = list(read_cluster(zk, [], states=False).brokers.values())
-        assignment = assign_replicas(brokers, partitions, replication_factor, start_index=0, replica_shift=0)
-        started = time.perf_counter()
-        create_topic(zk, topic, assignment, {})
-        wanted = [TopicPartition(topic, p) for p in range(partitions)]
-
-        def in_sync() -> bool:
-            states = read_states(zk, wanted)
-            return len(states) == partitions and all(
-                s.leader_and_isr.leader is not None and len(s.leader_and_isr.isr) == replication_factor
-                for s in states.values()
-            )
-
-        _wait(in_sync, f"{cluster.name}: {topic} in sync")
-        return time.perf_counter() - started
+REPLICATION_FACTOR: Final = 3
+_POLL_S: Final = 0.5
 
 
-def fail_over(cluster: Cluster, topic: str, partitions: int, victim: int) -> float:
-    """Seconds from the victim's node vanishing until no partition is led by it; it is started again afterwards."""
-    wanted = [TopicPartition(topic, p) for p in range(partitions)]
-    with ZooKeeper(cluster.zookeeper) as zk:
+def measure(ours: Cluster, kafka: Cluster, rounds: int, partitions: int) -> list[Figure]:
+    """One topic of ``partitions`` a round: made, one of its brokers killed, deleted."""
+
+    def run(cluster: Cluster, number: int) -> Sequence[float]:
+        topic = f"wide-{number}"
+        made = make_topic(cluster, topic, partitions, REPLICATION_FACTOR)
+        led = _fail_over(cluster, topic)
+        return made, led, delete_topic(cluster, topic)
+
+    made, led, deleted = alternate(rounds, ours, kafka, run)
+    size = f"{partitions:,} partitions x RF {REPLICATION_FACTOR}"
+    return [
+        Figure(f"create {size}: node written until led, in sync and known to all brokers", "s", *made),
+        Figure(f"broker killed, {size}: session expired until the last new leader", "s", *led),
+        Figure(f"delete {size}: marked until its nodes are gone", "s", *deleted),
+    ]
+
+
+def _fail_over(cluster: Cluster, topic: str) -> float:
+    """Seconds from the end of a killed broker's session until the last partition it led has another leader.
+
+    The broker is not the controller. Told by watches, which say when, where polling would say about when.
+    """
+    with ZooKeeper(cluster.connect) as zk:
+        view = read_cluster(zk, [topic])
+        victim = min(set(view.brokers) - {view.controller_id})
+        led = [tp for tp, state in view.states.items() if state.leader_and_isr.leader == victim]
+        all_changed, left = threading.Event(), len(led)
+        expired_at = last_at = 0.0
+
+        def on_expiry(_: WatchEvent) -> None:
+            nonlocal expired_at
+            expired_at = time.perf_counter()
+
+        def on_change(_: WatchEvent) -> None:  # on ZooKeeper's one callback thread
+            nonlocal left, last_at
+            left, last_at = left - 1, time.perf_counter()
+            if left == 0:
+                all_changed.set()
+
+        zk.get(BrokerZnode.path(victim), on_expiry)
+        zk.get_many([PartitionStateZnode.path(tp) for tp in led], on_change)
         cluster.kill(victim)
-        _wait(lambda: victim not in read_cluster(zk, [], states=False).brokers, f"{cluster.name}: session expiry")
-        started = time.perf_counter()
-        _wait(
-            lambda: all(s.leader_and_isr.leader not in (None, victim) for s in read_states(zk, wanted).values()),
-            f"{cluster.name}: new leaders",
-        )
-        elapsed = time.perf_counter() - started
-        cluster.start(victim)
-        _wait(
-            lambda: all(victim in s.leader_and_isr.isr for s in read_states(zk, wanted).values()),
+        if not all_changed.wait(DEADLINE_S):
+            raise RuntimeError(f"{cluster.name}: {left} of {len(led)} partitions have no new leader")
+        if wrong := [tp for tp, s in read_states(zk, led).items() if s.leader_and_isr.leader in (None, victim)]:
+            raise RuntimeError(f"{cluster.name}: {wrong[0]} changed but has no new leader")
+        cluster.restart(victim)
+        wait_for(
+            lambda: all(
+                len(s.leader_and_isr.isr) == REPLICATION_FACTOR for s in read_states(zk, view.partitions()).values()
+            ),
             f"{cluster.name}: broker {victim} in sync again",
+            poll_s=_POLL_S,
         )
-        return elapsed
-
-
-def _wait(what: Callable[[], bool], title: str) -> None:
-    deadline = time.monotonic() + _DEADLINE_S
-    while not what():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{title}: not within {_DEADLINE_S} s")
-        time.sleep(0.01)
+        return last_at - expired_at

@@ -1,0 +1,82 @@
+"""``scripts/benchmark``: measure kafkatool beside Kafka 2.8.2 in one run and print one table. It asserts no times.
+
+A full run also writes the table into docs/performance.md; a quick or partial one does not.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import controller, report, starting, throughput, tools
+from benchmarks.clusters import KAFKA_VERSION, Cluster, Kafka, Ours, wait_ready
+from benchmarks.figures import Figure, table
+from tests.compat.real_kafka import libraries
+
+PARTS = ("start", "throughput", "controller", "tools")
+PARTITIONS, QUICK_PARTITIONS = 1000, 100
+QUICK_SHARE = 0.1
+"""Of the records of each load."""
+
+
+def main() -> None:
+    """Parse, measure, print, and write the page."""
+    parser = argparse.ArgumentParser(prog="scripts/benchmark", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each thing is measured (default 3)")
+    parser.add_argument("--quick", action="store_true", help="one round with a tenth of the load")
+    parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="measure these parts only")
+    options = parser.parse_args()
+    rounds = 1 if options.quick else options.rounds
+    if rounds < 1:
+        parser.error("--rounds must be at least 1")
+    libraries(KAFKA_VERSION)  # fetched before anything is measured
+    with tempfile.TemporaryDirectory(prefix="kafkatool-benchmark-", ignore_cleanup_errors=True) as directory:
+        figures = _measure(Path(directory), set(options.only), rounds, quick=options.quick)
+    print(table(figures))
+    if options.quick or set(options.only) != set(PARTS):
+        print("a quick or partial run: docs/performance.md is left as it is", file=sys.stderr)
+    else:
+        report.write(figures, f"scripts/benchmark --rounds {rounds}", rounds)
+
+
+def _measure(directory: Path, parts: set[str], rounds: int, *, quick: bool) -> list[Figure]:
+    figures: list[Figure] = []
+    partitions = QUICK_PARTITIONS if quick else PARTITIONS
+
+    def part(name: str, measure: Callable[[], list[Figure]]) -> None:
+        if name in parts:
+            print(f"{name} (load average {os.getloadavg()[0]:.1f})", file=sys.stderr)
+            figures.extend(measure())
+
+    part("start", lambda: starting.measure(directory, rounds))
+    if parts == {"start"}:
+        return figures
+    ours, kafka = Ours(directory / "ours"), Kafka(directory / "kafka")
+    try:
+        for cluster in (ours, kafka):
+            cluster.launch()
+            wait_ready(cluster)
+        part("throughput", lambda: _throughput(ours, kafka, rounds, QUICK_SHARE if quick else 1))
+        part("controller", lambda: controller.measure(ours, kafka, rounds, partitions))
+        part("tools", lambda: tools.measure(ours, kafka, rounds, partitions))
+    finally:
+        ours.stop()
+        kafka.stop()
+    return figures
+
+
+def _throughput(ours: Cluster, kafka: Cluster, rounds: int, share: float) -> list[Figure]:
+    figures = throughput.measure(ours, kafka, rounds, share)
+    memory = Figure(
+        "memory of a broker, after all produce and fetch rounds",
+        "MB resident",
+        starting.resident_mb(ours),
+        starting.resident_mb(kafka),
+    )
+    return [*figures, memory]
+
+
+if __name__ == "__main__":
+    main()
