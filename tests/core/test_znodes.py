@@ -141,6 +141,18 @@ def test_no_leader_is_none_inside_and_minus_one_in_the_node() -> None:
     assert PartitionStateZnode.decode(TP, data) == state
 
 
+@pytest.mark.spec("Z-16", "Z-33")
+def test_state_is_rewritten_whole_with_five_keys() -> None:
+    newer = b'{"controller_epoch":9,"leader":1,"version":2,"leader_epoch":4,"isr":[2,1],"leader_recovery_state":0}'
+    assert orjson.loads(PartitionStateZnode.encode(PartitionStateZnode.decode(TP, newer))) == {
+        "controller_epoch": 9,
+        "leader": 1,
+        "version": 1,
+        "leader_epoch": 4,
+        "isr": [2, 1],
+    }
+
+
 @pytest.mark.spec("Z-18")
 def test_the_bare_integer_of_old_controllers() -> None:
     assert ControllerZnode.decode(b" 7 ") == 7

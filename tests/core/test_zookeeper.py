@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import (
     ChrootMissingError,
     NodeExistsError,
     NoNodeError,
+    NoPermissionError,
     UsageError,
     VersionConflictError,
     ZnodeTooLargeError,
@@ -47,6 +49,25 @@ def test_a_missing_chroot_is_an_error_and_is_not_made(zookeeper_server: ZooKeepe
     for _ in range(2):
         with pytest.raises(ChrootMissingError, match="/nobody/made/this"), ZooKeeper(connect):
             pass
+
+
+@pytest.mark.spec("Z-2", "Z-3")
+def test_a_broker_makes_each_missing_part_of_the_chroot_and_paths_are_relative_to_it(
+    zookeeper_server: ZooKeeperProcess,
+) -> None:
+    server = zookeeper_server.connect
+    with ZooKeeper(f"{server}/made/by/broker", create_chroot=True) as inside:
+        assert inside.create("/a", b"x") == "/a"
+        assert inside.children("/") == ["a"]
+        fired: queue.Queue[WatchEvent] = queue.Queue()
+        inside.get("/a", fired.put)
+        inside.set("/a", b"y", 0)
+        assert fired.get(timeout=10) == WatchEvent("changed", "/a")
+    with ZooKeeper(server) as outside:
+        nodes = outside.get_many(["/made", "/made/by", "/made/by/broker", "/made/by/broker/a"])
+        assert [n and (n.data, n.ephemeral_owner) for n in nodes] == [(b"", 0)] * 3 + [(b"y", 0)]
+    with ZooKeeper(f"{server}/made/by/broker") as tool:
+        assert tool.children("/") == ["a"]
 
 
 def test_no_server_is_reported_within_the_connection_timeout() -> None:
@@ -90,6 +111,26 @@ def test_a_transaction_is_all_or_nothing(zk: ZooKeeper) -> None:
     done, failed = zk.commit_many([[Delete("/x")], [Create("/no/parent")]])
     assert done == [None]
     assert isinstance(failed, TransactionError) and isinstance(failed.cause, NoNodeError)
+
+
+@pytest.mark.spec("Z-6")
+def test_nodes_are_open_to_all_and_a_permission_error_is_told_as_such(zk: ZooKeeper) -> None:
+    zk.create("/open")
+    acls, _ = zk._client.get_acls("/open")
+    assert acls == OPEN_ACL_UNSAFE
+    zk._client.create("/closed", b"", acl=[make_digest_acl("somebody", "secret", all=True)])
+    for forbidden in (
+        lambda: zk.get("/closed"),
+        lambda: zk.children("/closed"),
+        lambda: zk.set("/closed", b"", 0),
+        lambda: zk.create("/closed/child"),
+        lambda: zk.get_many(["/open", "/closed"]),
+    ):
+        with pytest.raises(NoPermissionError, match="no permission for znode /closed"):
+            forbidden()
+    with pytest.raises(TransactionError) as refused:
+        zk.commit([SetData("/closed", b"", 0)])
+    assert isinstance(refused.value.cause, NoPermissionError)
 
 
 @pytest.mark.spec("Z-43", "Z-44")
