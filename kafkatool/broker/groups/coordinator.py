@@ -19,7 +19,7 @@ from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offset
 from kafkatool.broker.groups.records import OFFSETS_TOPIC, OffsetValue
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, protocol_version
-from kafkatool.core.errors import CorruptRecordsError, StorageError
+from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
 
@@ -135,11 +135,16 @@ class GroupCoordinator:
         with self._groups_lock:
             return self._groups.get(group)
 
-    def _held_or_new(self, group: str) -> _Held:
+    def _held_or_new(self, group: str) -> _Held | None:
+        """The group, made if need be; None: its partition was lost since it was checked (GRP-16).
+
+        An unload ends ownership before it takes the lock to collect its groups, so none is made behind its back.
+        """
+        partition = self.partition_of(group)
         with self._groups_lock:
             held = self._groups.get(group)
-            if held is None:
-                held = self._groups[group] = _Held(self._new_group(group), self.partition_of(group))
+            if held is None and self._owned.get(partition) is Ownership.OWNED:
+                held = self._groups[group] = _Held(self._new_group(group), partition)
             return held
 
     def _new_group(self, group: str) -> Group:
@@ -183,6 +188,7 @@ class GroupCoordinator:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
             else:
                 held = self._held_or_new(group)
+                error = ErrorCode.NONE if held else ErrorCode.NOT_COORDINATOR
         if error is not ErrorCode.NONE or held is None:
             parked.answer(JoinResult(error, request.member_id))
             return
@@ -235,7 +241,9 @@ class GroupCoordinator:
     def _store(self, wanted: StoreGroup, group: str) -> None:
         """Append a group record; its outcome goes back into the group (GRP-41, 50)."""
         held = self._held(group)
-        if held is None:
+        if held is None:  # unloaded since: what waits for this record in no member's name is answered here
+            for effect in wanted.done(ErrorCode.NOT_COORDINATOR, self.now_ms()):
+                effect()
             return
 
         def done(error: ErrorCode) -> None:
@@ -264,6 +272,7 @@ class GroupCoordinator:
                 error = ErrorCode.ILLEGAL_GENERATION
             else:
                 held = self._held_or_new(group)
+                error = ErrorCode.NONE if held else ErrorCode.NOT_COORDINATOR
         if error is not ErrorCode.NONE or held is None:
             done(dict.fromkeys(offsets, error))
             return
@@ -309,6 +318,8 @@ class GroupCoordinator:
         error = self._refusal(group, empty_id_allowed=True)
         if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             error = ErrorCode.NOT_COORDINATOR  # 15 here ends Java and aiokafka consumers (GRP-8)
+        partition = self.partition_of(group)
+        since = self._owned.owned_since(partition)
         held = self._held(group)
         found: dict[TopicPartition, OffsetValue] = {}
         if error is ErrorCode.NONE and held is not None:
@@ -316,7 +327,7 @@ class GroupCoordinator:
                 in_force = held.group.offsets.in_force
                 wanted = in_force if partitions is None else [p for p in partitions if p in in_force]
                 found = {p: in_force[p].value for p in wanted}
-        if error is ErrorCode.NONE and self._owned.get(self.partition_of(group)) is not Ownership.OWNED:
+        if error is ErrorCode.NONE and (since is None or self._owned.owned_since(partition) != since):
             error = ErrorCode.NOT_COORDINATOR
         return FetchedOffsets(error, found if error is ErrorCode.NONE else {})
 
@@ -342,11 +353,13 @@ class GroupCoordinator:
     def _load(self, number: int, epoch: int, retry_ms: float = 1000) -> None:
         partition = self._replica_manager.partition(offsets_partition(number))
         source = partition.log if partition is not None else None
-        if source is None or not self._owned.still_loading(number):
+        if source is None or not self._owned.still_loading(number, epoch):
             return
         try:
-            loaded = load(source, self._config.offsets_load_buffer_size, lambda: self._owned.still_loading(number))
-        except (CorruptRecordsError, StorageError, OSError) as e:
+            loaded = load(
+                source, self._config.offsets_load_buffer_size, lambda: self._owned.still_loading(number, epoch)
+            )
+        except (KafkatoolError, OSError) as e:
             log.error("loading %s failed, again in %d ms: %s", source.partition, retry_ms, e)
             again = min(retry_ms * 2, _LONGEST_RETRY_MS)
             self._scheduler.schedule("group-load", lambda: self._load(number, epoch, again), delay_ms=retry_ms)
@@ -409,7 +422,8 @@ class GroupCoordinator:
     def _drop(self, held: _Held, gone: Sequence[TopicPartition], dead: bool) -> None:
         if dead:
             with self._groups_lock:
-                self._groups.pop(held.group.id, None)
+                if self._groups.get(held.group.id) is held:  # else it was unloaded and loaded again meanwhile
+                    del self._groups[held.group.id]
         if gone or dead:
             self._writer.store_tombstones(
                 held.partition, held.group.id, gone, with_group=dead and held.group.generation > 0

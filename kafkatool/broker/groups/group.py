@@ -69,7 +69,7 @@ class Group:
     _initial_rest_ms: float | None = None  # GRP-27: what may still be waited; None outside the first wait
     _initial_wait_ms: float = 0
     _joined_in_wait: bool = False
-    _storing: bool = False
+    _storing_generation: int | None = None  # whose assignment is being stored; one of an earlier rebalance may still be
 
     # --- JoinGroup (GRP-21 to 35, 37, 38) -----------------------------------------------------------------------
 
@@ -147,7 +147,8 @@ class Group:
         old.join = old.sync = None
         self._rename(old, member_id)
         self._update(old, request)
-        old.session_deadline_ms = now_ms + old.session_timeout_ms
+        if not old.is_new:  # else its first JoinGroup stays parked, and only the limit for that runs (GRP-33)
+            old.session_deadline_ms = now_ms + old.session_timeout_ms
         if self.state is not GroupState.STABLE or self._select_protocol() != self.protocol:
             return [*effects, *self._park(old, parked), *self._rebalance(now_ms)]
         result = JoinResult(
@@ -344,8 +345,8 @@ class Group:
         replaced, member.sync = member.sync, parked
         member.session_deadline_ms = None
         effects: list[Effect] = [replaced.drop] if replaced else []
-        if member_id == self.leader and not self._storing:
-            self._storing = True
+        if member_id == self.leader and self._storing_generation != self.generation:
+            self._storing_generation = self.generation
             chosen = {m.id: assignments.get(m.id, b"") for m in self.members.values()}
             done = partial(self._assignment_stored, self.generation, chosen)
             effects.append(partial(self.store, StoreGroup(self.to_value(chosen), done)))
@@ -354,7 +355,8 @@ class Group:
     def _assignment_stored(
         self, generation: int, chosen: dict[str, bytes], error: ErrorCode, now_ms: float
     ) -> Sequence[Effect]:
-        self._storing = False
+        if self._storing_generation == generation:
+            self._storing_generation = None
         if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
             return []
         effects: list[Effect] = []

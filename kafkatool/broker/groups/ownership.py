@@ -22,12 +22,17 @@ def partition_for(group: str, partitions: int) -> int:
 
 
 class OwnedPartitions:
-    """Thread-safe. Every change carries the leader epoch; one older than the newest seen is refused (GRP-7)."""
+    """Thread-safe. Every change carries the leader epoch; one older than the newest seen is refused (GRP-7).
+
+    A load is known by the epoch it began in: one whose partition was lost meanwhile stays void, even when the
+    partition has come back and is being loaded again.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._state: dict[int, Ownership] = {}
         self._epochs: dict[int, int] = {}
+        self._loads: dict[int, int] = {}  # partition led now -> the epoch in which its load began
 
     def begin_load(self, partition: int, epoch: int) -> bool:
         """Enter loading. False: stale, or led already under an earlier epoch, which is not loaded again (GRP-6)."""
@@ -38,19 +43,26 @@ class OwnedPartitions:
             if partition in self._state:
                 return False
             self._state[partition] = Ownership.LOADING
+            self._loads[partition] = epoch
             return True
 
     def finish_load(self, partition: int, epoch: int) -> bool:
         """Loading ended well. False: the partition was lost meanwhile, what was loaded is void."""
         with self._lock:
-            if self._state.get(partition) is not Ownership.LOADING or self._epochs[partition] < epoch:
+            if self._state.get(partition) is not Ownership.LOADING or self._loads[partition] != epoch:
                 return False
             self._state[partition] = Ownership.OWNED
             return True
 
-    def still_loading(self, partition: int) -> bool:
+    def still_loading(self, partition: int, epoch: int) -> bool:
+        """Whether the load that began in ``epoch`` is wanted still."""
         with self._lock:
-            return self._state.get(partition) is Ownership.LOADING
+            return self._state.get(partition) is Ownership.LOADING and self._loads[partition] == epoch
+
+    def owned_since(self, partition: int) -> int | None:
+        """The epoch in which the load began that made it owned; None: not owned. Equal answers: never lost between."""
+        with self._lock:
+            return self._loads[partition] if self._state.get(partition) is Ownership.OWNED else None
 
     def end(self, partition: int, epoch: int | None) -> bool:
         """No longer the leader; ``epoch`` None: whatever the epoch. False: a stale message, or not ours anyway."""
@@ -59,6 +71,7 @@ class OwnedPartitions:
                 if epoch < self._epochs.get(partition, -1):
                     return False
                 self._epochs[partition] = epoch
+            self._loads.pop(partition, None)
             return self._state.pop(partition, None) is not None
 
     def get(self, partition: int) -> Ownership | None:

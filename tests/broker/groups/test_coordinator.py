@@ -286,3 +286,25 @@ def test_an_acknowledgement_that_finds_the_group_busy_completes_right_after(
     thread.join(10)
     assert answers == [{A: ErrorCode.NONE}]
     assert stage.fetch() == (ErrorCode.NONE, {A: 2})
+
+
+@pytest.mark.spec("GRP-16")
+def test_no_group_is_made_when_the_partition_is_lost_after_the_first_check(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.lead()
+    check = stage.coordinator._refusal
+
+    def lost_right_after(group: str, *, empty_id_allowed: bool = False) -> ErrorCode:
+        error = check(group, empty_id_allowed=empty_id_allowed)
+        stage.follow()
+        return error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.coordinator, "_refusal", lost_right_after)
+        assert join(stage).error is ErrorCode.NOT_COORDINATOR
+    stage.lead()
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.coordinator, "_refusal", lost_right_after)
+        assert stage.commit({A: 1}) == {A: ErrorCode.NOT_COORDINATOR}
+    assert not stage.coordinator._all_held()

@@ -398,3 +398,31 @@ def test_a_move_that_is_not_in_the_table_is_an_error_and_changes_nothing() -> No
     with pytest.raises(RuntimeError, match="from Stable to CompletingRebalance"):
         play.group._move(GroupState.COMPLETING_REBALANCE, 5)
     assert (play.group.state, play.group.state_timestamp_ms, play.group.generation) == (GroupState.STABLE, since, 1)
+
+
+@pytest.mark.spec("GRP-41")
+def test_an_assignment_is_stored_though_that_of_the_generation_before_still_is_on_its_way() -> None:
+    play = Play()
+    play.join("a")
+    a = play.member("a")
+    play.sync("a", {a: b"old"})
+    play.join("b")
+    play.join("a", a)
+    play.sync("a", {a: b"new"})
+    assert len(play.stores) == 2
+    play.acknowledge()
+    assert play.group.state is GroupState.COMPLETING_REBALANCE, "the record of generation 1 decides nothing any more"
+    play.sync("a", {a: b"again"})
+    assert len(play.stores) == 1, "a repeated SyncGroup stores nothing more"
+    play.acknowledge()
+    assert play.synced["a"][-1] == SyncResult(ErrorCode.NONE, b"new") and play.group.state is GroupState.STABLE
+
+
+@pytest.mark.spec("GRP-33", "GRP-38", "GRP-43")
+def test_no_session_runs_for_a_static_member_that_restarts_while_its_first_join_is_parked() -> None:
+    play = Play(delay_ms=60_000)
+    play.join("a", instance_id="one", session_ms=10_000, rebalance_ms=300_000)
+    play.join("a", instance_id="one", session_ms=10_000, rebalance_ms=300_000)
+    assert play.last("a").error is ErrorCode.FENCED_INSTANCE_ID
+    play.wait(10_000)
+    assert len(play.group.members) == 1

@@ -29,3 +29,21 @@ def test_loads_and_unloads_obey_the_leader_epoch() -> None:
     assert owned.begin_load(3, 8)
     owned.end(3, None)
     assert not owned.finish_load(3, 8), "what was loaded for a lost partition is void"
+
+
+@pytest.mark.spec("GRP-7")
+def test_a_load_stays_void_though_its_partition_has_come_back() -> None:
+    owned = OwnedPartitions()
+    owned.begin_load(3, 5)
+    owned.end(3, 6)
+    assert owned.begin_load(3, 7)
+    assert not owned.still_loading(3, 5) and owned.still_loading(3, 7)
+    assert not owned.finish_load(3, 5), "it read what the log held before another broker led"
+    assert owned.get(3) is Ownership.LOADING
+    assert owned.finish_load(3, 7)
+    since = owned.owned_since(3)
+    owned.end(3, 8)
+    assert owned.owned_since(3) is None
+    owned.begin_load(3, 9)
+    owned.finish_load(3, 9)
+    assert since is not None and owned.owned_since(3) not in (None, since)
