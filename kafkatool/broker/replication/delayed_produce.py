@@ -64,8 +64,11 @@ class DelayedProduce(DelayedOperation):
             self._settle(topic_partition, error)
 
     def _settle(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
-        if self._unsettled.pop(topic_partition, None) is not None and error is not ErrorCode.NONE:
+        # The result stands before the partition counts as settled: another thread that finds nothing unsettled
+        # answers at once, and would take an error not yet noted for an acknowledgement.
+        if error is not ErrorCode.NONE and topic_partition in self._unsettled:
             self._results[topic_partition] = AppendResult(error)
+        self._unsettled.pop(topic_partition, None)
 
     def abandon(self, key: Hashable) -> None:
         assert isinstance(key, TopicPartition)

@@ -33,7 +33,7 @@ class InSyncReplicas:
         self.version = -1
         self.frozen = False  # the node says another term has begun: leave the set alone until LeaderAndIsr comes
         self._pending: tuple[int, ...] | None = None
-        self._unconfirmed: tuple[int, ...] | None = None  # sent, and the reply was lost
+        self._unconfirmed: list[tuple[int, ...]] = []  # sent, and the outcome is not known: any may hold
 
     @property
     def may_change(self) -> bool:
@@ -43,7 +43,7 @@ class InSyncReplicas:
     def adopt(self, members: tuple[int, ...], version: int) -> None:
         """What a leadership decision says, or nothing when this broker follows."""
         self.members, self.version = members, version
-        self._pending = self._unconfirmed = None
+        self._pending, self._unconfirmed = None, []
         self.frozen = False
         self.waited_for = frozenset(members)
 
@@ -58,14 +58,14 @@ class InSyncReplicas:
 
     def give_up(self, *, outcome_known: bool) -> None:
         """The set stays; with an unknown outcome the change may still turn out to have been made."""
-        if not outcome_known:
-            self._unconfirmed = self._pending
+        if not outcome_known and self._pending is not None and self._pending not in self._unconfirmed:
+            self._unconfirmed.append(self._pending)
         self._pending = None
         self._refresh()
 
     def sent_before(self, members: tuple[int, ...]) -> bool:
         """Whether the node holding ``members`` means a write of ours got through without its reply (BRK-54)."""
-        return members in (self._pending, self._unconfirmed)
+        return members == self._pending or members in self._unconfirmed
 
     def _refresh(self) -> None:
-        self.waited_for = frozenset(self.members + (self._pending or ()) + (self._unconfirmed or ()))
+        self.waited_for = frozenset(self.members).union(self._pending or (), *self._unconfirmed)

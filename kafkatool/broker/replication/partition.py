@@ -168,10 +168,11 @@ class Partition:
 
     def acknowledged(self, required_offset: int) -> tuple[bool, ErrorCode]:
         """Whether everything below ``required_offset`` is on all in-sync replicas, and the code to say (BRK-58)."""
+        high_watermark = self.high_watermark.offset  # before the role: never one learnt from another leader
         log = self.leader_log
         if log is None:
             return False, ErrorCode.NOT_LEADER_FOR_PARTITION
-        if self.high_watermark.offset < required_offset:
+        if high_watermark < required_offset:
             return False, ErrorCode.NONE
         if len(self.in_sync.members) < log.config.min_insync_replicas:
             return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -247,6 +248,8 @@ class Partition:
             if found is not None:
                 if self._is_ours(found.leader_and_isr, change):
                     self.in_sync.accept(found.leader_and_isr.isr, found.version)
+                    if self.leader_log is not None:
+                        self._raise_high_watermark(self.leader_log)
                     return True
                 if found.leader_and_isr.leader != self.broker_id:
                     self.leader_log = None  # deposed: serve nobody until the controller has spoken (KAFKA-2729)

@@ -2,12 +2,15 @@
 
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 import pytest
 
 from kafkatool.broker.replication.delayed import DelayedOperation, DelayedOperations
+from kafkatool.broker.replication.delayed_produce import AppendResult, DelayedProduce
 from kafkatool.broker.timer import Timer
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.error_codes import ErrorCode
 
 
 class Waiting(DelayedOperation):
@@ -109,3 +112,27 @@ def test_many_threads_that_check_at_once_complete_it_once(operations: DelayedOpe
             thread.join()
         assert operation.completions == 1
     assert len(operations) == 0
+
+
+class _SlowResults(dict[TopicPartition, AppendResult]):
+    """Runs ``meanwhile`` as another thread could, just before a result is written."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def __setitem__(self, key: TopicPartition, value: AppendResult) -> None:
+        if self.meanwhile is not None:
+            self.meanwhile()
+        super().__setitem__(key, value)
+
+
+@pytest.mark.spec("BRK-89")
+def test_a_produce_that_fails_is_not_acknowledged_by_a_thread_that_looks_at_the_same_moment() -> None:
+    tp = TopicPartition("t", 0)
+    results = _SlowResults({tp: AppendResult(base_offset=3, next_offset=4)})
+    answers: list[ErrorCode] = []
+    produce = DelayedProduce(
+        1000, lambda _: ErrorCode.NOT_LEADER_FOR_PARTITION, results, lambda r: answers.append(r[tp].error)
+    )
+    results.meanwhile = lambda: produce.try_complete(TopicPartition("u", 0))
+    assert produce.try_complete()
+    assert answers == [ErrorCode.NOT_LEADER_FOR_PARTITION]

@@ -251,3 +251,41 @@ def test_the_high_watermark_checkpoint_begins_with_the_first_leader_and_isr_once
         assert period_ms == 5000
         task()
         assert (tmp_path / "logs/replication-offset-checkpoint").read_text() == "0\n1\nt 0 3\n"
+
+
+@pytest.mark.spec("BRK-54", "BRK-56")
+def test_every_change_whose_outcome_is_unknown_holds_the_high_watermark_back(broker: World) -> None:
+    partition = broker.lead(isr=(1, 2), replicas=(1, 2, 3))
+    fetch_all(broker, partition, 2)
+    broker.zookeeper.lose_replies = True
+    fetch_all(broker, partition, 3)
+    broker.scheduler.run()  # 3 is in the node's ISR now, and nobody here knows
+    broker.clock.pass_ms(LAG_MS + 1)
+    broker.produce()
+    broker.clock.pass_ms(LAG_MS + 1)
+    broker.manager.shrink_isrs()  # 2 is to leave; refused, but that is not known either
+    assert partition.in_sync.waited_for >= {1, 2, 3}
+    broker.fetch(1, follower(2))
+    assert partition.high_watermark.offset == 0, "3 may be elected, and lacks the record"
+    broker.zookeeper.lose_replies = False
+    broker.clock.pass_ms(LAG_MS + 1)
+    broker.produce()
+    broker.clock.pass_ms(LAG_MS + 1)
+    broker.manager.shrink_isrs()
+    assert partition.isr == (1, 2, 3), "the first write had got through"
+    broker.manager.shrink_isrs()
+    assert partition.isr == (1,)
+
+
+@pytest.mark.spec("BRK-54", "BRK-56")
+def test_a_shrink_found_to_have_been_written_raises_the_high_watermark(broker: World) -> None:
+    partition = broker.lead(isr=(1, 2))
+    parked = broker.produce(acks=-1)
+    broker.zookeeper.lose_replies = True
+    broker.clock.pass_ms(LAG_MS + 1)
+    broker.manager.shrink_isrs()
+    assert not parked
+    broker.zookeeper.lose_replies = False
+    broker.manager.shrink_isrs()
+    assert partition.high_watermark.offset == 1
+    assert parked, "nothing else comes that would complete it: the follower is gone"
