@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from kafkatool.broker.network.outgoing import Chunk, Outgoing
+from kafkatool.broker.network.outgoing import Outgoing
 from kafkatool.core.errors import ProtocolError
+from kafkatool.core.protocol.types import Chunk
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,9 @@ the kernel joins them into one segment.
 import os
 import socket
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from kafkatool.core.protocol.file_region import FileRegion
-
-Chunk: TypeAlias = bytes | bytearray | memoryview | FileRegion
+from kafkatool.core.protocol.types import Chunk
 
 _MAX_VECTORS = 64  # far below IOV_MAX; a response has few chunks
 
