@@ -5,7 +5,6 @@ The controller sees the nodes and does the rest. Source: Kafka 1.1.1 server/Admi
 
 import logging
 import random
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -16,16 +15,20 @@ from kafkatool.broker.waiting_topics import WaitingTopics
 from kafkatool.core.assignment import assign_replicas
 from kafkatool.core.errors import ConfigError, KafkatoolError, NodeExistsError, RefusedError, ZooKeeperError
 from kafkatool.core.model import Assignment
+from kafkatool.core.operations.topic_names import (
+    OFFSETS_TOPIC,
+    TRANSACTION_TOPIC,
+    InvalidTopicError,
+    check_collision,
+    check_name,
+)
+from kafkatool.core.operations.topics import TopicExistsError, commit_creation, plan_nodes
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.topic_configs import check_configs
-from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
-from kafkatool.core.zookeeper import Create, Op, SetData, TransactionError, ZooKeeper
+from kafkatool.core.znodes import DeleteTopicsZnode
+from kafkatool.core.zookeeper import ZooKeeper
 
 log = logging.getLogger(__name__)
-
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTION_TOPIC = "__transaction_state"
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class TopicError(KafkatoolError):
@@ -47,11 +50,6 @@ class NewTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-def is_valid_name(name: str) -> bool:
-    """1 to 249 of letters, digits, ``.``, ``_``, ``-``; neither ``.`` nor ``..``."""
-    return bool(_NAME.fullmatch(name)) and name not in (".", "..")
-
-
 class TopicAdmin:
     """Used by the handlers of every broker; thread-safe. ``waiting`` parks requests until the controller is done."""
 
@@ -65,7 +63,11 @@ class TopicAdmin:
 
     def unknown_topic_code(self, name: str) -> ErrorCode:
         """What to answer for a topic that does not exist and is not to be made."""
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+        try:
+            check_name(name)
+        except InvalidTopicError:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def auto_create(self, name: str) -> ErrorCode:
         """Make it with the broker's defaults; LEADER_NOT_AVAILABLE when it is on its way (BRK-118)."""
@@ -128,18 +130,14 @@ class TopicAdmin:
             pass  # the earlier request's deletion serves this one as well
 
     def _check_name(self, name: str) -> None:
-        if not is_valid_name(name):
-            raise TopicError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic name {name!r} is not 1 to 249 of letters, digits, '.', '_', '-'",
-            )
         existing = self._metadata_cache.snapshot.partitions
         if name in existing:
-            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        if "." in name or "_" in name:  # metric names do not tell them apart
-            plain = name.replace(".", "_")
-            if twin := next((t for t in existing if t.replace(".", "_") == plain), None):
-                raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with existing topic {twin}")
+            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, str(TopicExistsError(name)))
+        try:
+            check_name(name)
+            check_collision(name, existing)
+        except InvalidTopicError as e:
+            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
 
     def _assignment(self, topic: NewTopic) -> Assignment:
         brokers = self._metadata_cache.snapshot.brokers
@@ -162,25 +160,15 @@ class TopicAdmin:
         return assign_replicas(live, partitions, factor, start_index=start, replica_shift=shift, rack_aware=rack_aware)
 
     def _write(self, topic: NewTopic, assignment: Assignment) -> None:
-        """Config before topic, in one transaction: the controller never sees a topic without its overrides (Z-14)."""
-        config_path, topic_path = ConfigZnode.path("topics", topic.name), TopicZnode.path(topic.name)
-        create_topic = Create(topic_path, TopicZnode(assignment).encode())
-        while True:
-            left_over = self._zookeeper.get(config_path)
-            config: Op = (
-                Create(config_path, ConfigZnode.encode(topic.configs))
-                if left_over is None
-                else SetData(config_path, ConfigZnode.encode(topic.configs), left_over.version)
-            )
-            try:
-                self._zookeeper.commit([config, create_topic])
-                return
-            except TransactionError as e:
-                if self._zookeeper.get(topic_path) is not None:
-                    raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.") from e
-                if e.index != 0:
-                    raise
-                # the config node came or went in between: look again
+        zookeeper = self._zookeeper
+        try:
+            commit_creation(zookeeper, plan_nodes(zookeeper, topic.name, assignment, topic.configs))
+        except TopicExistsError as e:
+            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, str(e)) from e
+        except InvalidTopicError as e:
+            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
+        except RefusedError as e:  # others write this topic's nodes all the time
+            raise TopicError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from e
 
 
 def _check_assignment(assignment: Assignment, live: Collection[int]) -> None:

@@ -5,14 +5,13 @@ transactional producer fails at once instead of asking for ever.
 """
 
 from kafkatool.broker.groups.ownership import partition_for
-from kafkatool.broker.groups.records import OFFSETS_TOPIC
 from kafkatool.broker.handlers.call import Call
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION = 0, 1
-_TRANSACTION_TOPIC = "__transaction_state"
 
 
 def handle(request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
@@ -23,10 +22,10 @@ def handle(request: FindCoordinatorRequest, call: Call) -> FindCoordinatorRespon
             return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         partition = TopicPartition(OFFSETS_TOPIC, context.groups.partition_of(request.key))
     elif request.key_type == _TRANSACTION:
-        count = len(context.metadata_cache.snapshot.partitions.get(_TRANSACTION_TOPIC, ()))
+        count = len(context.metadata_cache.snapshot.partitions.get(TRANSACTION_TOPIC, ()))
         if not count:
             return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served")
-        partition = TopicPartition(_TRANSACTION_TOPIC, partition_for(request.key, count))
+        partition = TopicPartition(TRANSACTION_TOPIC, partition_for(request.key, count))
     else:
         return _error(ErrorCode.INVALID_REQUEST, f"unknown key type {request.key_type}")
     leader = context.metadata_cache.leader_endpoint(partition, call.listener)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.metadata_cache import MetadataSnapshot
+from kafkatool.core.operations.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.metadata import (
     MetadataRequest,
@@ -18,7 +19,6 @@ from kafkatool.core.protocol.metadata import (
 )
 from kafkatool.core.protocol.update_metadata import UpdateMetadataPartition
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _NOT_ASKED_FOR = -(2**31)
 _TOPIC_OPERATIONS, _CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)
 
@@ -61,7 +61,7 @@ def _created(name: str, request: MetadataRequest, call: Call) -> ErrorCode:
     allowed = call.header.api_version < 4 or request.allow_auto_topic_creation
     if not allowed:
         return call.context.topic_admin.unknown_topic_code(name)
-    if name == "__consumer_offsets":
+    if name == OFFSETS_TOPIC:
         return call.context.topic_admin.create_internal_offsets_topic()
     if call.context.config.auto_create_topics_enable:
         return call.context.topic_admin.auto_create(name)

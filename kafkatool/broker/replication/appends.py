@@ -10,6 +10,7 @@ from kafkatool.broker.replication.partition import ALL_IN_SYNC
 from kafkatool.broker.storage.append_error import AppendError
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.topic_names import INTERNAL_TOPICS
 from kafkatool.core.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -17,7 +18,6 @@ log = logging.getLogger(__name__)
 WritableBuffer = bytearray | memoryview
 """A record batch into which the log writes offset and leader epoch."""
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _DISK_FAILED = AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)
 _INTERNAL_TOPIC = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
 _BAD_ACKS = AppendResult(ErrorCode.INVALID_REQUIRED_ACKS)

@@ -122,12 +122,17 @@ def plan_creation(
     check_absent(zk, topic)
     check_replica_lists([assignment[p] for p in sorted(assignment)])
     check_configs(configs or {})
+    return plan_nodes(zk, topic, assignment, configs or {})
+
+
+def plan_nodes(zk: ZooKeeper, topic: str, assignment: Assignment, configs: Mapping[str, str]) -> Creation:
+    """The transaction for what was checked already; config first, so that no topic is seen without it (Z-14)."""
     path = ConfigZnode.path("topics", topic)
-    config = ConfigZnode.encode(configs or {})
+    config = ConfigZnode.encode(configs)
     left_over = zk.get(path)  # of a topic deleted by a tool that does not know configs
     write_config: Op = Create(path, config) if left_over is None else SetData(path, config, left_over.version)
     write_topic = Create(TopicZnode.path(topic), TopicZnode(assignment).encode())
-    return Creation(topic, assignment, dict(configs or {}), (write_config, write_topic))
+    return Creation(topic, assignment, dict(configs), (write_config, write_topic))
 
 
 def plan_spread(
@@ -168,7 +173,11 @@ def registered(zk: ZooKeeper) -> list[BrokerInfo]:
 
 
 def commit_creation(zk: ZooKeeper, creation: Creation) -> None:
-    """Make the topic, or raise TopicExistsError if somebody else was first; never half of it (TOP-23X)."""
+    """Make the topic, or raise TopicExistsError if somebody else was first; never half of it (TOP-23X).
+
+    The tools and the broker both write a topic here. Raises InvalidTopicError when one was made meanwhile that this one
+    collides with, RefusedError when races are lost again and again.
+    """
     for _ in range(ATTEMPTS):
         try:
             zk.commit(creation.ops)
@@ -180,14 +189,15 @@ def commit_creation(zk: ZooKeeper, creation: Creation) -> None:
             if not isinstance(e.cause, NodeExistsError | NoNodeError | VersionConflictError):
                 raise
         # The config node came, went or changed: read it again. A topic made meanwhile is refused there.
-        creation = plan_creation(zk, creation.topic, creation.assignment, creation.configs)
+        check_absent(zk, creation.topic)
+        creation = plan_nodes(zk, creation.topic, creation.assignment, creation.configs)
     raise RefusedError(f"creating topic '{creation.topic}' lost {ATTEMPTS} races in a row; try again")
 
 
 def create_topic(
     zk: ZooKeeper, topic: str, assignment: Assignment, configs: Mapping[str, str] | None = None
 ) -> Creation:
-    """Plan and commit in one call: what the broker uses."""
+    """Plan and commit in one call."""
     creation = plan_creation(zk, topic, assignment, configs)
     commit_creation(zk, creation)
     return creation
