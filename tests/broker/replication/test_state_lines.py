@@ -1,0 +1,63 @@
+"""What a broker writes to state-change.log: every line is of a form that the log merger knows."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrLiveLeader
+from kafkatool.core.protocol.stop_replica import StopReplicaRequest
+from kafkatool.core.statelog.grammar import parse_head, partition_spans
+from tests.broker.replication.world import TP, Clock, World, metadata_request, role, world
+
+U0, GONE = TopicPartition("u", 0), TopicPartition("my-topic.x_1", 12)
+LIVE = [LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)]
+
+
+def stop(broker: World, *partitions: TopicPartition, delete: bool, controller_epoch: int = 3) -> None:
+    request = StopReplicaRequest(
+        controller_id=9, controller_epoch=controller_epoch, delete_partitions=delete, partitions=list(partitions)
+    )
+    broker.manager.stop_replicas(request)
+
+
+def live_through_everything(broker: World) -> None:
+    """Each outcome of each control request once."""
+    broker.leader_and_isr(role(TP, 1, 0, [1], [1, 2]), role(U0, 2, 0, [2], [2, 1]), controller_epoch=2, live=LIVE)
+    broker.leader_and_isr(role(TP, 1, 0, [1], [1, 2]), controller_epoch=3)  # an old leader epoch
+    broker.leader_and_isr(role(TP, 1, 1, [1], [1, 2]), controller_epoch=3)  # leads already
+    broker.leader_and_isr(role(U0, 2, 1, [2], [2, 1]), controller_epoch=3, live=LIVE)
+    broker.leader_and_isr(role(GONE, 2, 0, [2], [2, 3]), controller_epoch=3)  # not assigned here
+    broker.leader_and_isr(role(GONE, 7, 0, [7], [7, 1]), controller_epoch=3)  # an unknown leader
+    broker.leader_and_isr(role(TP, 1, 2, [1], [1, 2]), controller_epoch=1)  # an old controller
+    broker.manager.update_metadata(metadata_request([TP, GONE], {1: 9001}, 1, controller_epoch=3), correlation_id=4)
+    broker.manager.update_metadata(metadata_request([TP], {1: 9001}, -2, controller_epoch=3), correlation_id=5)
+    broker.manager.update_metadata(metadata_request([TP], {1: 9001}, 1, controller_epoch=1), correlation_id=6)
+    broker.manager._control.shutting_down = True
+    broker.leader_and_isr(role(U0, 2, 2, [2], [2, 1]), controller_epoch=3, live=LIVE)
+    stop(broker, TP, delete=False)
+    stop(broker, TP, TopicPartition("never", 3), delete=True)
+    stop(broker, U0, delete=True, controller_epoch=1)
+    for dir_of in list(broker.logs.live_dirs):
+        broker.logs._take_offline(dir_of, OSError(5, "broken"))
+    broker.scheduler.run()
+    broker.leader_and_isr(role(U0, 1, 3, [1], [1]), role(TopicPartition("v", 0), 1, 0, [1], [1]), controller_epoch=3)
+    stop(broker, U0, delete=True)
+
+
+@pytest.mark.spec("CTL-23", "CTL-117")
+def test_every_line_of_a_brokers_life_is_of_a_known_form(tmp_path: Path) -> None:
+    with world(tmp_path, clock=Clock()) as broker:
+        live_through_everything(broker)
+        written = broker.lines.written
+    forms = set()
+    for level, message in written:
+        head = parse_head(f"[2016-01-01 10:00:00,000] {level} {message} (state.change.logger)")
+        assert head is not None and head.actor is not None, message
+        assert head.form is not None, message
+        assert head.actor.id == 1 or head.actor.kind == "broker", message
+        forms.add(head.form)
+        if "controller epoch" not in message:
+            assert partition_spans(head.body) or "log dir" in message, message
+    assert len(forms) >= 15
+    assert {level for level, _ in written} == {"TRACE", "INFO", "WARN", "ERROR"}
