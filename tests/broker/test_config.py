@@ -16,7 +16,7 @@ def config(**properties: str) -> BrokerConfig:
     return BrokerConfig.from_properties(given)
 
 
-@pytest.mark.spec("BRK-6", "BRK-124")
+@pytest.mark.spec("BRK-6", "BRK-124", "Z-5")
 def test_defaults_are_those_of_the_requirements() -> None:
     made = config()
     assert made.broker_id == -1
@@ -24,6 +24,7 @@ def test_defaults_are_those_of_the_requirements() -> None:
     assert made.advertised_listeners == made.listeners
     assert made.inter_broker_listener_name == "PLAINTEXT"
     assert made.zookeeper_session_timeout_ms == made.zookeeper_connection_timeout_ms == 6000
+    assert config(zookeeper_session_timeout_ms="9000").zookeeper_connection_timeout_ms == 9000
     assert made.unclean_leader_election_enable and not made.delete_topic_enable
     assert (made.num_network_threads, made.num_io_threads, made.queued_max_requests) == (3, 8, 500)
     assert made.log_retention_ms == made.log_roll_ms == 7 * 24 * 3_600_000

@@ -180,7 +180,7 @@ def test_another_replication_factor_starts_a_reassignment_after_telling_its_plan
 # --- delete ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("TOP-17", "TOP-18")
+@pytest.mark.spec("TOP-17", "TOP-18", "Z-20")
 def test_delete_marks_and_says_so_once(zk: ZooKeeper, zk_connect: str) -> None:
     assert answer(zk_connect, "delete", "--topic", "orders") == MARKED
     node = zk.get(DeleteTopicsZnode.topic_path("orders"))

@@ -123,7 +123,7 @@ def test_when_all_die_at_once_the_former_leader_stays_in_the_isr() -> None:
     assert cluster.state("t") == LeaderAndIsr(None, 1, (3,), 1)
 
 
-@pytest.mark.spec("CTL-35")
+@pytest.mark.spec("CTL-35", "Z-45")
 def test_a_broker_that_bounced_between_two_reads_is_dead_and_then_new() -> None:
     cluster = FakeCluster(1, 2, 3)
     cluster.create_topic("t", {0: [2, 3]})

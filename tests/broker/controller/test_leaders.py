@@ -23,7 +23,7 @@ def context(cluster: FakeCluster) -> ControllerContext:
     return term.context
 
 
-@pytest.mark.spec("CTL-100", "CTL-101", "CTL-102", "CTL-103", "CTL-104", "CTL-57")
+@pytest.mark.spec("CTL-100", "CTL-101", "CTL-102", "CTL-103", "CTL-104", "CTL-57", "ELE-7", "ELE-8")
 def test_preferred_election() -> None:
     cluster = FakeCluster(1, 2, 3, 4, properties=NO_REBALANCE)
     cluster.create_topic("t", {0: [2, 3], 1: [3, 2], 2: [4, 3]})
@@ -62,7 +62,7 @@ def test_an_unreadable_election_is_deleted() -> None:
     assert not cluster.exists(PreferredElectionZnode.PATH)
 
 
-@pytest.mark.spec("CTL-107", "CTL-109")
+@pytest.mark.spec("CTL-107", "CTL-109", "ELE-12")
 def test_the_rebalance_gives_leadership_back_by_itself() -> None:
     cluster = FakeCluster(1, 2, 3, properties={"leader.imbalance.check.interval.seconds": "60"})
     cluster.create_topic("t", {n: [2, 3] for n in range(4)})
@@ -81,7 +81,7 @@ def test_the_rebalance_gives_leadership_back_by_itself() -> None:
     assert not cluster.exists(PreferredElectionZnode.PATH)
 
 
-@pytest.mark.spec("CTL-107", "CTL-109")
+@pytest.mark.spec("CTL-107", "CTL-109", "ELE-12")
 def test_the_rebalance_leaves_things_alone_during_a_reassignment_or_when_it_is_off() -> None:
     for properties in ({}, NO_REBALANCE):
         cluster = FakeCluster(1, 2, 3, 4, properties=properties)

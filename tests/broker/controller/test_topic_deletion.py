@@ -39,7 +39,7 @@ def test_a_topic_is_deleted() -> None:
     assert cluster.state("stays").leader == 1
 
 
-@pytest.mark.spec("CTL-80")
+@pytest.mark.spec("CTL-80", "TOP-18", "Z-20")
 def test_with_deletion_disabled_the_entry_has_no_effect_until_a_controller_with_it_takes_over() -> None:
     cluster = FakeCluster(1, 2, properties={"delete.topic.enable": "false"})
     cluster.create_topic("t", {0: [1, 2]})

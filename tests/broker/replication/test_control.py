@@ -43,7 +43,7 @@ def stop(
     )
 
 
-@pytest.mark.spec("BRK-24")
+@pytest.mark.spec("BRK-24", "CTL-13")
 def test_an_older_controller_is_refused_by_every_request(broker: World) -> None:
     broker.leader_and_isr(role(TP, 1, 0, [1], [1]), controller_epoch=5)
     refused = broker.leader_and_isr(role(TP, 1, 1, [1], [1]), controller_epoch=4)
@@ -69,7 +69,7 @@ def test_requests_for_another_life_of_this_broker_are_refused_before_all_else(br
     assert accepted.error_code == 0, "the refused request's controller epoch was not stored"
 
 
-@pytest.mark.spec("BRK-26")
+@pytest.mark.spec("BRK-26", "CTL-58")
 def test_each_partition_is_judged_by_itself_and_all_are_answered(broker: World) -> None:
     broker.lead(epoch=3)
     response = broker.leader_and_isr(role(TP, 1, 3, [1], [1]), role(TP1, 2, 0, [2], [2, 3]), role(TP2, 1, 0, [1], [1]))
@@ -85,7 +85,7 @@ def test_each_partition_is_judged_by_itself_and_all_are_answered(broker: World) 
     ]
 
 
-@pytest.mark.spec("BRK-27", "BRK-28", "BRK-29", "BRK-32")
+@pytest.mark.spec("BRK-27", "BRK-28", "BRK-29", "BRK-32", "CTL-59")
 def test_leaders_first_then_followers_and_the_coordinators_learn_of_both(broker: World) -> None:
     live = LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)
     broker.leader_and_isr(role(TP, 2, 0, [2], [2, 1]), role(TP1, 1, 0, [1], [1]), live=[live])
@@ -229,7 +229,7 @@ def test_with_a_dir_offline_only_new_partitions_are_created(tmp_path: Path) -> N
         assert broker.partition(TP1).log.directory.parent == tmp_path / "b"
 
 
-@pytest.mark.spec("BRK-109")
+@pytest.mark.spec("BRK-109", "CTL-60")
 def test_stopping_keeps_the_data_and_ends_every_wait(broker: World) -> None:
     broker.lead(isr=(1, 2, 3))
     produced = broker.produce(acks=-1)
@@ -241,7 +241,7 @@ def test_stopping_keeps_the_data_and_ends_every_wait(broker: World) -> None:
     assert broker.partition().log.log_end_offset == 1
 
 
-@pytest.mark.spec("BRK-109", "BRK-111", "BRK-150")
+@pytest.mark.spec("BRK-109", "BRK-111", "BRK-150", "CTL-60")
 def test_deleting_drops_partition_log_and_every_wait(broker: World, tmp_path: Path) -> None:
     broker.know(TP)
     broker.lead(isr=(1, 2, 3))
@@ -256,7 +256,7 @@ def test_deleting_drops_partition_log_and_every_wait(broker: World, tmp_path: Pa
     assert broker.produce()[0].error == 3
 
 
-@pytest.mark.spec("BRK-110")
+@pytest.mark.spec("BRK-110", "CTL-60")
 def test_deleting_works_when_only_the_directory_or_nothing_exists(tmp_path: Path) -> None:
     with world(tmp_path, clock=Clock()) as broker:
         broker.lead()

@@ -99,7 +99,6 @@ def test_attributes_and_the_time_of_the_append() -> None:
     assert decode_records(batch)[0].timestamp == 99
 
 
-@pytest.mark.spec("BRK-167")
 def test_a_batch_may_keep_its_offsets_when_compaction_left_no_record() -> None:
     batch = encode_batch([], base_offset=10, last_offset=19, producer_id=1, producer_epoch=0, base_sequence=5)
     header = read_header(batch)
