@@ -131,7 +131,7 @@ def test_a_node_that_is_gone_leaves_everything_as_it_was(broker: World) -> None:
     assert broker.manager.isr_writer.failures == 1
 
 
-@pytest.mark.spec("BRK-55")
+@pytest.mark.spec("BRK-55", "Z-39")
 def test_a_leader_that_was_deposed_unnoticed_takes_no_more_writes(broker: World) -> None:
     broker.lead(isr=(1, 2))
     parked = broker.produce(acks=-1)
@@ -144,7 +144,7 @@ def test_a_leader_that_was_deposed_unnoticed_takes_no_more_writes(broker: World)
     assert broker.produce()[0].error == 0
 
 
-@pytest.mark.spec("BRK-55")
+@pytest.mark.spec("BRK-55", "Z-39")
 def test_when_the_node_names_another_epoch_the_isr_is_left_alone(broker: World) -> None:
     partition = broker.lead(isr=(1, 2))
     broker.produce()
