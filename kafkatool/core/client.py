@@ -36,7 +36,7 @@ class Connection:
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_ms / 1000)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: no host can have that name
             raise BrokerUnreachableError(f"cannot connect to {host}:{port}: {error}") from error
 
     def __enter__(self) -> Self:

@@ -24,6 +24,7 @@ from kafkatool.broker.storage.log_opening import open_log
 from kafkatool.broker.storage.log_values import LogServices
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.topic_names import InvalidTopicError, check_name
 
 log = logging.getLogger(__name__)
 
@@ -183,6 +184,7 @@ class LogManager:
         with self._lock:
             if (found := self._logs.get(partition)) is not None:
                 return found
+            _check_name(partition)
             if self._offline and not is_new:
                 raise StorageError(f"{partition} may lie in a log dir that is offline: {list(map(str, self._offline))}")
             if not self._dirs or self._closed:
@@ -361,3 +363,13 @@ def _raised_starts(logs: Sequence[Log]) -> dict[TopicPartition, int]:
     return {
         one.partition: one.log_start_offset for one in logs if one.log_start_offset > one.segments.first.base_offset
     }
+
+
+def _check_name(partition: TopicPartition) -> None:
+    """Such a name is neither a fault of the disk nor a way out of the log dir. Raises StorageError."""
+    try:
+        check_name(partition.topic)
+    except InvalidTopicError as e:
+        raise StorageError(f"there can be no partition {partition}: {e}") from e
+    if partition.partition < 0:
+        raise StorageError(f"there can be no partition {partition}")

@@ -121,6 +121,17 @@ def test_deleting_a_topic_with_the_longest_name_costs_no_log_dir(start: Start, t
     assert start().logs() == []
 
 
+@pytest.mark.spec("BRK-33", "BRK-146")
+@pytest.mark.parametrize("topic", ["../escaped", "a/b", "t" * 250, "nul\0", "", "ü"])
+def test_an_impossible_name_is_refused_and_costs_no_log_dir(start: Start, tmp_path: Path, topic: str) -> None:
+    manager = start()
+    for partition in (TopicPartition(topic, 0), TopicPartition("t", -1)):
+        with pytest.raises(StorageError, match="no partition"):
+            manager.get_or_create(partition, is_new=True)
+    assert manager.live_dirs == [tmp_path / "1"]
+    assert not any(path.is_dir() for path in (tmp_path / "1").iterdir())
+
+
 @pytest.mark.spec("BRK-150", "BRK-110")
 def test_leftover_of_a_deletion_is_erased_at_start(start: Start, tmp_path: Path) -> None:
     leftover = tmp_path / "1" / f"a-0.{'0' * 32}-delete"
