@@ -4,8 +4,11 @@ gzip and zstd are as the libraries make them. snappy is written in the blocks of
 librdkafka and the others understand too; raw snappy is read as well. lz4 is the frame format with independent blocks,
 the only kind Java's reader takes. Source: Kafka 2.3.1 common/record/CompressionType.java,
 KafkaLZ4BlockOutputStream.java.
+
+Decompressing is bounded: a few kilobytes can stand for gigabytes, and whoever may write could end whoever reads.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
 
@@ -24,6 +27,15 @@ class Codec(IntEnum):
     LZ4 = 3
     ZSTD = 4
 
+
+MAX_DECOMPRESSED_BYTES = 104_857_600
+"""Records of one batch, decompressed: what socket.request.max.bytes allows uncompressed ones (default)."""
+
+_LARGEST_RATIO = {Codec.GZIP: 1032, Codec.LZ4: 255}  # by their formats; zstd's has none to speak of
+_FIRST_GUESS_BYTES = 64 * 1024
+_USUAL_RATIO = 8
+_GROWTH = 8
+_BUFFER_FULL = "failed to write whole buffer"
 
 _SNAPPY_JAVA_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER = _SNAPPY_JAVA_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version, compatible with
@@ -54,7 +66,7 @@ def compress(codec: int, data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, *, magic: int = 2) -> bytes:
-    """The bytes compressed. CorruptRecordsError if they cannot be had.
+    """The bytes compressed. CorruptRecordsError if they cannot be had, or are more than MAX_DECOMPRESSED_BYTES.
 
     ``magic`` 0: writers of that format put a wrong header checksum into lz4 frames (KAFKA-3160); it is not checked.
     """
@@ -63,19 +75,47 @@ def decompress(codec: int, data: Buffer, *, magic: int = 2) -> bytes:
             case Codec.NONE:
                 return bytes(data)
             case Codec.GZIP:
-                return bytes(cramjam.gzip.decompress(data))
+                return _bounded(Codec.GZIP, data, cramjam.gzip.decompress, cramjam.gzip.decompress_into)
             case Codec.SNAPPY:
                 return _decompress_snappy(memoryview(data))
             case Codec.LZ4:
                 if magic == 0 and bytes(data[: len(_LZ4_START)]) == _LZ4_START:
                     data = _LZ4_HEADER + bytes(data[len(_LZ4_HEADER) :])
-                return bytes(cramjam.lz4.decompress(data))
+                return _bounded(Codec.LZ4, data, cramjam.lz4.decompress, cramjam.lz4.decompress_into)
             case Codec.ZSTD:
-                return bytes(cramjam.zstd.decompress(data))
+                return _bounded(Codec.ZSTD, data, cramjam.zstd.decompress, cramjam.zstd.decompress_into)
     except ValueError as unknown:
         raise CorruptRecordsError(f"there is no compression codec {codec}") from unknown
     except cramjam.DecompressionError as broken:
         raise CorruptRecordsError(f"records cannot be decompressed with {Codec(codec).name}: {broken}") from broken
+
+
+def _bounded(
+    codec: Codec,
+    data: Buffer,
+    decompress_all: Callable[[Buffer], cramjam.Buffer],
+    decompress_into: Callable[[Buffer, bytearray], int],
+) -> bytes:
+    if len(data) * _LARGEST_RATIO.get(codec, MAX_DECOMPRESSED_BYTES) <= MAX_DECOMPRESSED_BYTES:
+        return bytes(decompress_all(data))
+    size = max(_FIRST_GUESS_BYTES, len(data) * _USUAL_RATIO)
+    while True:
+        size = min(size, MAX_DECOMPRESSED_BYTES)
+        buffer = bytearray(size)
+        try:
+            return bytes(memoryview(buffer)[: decompress_into(data, buffer)])
+        except cramjam.DecompressionError as e:
+            if str(e) != _BUFFER_FULL:
+                raise
+        if size == MAX_DECOMPRESSED_BYTES:
+            raise _too_large(codec, len(data))
+        size *= _GROWTH
+
+
+def _too_large(codec: Codec, size_bytes: int) -> CorruptRecordsError:
+    return CorruptRecordsError(
+        f"{size_bytes} bytes of {codec.name} records decompress to more than {MAX_DECOMPRESSED_BYTES} bytes"
+    )
 
 
 def _compress_snappy(data: memoryview) -> bytes:
@@ -88,8 +128,11 @@ def _compress_snappy(data: memoryview) -> bytes:
 
 def _decompress_snappy(data: memoryview) -> bytes:
     if data[: len(_SNAPPY_JAVA_MAGIC)] != _SNAPPY_JAVA_MAGIC:
+        if cramjam.snappy.decompress_raw_len(data) > MAX_DECOMPRESSED_BYTES:
+            raise _too_large(Codec.SNAPPY, len(data))
         return bytes(cramjam.snappy.decompress_raw(data))
     parts = []
+    left_bytes = MAX_DECOMPRESSED_BYTES
     position = len(_SNAPPY_JAVA_HEADER)
     while position < len(data):
         start = position + _SNAPPY_BLOCK.size
@@ -99,6 +142,9 @@ def _decompress_snappy(data: memoryview) -> bytes:
         position = start + size_bytes
         if size_bytes < 0 or position > len(data):
             raise CorruptRecordsError(f"snappy block of {size_bytes} bytes runs past the end")
+        left_bytes -= cramjam.snappy.decompress_raw_len(data[start:position])
+        if left_bytes < 0:
+            raise _too_large(Codec.SNAPPY, len(data))
         parts.append(bytes(cramjam.snappy.decompress_raw(data[start:position])))
     return b"".join(parts)
 

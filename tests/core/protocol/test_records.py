@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.protocol import compression
 from kafkatool.core.protocol.compression import Codec, compress, decompress
 from kafkatool.core.protocol.legacy_records import LOG_APPEND_TIME
 from kafkatool.core.protocol.records import (
@@ -192,6 +193,28 @@ def test_lz4_blocks_are_independent_as_java_demands() -> None:
 def test_what_is_not_compressed_is_refused(codec: int) -> None:
     with pytest.raises(CorruptRecordsError):
         decompress(codec, b"\xff\xfe not compressed at all")
+
+
+@pytest.mark.spec("BRK-151")
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_what_decompresses_to_more_than_the_limit_is_refused(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "MAX_DECOMPRESSED_BYTES", 1_000_000)
+    plain = bytes(range(250)) * 4000
+    for data in (plain, plain[:70_000]):
+        assert decompress(codec, compress(codec, data)) == data
+    for data in (plain + b"x", bytes(50_000_000)):
+        with pytest.raises(CorruptRecordsError, match=f"{codec.name} records decompress to more than 1000000 bytes"):
+            decompress(codec, compress(codec, data))
+    with pytest.raises(CorruptRecordsError, match="more than 1000000"):
+        decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(plain + b"x")))
+
+
+@pytest.mark.spec("BRK-151")
+def test_a_few_kilobytes_cannot_fill_the_memory() -> None:
+    bomb = bytes(cramjam.zstd.compress(bytes(compression.MAX_DECOMPRESSED_BYTES + 1)))
+    assert len(bomb) < 10_000
+    with pytest.raises(CorruptRecordsError, match="more than 104857600 bytes"):
+        decompress(Codec.ZSTD, bomb)
 
 
 # --- v0 and v1 -------------------------------------------------------------------------------------------------
