@@ -4,7 +4,7 @@ Three round trips, whatever the number of partitions: child lists, then nodes, t
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkatool.core.errors import ZnodeFormatError
@@ -71,7 +71,7 @@ def read_cluster(
     config_nodes = nodes[len(nodes) - len(config_paths) :]
     found_topics = _topics(names, topic_nodes)
     return ClusterView(
-        brokers=_brokers(ids, broker_nodes),
+        brokers=decode_brokers(ids, broker_nodes),
         controller_id=ControllerZnode.decode(controller.data) if controller else None,
         cluster_id=ClusterIdZnode.decode(cluster_id.data) if cluster_id else None,
         topics=found_topics,
@@ -101,7 +101,8 @@ def _partitions(topics: Mapping[str, TopicZnode]) -> list[TopicPartition]:
     return [TopicPartition(t, p) for t, topic in topics.items() for p in topic.assignment]
 
 
-def _brokers(ids: list[int], nodes: list[Node | None]) -> dict[int, BrokerInfo]:
+def decode_brokers(ids: Sequence[int], nodes: Sequence[Node | None]) -> dict[int, BrokerInfo]:
+    """What is registered under ``ids``; a node that is gone or unreadable counts as absent (Z-7, Z-35 to 37)."""
     brokers = {}
     for broker_id, node in zip(ids, nodes, strict=True):
         try:

@@ -270,6 +270,10 @@ def _encode_partition_list(partitions: Iterable[TopicPartition]) -> bytes:
     return orjson.dumps({"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]})
 
 
+def _decode_partition_list(path: str, data: bytes) -> list[TopicPartition]:
+    return [TopicPartition(e["topic"], e["partition"]) for e in _partitions(path, _object(path, data))]
+
+
 class PreferredElectionZnode:
     """/admin/preferred_replica_election: partitions whose preferred replica is to lead (Z-22, Z-23)."""
 
@@ -281,8 +285,7 @@ class PreferredElectionZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> list[TopicPartition]:
-        entries = _partitions(cls.PATH, _object(cls.PATH, data))
-        return [TopicPartition(e["topic"], e["partition"]) for e in entries]
+        return _decode_partition_list(cls.PATH, data)
 
 
 class IsrChangeZnode:
@@ -297,8 +300,7 @@ class IsrChangeZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> list[TopicPartition]:
-        entries = _partitions(cls.PATH, _object(cls.PATH, data))
-        return [TopicPartition(e["topic"], e["partition"]) for e in entries]
+        return _decode_partition_list(cls.PATH, data)
 
 
 class LogDirEventZnode:
