@@ -1,5 +1,6 @@
 """A whole broker: its start, its stop, and what is left when the start fails."""
 
+import logging
 import resource
 import signal
 import socket
@@ -128,6 +129,30 @@ def test_two_brokers_in_one_process_replicate_and_a_controlled_stop_moves_the_le
         second.stop()
         wait_until(lambda: {p.leader_id for p in describe(client, "t").partitions} == {1}, 20)
         assert zk.children(BrokersZnode.PATH) == ["1"]
+
+
+@pytest.mark.spec("BRK-119", "BRK-127", "CTL-1", "CTL-22", "CTL-118")
+def test_the_order_of_a_start_and_that_its_nodes_are_gone_when_the_stop_returns(
+    zk_connect: str, zk: ZooKeeper, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "data" / "old-0").mkdir(parents=True)
+    with caplog.at_level(logging.INFO), Broker(config(zk_connect, tmp_path / "data")):
+        assert zk.get(ControllerZnode.PATH) is not None
+    assert zk.get(ControllerZnode.PATH) is None
+    assert not zk.children(BrokersZnode.PATH)
+    said = [record.getMessage() for record in caplog.records]
+    steps = (
+        "opened 1 logs after an unclean stop",
+        "listening on",
+        "Controller starting up",
+        "1 successfully elected as leader",
+        "Controller startup complete",
+        "broker 1 is registered",
+        "broker 1 serves",
+        "broker 1 resigns as controller",
+    )
+    places = [next(i for i, line in enumerate(said) if step in line) for step in steps]
+    assert places == sorted(places), said
 
 
 @pytest.mark.spec("BRK-119", "BRK-6")

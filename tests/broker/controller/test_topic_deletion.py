@@ -4,7 +4,7 @@ import pytest
 
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.stop_replica import StopReplicaRequest
-from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, ReassignmentZnode, TopicZnode
+from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, PreferredElectionZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import Delete, Op
 from tests.broker.controller.fake_cluster import FakeCluster
 from tests.broker.controller.fake_zookeeper import Crash, FakeZooKeeper
@@ -119,6 +119,30 @@ def test_deletion_waits_for_a_reassignment_and_admits_no_new_one() -> None:
     cluster.run()
     assert gone(cluster)
     assert not cluster.exists(ReassignmentZnode.PATH)
+
+
+@pytest.mark.spec("CTL-105", "CTL-27", "CTL-106")
+def test_deletion_waits_for_a_preferred_election_found_at_failover() -> None:
+    cluster = FakeCluster(9, 1, 2, properties=DELETES)
+    cluster.create_topic("t", {0: [1, 2]})
+    cluster.kill(1)
+    cluster.run()
+    cluster.restart(1)
+    cluster.kill(9)
+    cluster.zk.create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode([T0]))
+    cluster.zk.create(DeleteTopicsZnode.topic_path("t"))
+    cluster.sent.clear()
+    stops_before: list[int] = []
+
+    def note(session: FakeZooKeeper, op: Op) -> None:
+        if isinstance(op, Delete) and op.path == PreferredElectionZnode.PATH:
+            stops_before.append(len(cluster.stops()))
+
+    cluster.ensemble.on_write = note
+    cluster.run()
+    assert stops_before == [0], "nothing of the topic was stopped before the pass had ended"
+    assert gone(cluster)
+    assert not cluster.exists(PreferredElectionZnode.PATH)
 
 
 @pytest.mark.spec("CTL-86", "CTL-24")
