@@ -359,8 +359,11 @@ class ZooKeeper:
                     )
                 )
             except ConnectionLostError:
-                # A sequential node that was made after all is harmless: it notifies twice.
-                node = None if sequential else self._look(path)
+                if sequential:  # one that was made after all is harmless: it notifies twice
+                    if self._closing or not self._client._live.wait(self._timeout):
+                        raise
+                    continue
+                node = self._look(path)
                 if node is None:
                     continue
                 if node.data == data and node.ephemeral_owner == (self.session_id if ephemeral else 0):

@@ -11,6 +11,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import (
     ChrootMissingError,
+    ConnectionLostError,
     NodeExistsError,
     NoNodeError,
     NoPermissionError,
@@ -225,3 +226,14 @@ def test_expiry_is_told_before_the_new_session_is_used(own_server: ZooKeeperProc
             eventually(lambda: SessionState.EXPIRED in states, "the expiry")
             eventually(lambda: zk._client.connected and zk.session_id != session, "a new session")
     assert states.index(SessionState.EXPIRED) < len(states) - 1 and states[-1] is SessionState.CONNECTED
+
+
+@pytest.mark.spec("Z-40")
+def test_no_write_waits_longer_than_the_connection_timeout_for_a_server_that_is_gone(
+    own_server: ZooKeeperProcess,
+) -> None:
+    with ZooKeeper(own_server.connect, session_timeout_ms=60_000, connection_timeout_ms=500) as zk:
+        own_server.stop(gentle=False)
+        for sequential in (False, True):
+            with pytest.raises(ConnectionLostError):
+                zk.create("/node", sequential=sequential)

@@ -16,7 +16,7 @@ from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.core.errors import StorageError
+from kafkatool.core.errors import ConfigError, StorageError, ZooKeeperError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.leader_and_isr import (
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 OnLeadershipChange = Callable[[list[Partition], list[Partition]], None]
 """(partitions that became led here, partitions that became followed here)."""
 _DISK_ERRORS = (StorageError, OSError)
+# A log is made with its topic's configs. When they cannot be read, that replica alone fails and the controller hears it.
+_OPENING_ERRORS = (*_DISK_ERRORS, ZooKeeperError, ConfigError)
 
 
 class _FromController(Protocol):
@@ -182,7 +184,7 @@ class ControlRequests:
             try:
                 partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
                 is_new, _ = partition.make_leader(state)
-            except _DISK_ERRORS as e:
+            except _OPENING_ERRORS as e:
                 self._disk_failed(origin, "leader", state, e, codes)
                 continue
             led.append(partition)
@@ -208,7 +210,7 @@ class ControlRequests:
         for state, topic_partition in zip(states, names, strict=True):
             try:
                 partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
-            except _DISK_ERRORS as e:
+            except _OPENING_ERRORS as e:
                 self._disk_failed(origin, "follower", state, e, codes)
                 continue
             address = self._address_of(state.leader) or live.get(state.leader)

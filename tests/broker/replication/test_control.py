@@ -1,11 +1,13 @@
 """LeaderAndIsr, StopReplica, UpdateMetadata: what is obeyed, in which order, and what is written about it."""
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from kafkatool.broker.replication.partition_reads import Reader
+from kafkatool.core.errors import ConnectionLostError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -294,3 +296,20 @@ def test_metadata_goes_to_the_cache_and_what_was_removed_comes_back(broker: Worl
         "[Broker id=1] Cached leader info PartitionState(controllerEpoch=1, leader=1, leaderEpoch=0, isr=[1], "
         "zkVersion=0, replicas=[1], offlineReplicas=[]) for partition t-0 in response to UpdateMetadata request"
     )
+
+
+@pytest.mark.spec("BRK-26", "BRK-32")
+def test_a_topic_whose_configs_cannot_be_read_costs_no_other_partition_its_role(
+    broker: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = broker.logs._overrides_of
+
+    def unreadable(topic: str) -> Mapping[str, str]:
+        if topic == "u":
+            raise ConnectionLostError("lost")
+        return read(topic)
+
+    monkeypatch.setattr(broker.logs, "_overrides_of", unreadable)
+    states = [role(TP, 1, 0, [1], [1]), role(TopicPartition("u", 5), 1, 0, [1], [1]), role(TP1, 1, 0, [1], [1])]
+    assert codes(broker.leader_and_isr(*states)) == {0: 0, 5: ErrorCode.KAFKA_STORAGE_ERROR, 1: 0}
+    assert broker.leaders == [TP, TP1]
