@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkatool.broker.groups.expiry import expire_group
-from kafkatool.broker.groups.group import Effect, Group, JoinRequest, StoreGroup
+from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
-from kafkatool.broker.groups.member import JoinResult, Parked, SyncResult
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.offsets import Commit
 from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offsets_partition, partition_for
-from kafkatool.broker.groups.records import OFFSETS_TOPIC, OffsetValue
+from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, protocol_version
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
 from kafkatool.core.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:

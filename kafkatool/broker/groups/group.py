@@ -6,14 +6,14 @@ after the caller has let go of the group's lock, in order. So a test is a list o
 
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafkatool.broker.groups.member import JoinResult, Member, Parked, SyncResult
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Member, Parked, SyncResult
 from kafkatool.broker.groups.offsets import CommittedOffsets
-from kafkatool.broker.groups.records import GroupValue, MemberValue
+from kafkatool.broker.groups.protocols import fits, most_voted
+from kafkatool.broker.groups.records import GroupValue
 from kafkatool.broker.groups.states import LEGAL, GroupState
 from kafkatool.core.protocol.error_codes import ErrorCode
 
@@ -22,22 +22,6 @@ log = logging.getLogger(__name__)
 NEW_MEMBER_TIMEOUT_MS = 300_000  # a first JoinGroup parked longer belongs to a client that is gone (GRP-33)
 
 Effect = Callable[[], None]
-Protocols = tuple[tuple[str, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
-    """What a JoinGroup asks. ``needs_known_id``: version 4 on, a first join gets its id and comes again (GRP-24)."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    needs_known_id: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +93,7 @@ class Group:
             GroupState.COMPLETING_REBALANCE: same,
             GroupState.STABLE: same and member.id != self.leader,
         }.get(self.state, False)
-        self._update(member, request)
+        member.update(request)
         if self.state is GroupState.EMPTY:
             return [partial(parked.answer, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.id))]
         if unchanged:
@@ -117,17 +101,7 @@ class Group:
         return [*self._park(member, parked), *self._rebalance(now_ms)]
 
     def _admit(self, request: JoinRequest, member_id: str, parked: Parked[JoinResult], now_ms: float) -> list[Effect]:
-        member = Member(
-            member_id,
-            request.instance_id,
-            request.client_id,
-            request.client_host,
-            request.rebalance_timeout_ms,
-            request.session_timeout_ms,
-            request.protocols,
-            is_new=True,
-            session_deadline_ms=now_ms + NEW_MEMBER_TIMEOUT_MS,
-        )
+        member = Member.admitted(member_id, request, now_ms + NEW_MEMBER_TIMEOUT_MS)
         if not self.members:
             self.protocol_type = request.protocol_type
         self.members[member_id] = member
@@ -146,7 +120,7 @@ class Group:
         id_before, leader_before, protocols_before = old.id, self.leader, old.protocols
         old.join = old.sync = None
         self._rename(old, member_id)
-        self._update(old, request)
+        old.update(request)
         if not old.is_new:  # else its first JoinGroup stays parked, and only the limit for that runs (GRP-33)
             old.session_deadline_ms = now_ms + old.session_timeout_ms
         if self.state is not GroupState.STABLE or self._select_protocol() != self.protocol:
@@ -173,13 +147,6 @@ class Group:
         member.id = member_id
 
     @staticmethod
-    def _update(member: Member, request: JoinRequest) -> None:
-        member.protocols = request.protocols
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.session_timeout_ms = request.session_timeout_ms
-        member.client_id, member.client_host = request.client_id, request.client_host
-
-    @staticmethod
     def _park(member: Member, parked: Parked[JoinResult]) -> list[Effect]:
         replaced, member.join = member.join, parked
         if not member.is_new:
@@ -202,8 +169,7 @@ class Group:
         if not self.members:
             return True
         others = [m for m in self.members.values() if m.id != request.member_id] or list(self.members.values())
-        common = set.intersection(*({name for name, _ in m.protocols} for m in others))
-        return request.protocol_type == self.protocol_type and any(name in common for name, _ in request.protocols)
+        return request.protocol_type == self.protocol_type and fits(request.protocols, others)
 
     def _static(self, instance_id: str | None) -> Member | None:
         if instance_id is None:
@@ -299,12 +265,8 @@ class Group:
         return JoinResult(ErrorCode.NONE, member.id, self.generation, protocol, self.leader or "", members)
 
     def _select_protocol(self) -> str:
-        """Most votes, each member voting for its first that all offer; ties go to the leader's order (GRP-30)."""
         members = list(self.members.values())
-        common = set.intersection(*({name for name, _ in m.protocols} for m in members))
-        votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
-        leader = self.members.get(self.leader or "", members[0])
-        return max((name for name, _ in leader.protocols if name in common), key=lambda name: votes[name])
+        return most_voted(members, self.members.get(self.leader or "", members[0]))
 
     # --- SyncGroup, Heartbeat, LeaveGroup, sessions (GRP-19, 41 to 45) ------------------------------------------
 
@@ -455,16 +417,7 @@ class Group:
         """The record that stores the group as it is, with those assignments if given."""
         protocol = self.protocol or ""
         members = tuple(
-            MemberValue(
-                m.id,
-                m.instance_id,
-                m.client_id,
-                m.client_host,
-                m.rebalance_timeout_ms,
-                m.session_timeout_ms,
-                m.metadata(protocol),
-                m.assignment if assignments is None else assignments.get(m.id, b""),
-            )
+            m.to_value(protocol, m.assignment if assignments is None else assignments.get(m.id, b""))
             for m in self.members.values()
         )
         timestamp = None if self.state_timestamp_ms is None else int(self.state_timestamp_ms)
@@ -476,18 +429,6 @@ class Group:
         self.generation, self.protocol = value.generation, value.protocol
         self.state_timestamp_ms = value.state_timestamp_ms
         self.state = GroupState.STABLE if value.members else GroupState.EMPTY
-        self.members = {
-            m.member_id: Member(
-                m.member_id,
-                m.instance_id,
-                m.client_id,
-                m.client_host,
-                m.rebalance_timeout_ms,
-                m.session_timeout_ms,
-                ((value.protocol or "", m.subscription),),
-                m.assignment,
-                session_deadline_ms=now_ms + m.session_timeout_ms,
-            )
-            for m in value.members
-        }
+        protocol = value.protocol or ""
+        self.members = {m.member_id: Member.restored(m, protocol, now_ms) for m in value.members}
         self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)

@@ -1,12 +1,30 @@
-"""One member of a group, and the answers it waits for."""
+"""One member of a group: what it asked for when it joined, and the answers it waits for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
+from kafkatool.broker.groups.records import MemberValue
 from kafkatool.core.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
+Protocols = tuple[tuple[str, bytes], ...]
+"""Name and metadata, in the member's order of preference."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """What a JoinGroup asks. ``needs_known_id``: version 4 on, a first join gets its id and comes again (GRP-24)."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    needs_known_id: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +57,7 @@ class Parked(Generic[T]):
 
 @dataclass(slots=True)
 class Member:
-    """``protocols`` in the member's order of preference; deadlines in ms of the coordinator's clock, None: none runs."""
+    """Deadlines are in ms of the coordinator's clock, None: none runs."""
 
     id: str
     instance_id: str | None
@@ -47,13 +65,63 @@ class Member:
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
+    protocols: Protocols
     assignment: bytes = b""
     join: Parked[JoinResult] | None = None
     sync: Parked[SyncResult] | None = None
     is_new: bool = False  # its first JoinGroup is still parked (GRP-33)
     session_deadline_ms: float | None = None
     sync_deadline_ms: float | None = None  # answered in the join phase, owes a SyncGroup (GRP-42)
+
+    @classmethod
+    def admitted(cls, member_id: str, request: JoinRequest, session_deadline_ms: float) -> Self:
+        """A new one, by its first JoinGroup."""
+        return cls(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocols,
+            is_new=True,
+            session_deadline_ms=session_deadline_ms,
+        )
+
+    @classmethod
+    def restored(cls, value: MemberValue, protocol: str, now_ms: float) -> Self:
+        """As a loaded record has it, with one full session from now (GRP-13)."""
+        return cls(
+            value.member_id,
+            value.instance_id,
+            value.client_id,
+            value.client_host,
+            value.rebalance_timeout_ms,
+            value.session_timeout_ms,
+            ((protocol, value.subscription),),
+            value.assignment,
+            session_deadline_ms=now_ms + value.session_timeout_ms,
+        )
+
+    def to_value(self, protocol: str, assignment: bytes) -> MemberValue:
+        """Its part of the group's record."""
+        return MemberValue(
+            self.id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.metadata(protocol),
+            assignment,
+        )
+
+    def update(self, request: JoinRequest) -> None:
+        """What a later JoinGroup says counts from now on."""
+        self.protocols = request.protocols
+        self.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self.session_timeout_ms = request.session_timeout_ms
+        self.client_id, self.client_host = request.client_id, request.client_host
 
     def metadata(self, protocol: str) -> bytes:
         """Its bytes for that protocol."""

@@ -3,8 +3,8 @@
 import enum
 import threading
 
-from kafkatool.broker.groups.records import OFFSETS_TOPIC
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
 
 
 class Ownership(enum.Enum):

@@ -7,8 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from kafkatool.core.errors import CorruptRecordsError
-
-OFFSETS_TOPIC = "__consumer_offsets"
+from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """JoinGroup (key 11), versions 0-5: enter a group or come back to it (GRP-21 to 38). Parked until the join phase ends."""
 
-from kafkatool.broker.groups.group import JoinRequest
-from kafkatool.broker.groups.member import JoinResult, Parked
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
 from kafkatool.broker.handlers.call import Call
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember

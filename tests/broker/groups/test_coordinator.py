@@ -10,14 +10,14 @@ import pytest
 
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.groups.coordinator import GroupCoordinator, OffsetToCommit
-from kafkatool.broker.groups.group import JoinRequest
-from kafkatool.broker.groups.member import JoinResult, Parked, SyncResult
-from kafkatool.broker.groups.records import OFFSETS_TOPIC, OffsetValue
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
+from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.broker.timer import Timer
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
 from kafkatool.core.protocol.error_codes import ErrorCode
 from tests.waiting import eventually
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kafkatool.broker.groups.group import Group, JoinRequest, StoreGroup
-from kafkatool.broker.groups.member import JoinResult, Parked, SyncResult
+from kafkatool.broker.groups.group import Group, StoreGroup
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.core.protocol.error_codes import ErrorCode
 
