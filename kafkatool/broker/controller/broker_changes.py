@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
 from kafkatool.broker.controller.request_batch import IllegalBatchError
+from kafkatool.core.cluster_view import decode_brokers
 from kafkatool.core.errors import (
+    ConnectionLostError,
     ControllerFencedError,
     KafkatoolError,
     SessionExpiredError,
-    ZnodeFormatError,
 )
 from kafkatool.core.model import BrokerInfo, TopicPartition
 from kafkatool.core.znodes import BrokersZnode, BrokerZnode
@@ -50,15 +51,7 @@ class BrokerChanges:
             if not name.isdecimal():
                 log.warning("%s/%s is no broker id: skipped", BrokersZnode.PATH, name)
         ids = sorted(int(n) for n in names if n.isdecimal())
-        brokers = {}
-        nodes = self._term.raw_zookeeper.get_many([BrokerZnode.path(i) for i in ids])
-        for broker_id, node in zip(ids, nodes, strict=True):
-            try:
-                if node is not None:
-                    brokers[broker_id] = BrokerZnode.decode(broker_id, node.data, node.czxid)
-            except ZnodeFormatError as e:
-                log.warning("%s; the broker counts as absent", e)
-        return brokers
+        return decode_brokers(ids, self._term.raw_zookeeper.get_many([BrokerZnode.path(i) for i in ids]))
 
     def _on_change(self, _: WatchEvent) -> None:
         started = time.perf_counter()
@@ -70,7 +63,7 @@ class BrokerChanges:
                 ",".join(sorted(names, key=lambda n: (len(n), n))),
             )
             self._apply(self.read(names))
-        except (ControllerFencedError, SessionExpiredError, IllegalBatchError):
+        except (ControllerFencedError, SessionExpiredError, ConnectionLostError, IllegalBatchError):
             raise
         except KafkatoolError:
             log.exception("Error while handling broker changes")  # only this event ends (CTL-121)

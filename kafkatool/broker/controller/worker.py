@@ -86,7 +86,12 @@ class ControllerWorker:
     # --- events -------------------------------------------------------------------------------------------------
 
     def process(self, event: Event) -> None:
-        """Handle one event to its end. An error ends the event, a lost epoch or an illegal batch the term."""
+        """Handle one event to its end. An error ends the event, a lost epoch or an illegal batch the term.
+
+        An event cut short because ZooKeeper stayed away ends the term too, and a new one begins as soon as it is back
+        (the session, and ``/controller``, may well have lived on): handled by half, the event cannot be run again,
+        for what it has noted in the context no longer looks new.
+        """
         while not self.stopping:
             expiries = self._expiries
             try:
@@ -107,7 +112,12 @@ class ControllerWorker:
             except ConnectionLostError as e:
                 if expiries != self._expiries:
                     return
-                log.warning("controller event %r is tried again: %s", event.name, e)
+                if self.term is None:
+                    log.warning("controller event %r is tried again: %s", event.name, e)
+                    continue
+                log.warning("controller event %r was cut short, a new term begins: %s", event.name, e)
+                self.resign()
+                event = Event("new term", self.elect)
             except KafkatoolError:
                 log.exception("controller event %r failed", event.name)
                 return
@@ -144,7 +154,7 @@ class ControllerWorker:
         if self.term is not None and not self._is_ours(node):
             log.info("broker %d is not controller any more", self._broker_id)
             self.resign()
-        if node is None:
+        if node is None or (self.term is None and self._is_ours(node)):  # ours: it could not be deleted (step_down)
             try:
                 self._elect(node)
             except (ControllerFencedError, SessionExpiredError, ConnectionLostError):
