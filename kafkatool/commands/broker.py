@@ -1,6 +1,7 @@
 """``kt broker``: one broker as a process in the foreground."""
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -12,6 +13,8 @@ import click
 from kafkatool.commands.cluster import parse_properties
 from kafkatool.commands.options import KtCommand
 from kafkatool.core.errors import KafkatoolError
+
+log = logging.getLogger(__name__)
 
 _FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"  # Kafka's log4j layout
 _DATE = "%Y-%m-%d %H:%M:%S"
@@ -61,25 +64,30 @@ def start(path: Path, overrides: dict[str, str]) -> None:
     _log_controller_to(config.own_log_dir / "controller.log")
     server = Broker(config)
     stopping = threading.Event()
-    signals: list[int] = []
-
+    told, tell = os.pipe()
     started = False
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if not started:
             raise KeyboardInterrupt  # the start is undone, whatever it waits for
-        signals.append(number)
+        # Nothing here may take a lock: this runs between any two steps of the main thread, a second signal even
+        # between two steps of this function.
+        os.write(tell, bytes((number,)))
+
+    def listen() -> None:
+        number = os.read(told, 1)[0]
+        log.info("stopping: %s", signal.Signals(number).name)
         stopping.set()
-        if len(signals) > 1:
-            server.hurry()
+        os.read(told, 1)
+        server.hurry()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     server.start()
     started = True
+    threading.Thread(target=listen, name="signals", daemon=True).start()
     server.on_failure(stopping.set)
     stopping.wait()
-    logging.getLogger(__name__).info("stopping: %s", signal.Signals(signals[0]).name if signals else "failure")
     server.stop(controlled=not server.failed.is_set())
     if server.failed.is_set():
         raise KafkatoolError(f"broker {server.broker_id} cannot go on; see its log")

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import psutil
 
 from kafkatool.broker.embedded import processes
 from kafkatool.broker.embedded.cluster_files import ClusterFiles, ClusterSpec, this_process
+from kafkatool.broker.embedded.ports import HOST, free_ports, is_free
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.client import Connection
 from kafkatool.core.cluster_view import read_cluster
@@ -25,7 +25,6 @@ from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, Refuse
 from kafkatool.core.protocol import metadata
 from kafkatool.core.zookeeper import ZooKeeper
 
-HOST = "127.0.0.1"
 _METADATA_VERSION = 5
 _OWN_PROPERTIES = ("broker.id", "listeners", "log.dirs", "log.dir", "kt.log.dir", "zookeeper.connect")
 
@@ -222,14 +221,14 @@ class EmbeddedCluster:
             if self._first_port is not None:
                 ports[i] = self._first_port + i - 1
                 self._check_free(ports[i], f"broker {i}")
-            elif before and i in before.ports and _is_free(before.ports[i]):
+            elif before and i in before.ports and is_free(before.ports[i]):
                 ports[i] = before.ports[i]
         zookeeper_port = self._zookeeper_port
         if zookeeper_port is not None:
             self._check_free(zookeeper_port, "ZooKeeper")
-        elif before and _is_free(before.zookeeper_port):
+        elif before and is_free(before.zookeeper_port):
             zookeeper_port = before.zookeeper_port
-        free = _free_ports(len(ids) + 1)
+        free = free_ports(len(ids) + 1)
         return ClusterSpec(
             zookeeper_port or next(free),
             {i: ports[i] if i in ports else next(free) for i in ids},
@@ -238,7 +237,7 @@ class EmbeddedCluster:
         )
 
     def _check_free(self, port: int, what: str) -> None:
-        if not _is_free(port):
+        if not is_free(port):
             raise RefusedError(
                 f"port {port} for {what} is taken on {HOST}: end what listens there or name another port"
             )
@@ -299,12 +298,7 @@ class EmbeddedCluster:
         if spec is None:
             return
         running = [p for i in spec.ports if (p := self._process(i))]
-        if gentle:
-            for process in running:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.terminate()
-        for process in running:
-            processes.end(process, gentle=gentle)
+        processes.end(*running, gentle=gentle)
         for child in self._children.values():
             child.wait()
         self._children.clear()
@@ -331,24 +325,3 @@ def _knows(port: int, brokers: set[int]) -> bool:
     finally:
         connection.close()
     return brokers <= {b.node_id for b in answer.brokers} and answer.controller_id >= 0
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            s.bind((HOST, port))
-        except OSError:
-            return False
-        return True
-
-
-def _free_ports(count: int) -> Iterator[int]:
-    """Ports nobody listens on, all different: each is held until all are picked."""
-    with contextlib.ExitStack() as held:
-        ports = []
-        for _ in range(count):
-            s = held.enter_context(socket.socket())
-            s.bind((HOST, 0))
-            ports.append(s.getsockname()[1])
-    return iter(ports)

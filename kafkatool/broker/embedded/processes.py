@@ -41,15 +41,16 @@ def find(marker: Path) -> psutil.Process | None:
     return None
 
 
-def end(process: psutil.Process, *, gentle: bool, timeout_ms: int = 60_000) -> None:
-    """SIGTERM and, past ``timeout_ms``, SIGKILL; or SIGKILL at once. Returns when the process is gone."""
-    try:
-        process.send_signal(signal.SIGTERM if gentle else signal.SIGKILL)
+def end(*running: psutil.Process, gentle: bool, timeout_ms: int = 60_000) -> None:
+    """SIGTERM to all and, past ``timeout_ms``, SIGKILL; or SIGKILL at once. Returns when they are gone."""
+    for process in running:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGTERM if gentle else signal.SIGKILL)
+    for process in running:
         if not _gone(process, timeout_ms):
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
             _gone(process, 10_000)
-    except psutil.NoSuchProcess:
-        return
 
 
 def _gone(process: psutil.Process, timeout_ms: int) -> bool:
