@@ -10,6 +10,7 @@ import pytest
 
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.groups.coordinator import GroupCoordinator, OffsetToCommit
+from kafkatool.broker.groups.hosted import HeldGroup
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.scheduler import Scheduler
@@ -119,6 +120,12 @@ class Stage:
         self.logs.shutdown()
 
 
+def held(stage: Stage, group: str = "g") -> HeldGroup:
+    found = stage.coordinator._hosted.get(group)
+    assert found is not None
+    return found
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(tmp_path / "data")
@@ -220,7 +227,7 @@ def test_a_silent_member_is_removed_by_the_timer(stage: Stage) -> None:
     stage.lead()
     member = join(stage, session_ms=50).member_id
     stage.coordinator.sync("g", member, None, 1, {}, Parked(lambda _: None, lambda: None))
-    eventually(lambda: not stage.coordinator._groups["g"].group.members, "the session to end")
+    eventually(lambda: not held(stage).group.members, "the session to end")
     assert stage.coordinator.heartbeat("g", member, None, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -277,7 +284,7 @@ def test_an_acknowledgement_that_finds_the_group_busy_completes_right_after(
     answers: list[Mapping[TopicPartition, ErrorCode]] = []
     wanted = {A: OffsetToCommit(OffsetValue(2, None, "m", 1, None), False)}
     stage.coordinator.commit("g", "", None, -1, wanted, answers.append)
-    busy = stage.coordinator._groups["g"].lock
+    busy = held(stage).lock
     with busy:
         thread = threading.Thread(target=acknowledge[0])
         thread.start()
@@ -307,4 +314,4 @@ def test_no_group_is_made_when_the_partition_is_lost_after_the_first_check(
     with monkeypatch.context() as patch:
         patch.setattr(stage.coordinator, "_refusal", lost_right_after)
         assert stage.commit({A: 1}) == {A: ErrorCode.NOT_COORDINATOR}
-    assert not stage.coordinator._all_held()
+    assert not stage.coordinator._hosted.all()

@@ -100,7 +100,8 @@ def test_member_ids_begin_with_who_the_client_says_it_is(stage: Stage, client: C
     dynamic = join(client)
     assert re.fullmatch(f"test-{uuid}", dynamic.member_id)
     assert [m.member_id for m in dynamic.members] == [dynamic.leader] == [dynamic.member_id]
-    assert stage.coordinator._groups["g"].group.members[dynamic.member_id].client_host == "/127.0.0.1"
+    held = stage.coordinator._hosted.get("g")
+    assert held is not None and held.group.members[dynamic.member_id].client_host == "/127.0.0.1"
     static = join(client, version=5, group="h", group_instance_id="row-7")
     assert re.fullmatch(f"row-7-{uuid}", static.member_id)
     assert [m.group_instance_id for m in static.members] == ["row-7"]
