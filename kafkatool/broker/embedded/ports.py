@@ -1,0 +1,54 @@
+"""Ports for an embedded cluster, on loopback.
+
+They are taken from below the range from which the system gives ports to outgoing connections. In that range a broker
+that is down can lose its port: a client that keeps connecting to it gets the very port as its own sooner or later,
+and is then connected with itself.
+"""
+
+import contextlib
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+HOST = "127.0.0.1"
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST = 10_000
+_ATTEMPTS = 1000
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody has it."""
+    with socket.socket() as s:
+        return _bound(s, port)
+
+
+def free_ports(count: int) -> Iterator[int]:
+    """Ports nobody has, all different: each is held until all are picked."""
+    candidates = range(_LOWEST, _lowest_outgoing())
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(count):
+            s = held.enter_context(socket.socket())
+            if not any(_bound(s, random.choice(candidates)) for _ in range(_ATTEMPTS)):
+                s.bind((HOST, 0))
+            ports.append(s.getsockname()[1])
+    return iter(ports)
+
+
+def _bound(s: socket.socket, port: int) -> bool:
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        s.bind((HOST, port))
+    except OSError:
+        return False
+    return True
+
+
+def _lowest_outgoing() -> int:
+    """The first port given to outgoing connections; 32768 where the system does not tell."""
+    try:
+        lowest = int(_RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32_768
+    return max(lowest, _LOWEST + 1)
