@@ -87,25 +87,34 @@ def produce(cluster: Cluster, topic: str, load: Load) -> float:
         }
     )
     value = os.urandom(load.size_bytes)
-    producer.list_topics(topic, timeout=30)
+    for partition in range(PARTITIONS):  # connections, and the followers' first fetch, are not part of the rate
+        producer.produce(topic, value, partition=partition)
+    left = producer.flush(_TIMEOUT_S)
     started = time.perf_counter()
-    for number in range(load.records):
+    for number in range(load.records - PARTITIONS):
         while True:
             try:
                 producer.produce(topic, value, partition=number % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.01)
-    left = producer.flush(_TIMEOUT_S)
+    left += producer.flush(_TIMEOUT_S)
     elapsed = time.perf_counter() - started
     if left or failed:
         raise RuntimeError(f"{cluster.name}: {left} records not sent, {len(failed)} failed: {failed[:1]}")
-    return load.records / elapsed
+    return (load.records - PARTITIONS) / elapsed
 
 
 def consume(cluster: Cluster, topic: str, records: int) -> float:
     """Records a second from the assignment of all partitions to the last record. Raises RuntimeError."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "benchmark", "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "benchmark",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 10,  # else it idles for a second whenever its own queue has been full
+        }
+    )
     try:
         consumer.list_topics(topic, timeout=30)
         got = 0
