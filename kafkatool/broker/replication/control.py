@@ -91,15 +91,16 @@ class ControlRequests:
     # --- checks ---------------------------------------------------------------------------------------------------
 
     def _refusal(self, request: _FromController) -> ErrorCode:
-        """Why the request as a whole is not obeyed (BRK-24, 25); NONE: it is, and its epoch is noted."""
+        """Why the request as a whole is not obeyed (BRK-24, 25); NONE: it is, and its epoch is noted.
+
+        A broker epoch above the own one is obeyed, as in Kafka 2.8: after a new session the controller may know of the
+        registration before this broker has read its own node, and it does not ask twice.
+        """
         if request.broker_epoch >= 0:
             own = self._broker_epoch()
             if own is None or request.broker_epoch < own:
                 log.info("a request for broker epoch %d was refused, this one is %s", request.broker_epoch, own)
                 return ErrorCode.STALE_BROKER_EPOCH
-            if request.broker_epoch > own:
-                log.error("a request is for broker epoch %d, this one is %d", request.broker_epoch, own)
-                return ErrorCode.UNKNOWN_SERVER_ERROR
         if request.controller_epoch < self._controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         self._controller_epoch = request.controller_epoch
