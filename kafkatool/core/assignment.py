@@ -37,10 +37,7 @@ def assign_replicas(
     """
     if partitions <= 0:
         raise RefusedError("number of partitions must be larger than 0")
-    if replication_factor <= 0:
-        raise RefusedError("replication factor must be larger than 0")
-    if replication_factor > len(brokers):
-        raise RefusedError(f"replication factor: {replication_factor} larger than available brokers: {len(brokers)}")
+    check_replication_factor(replication_factor, len(brokers))
     numbers = range(first_partition, first_partition + partitions)
     ids = [b.id for b in brokers]
     racks = {b.id: b.rack for b in brokers if b.rack is not None} if rack_aware else {}
@@ -49,6 +46,14 @@ def assign_replicas(
     if len(racks) < len(ids):
         raise RefusedError(SOME_RACKS)
     return _rack_aware(alternate_racks(racks), racks, numbers, replication_factor, start_index, replica_shift)
+
+
+def check_replication_factor(replication_factor: int, brokers: int) -> None:
+    """Raises RefusedError with Kafka's text unless that many brokers can hold it (TOP-7)."""
+    if replication_factor <= 0:
+        raise RefusedError("replication factor must be larger than 0")
+    if replication_factor > brokers:
+        raise RefusedError(f"replication factor: {replication_factor} larger than available brokers: {brokers}")
 
 
 def add_partitions(

@@ -6,6 +6,7 @@ Three round trips, whatever the number of partitions: child lists, then nodes, t
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model import BrokerInfo, PartitionState, TopicPartition
@@ -83,18 +84,32 @@ def read_cluster(
     )
 
 
+class States(NamedTuple):
+    """State nodes as read: those found, and those that are there but cannot be read (Z-35)."""
+
+    found: dict[TopicPartition, PartitionState]
+    unreadable: frozenset[TopicPartition]
+
+
 def read_states(zk: ZooKeeper, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
     """The state nodes of those partitions in one pass; partitions without a (readable) one are left out."""
+    return read_all_states(zk, partitions).found
+
+
+def read_all_states(zk: ZooKeeper, partitions: Iterable[TopicPartition]) -> States:
+    """The same, telling also of which partitions the node cannot be read."""
     wanted = list(partitions)
     found = {}
+    unreadable = set()
     for partition, node in zip(wanted, zk.get_many([PartitionStateZnode.path(p) for p in wanted]), strict=True):
         if node is None:
             continue
         try:
             found[partition] = PartitionState(PartitionStateZnode.decode(partition, node.data), node.version)
         except ZnodeFormatError as e:
-            log.warning("%s; the partition is skipped", e)
-    return found
+            log.warning("%s; partition %s is skipped", e, partition)
+            unreadable.add(partition)
+    return States(found, frozenset(unreadable))
 
 
 def _partitions(topics: Mapping[str, TopicZnode]) -> list[TopicPartition]:

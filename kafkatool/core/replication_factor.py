@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kafkatool.core.errors import RefusedError
+from kafkatool.core.assignment import check_replication_factor
 from kafkatool.core.model import Assignment, BrokerInfo
 
 
@@ -19,10 +19,7 @@ def change_replication_factor(
     Shrinking drops replicas that are not in sync, then those of the fullest brokers, and keeps the preferred one while
     it is in sync. Raises RefusedError with the texts of TOP-7.
     """
-    if replication_factor <= 0:
-        raise RefusedError("replication factor must be larger than 0")
-    if replication_factor > len(brokers):
-        raise RefusedError(f"replication factor: {replication_factor} larger than available brokers: {len(brokers)}")
+    check_replication_factor(replication_factor, len(brokers))
     load = Counter(b for replicas in assignment.values() for b in replicas)
     racks = {b.id: b.rack for b in brokers}
     changed = {}

@@ -5,23 +5,19 @@ one more write of the deposed one takes effect. Many independent writes share a 
 write to blame is taken out and the rest is tried again.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
+from kafkatool.core.cluster_view import States, read_all_states
 from kafkatool.core.errors import (
     ControllerFencedError,
     NoNodeError,
     NotEmptyError,
     VersionConflictError,
-    ZnodeFormatError,
     ZooKeeperError,
 )
 from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.znodes import ControllerEpochZnode, PartitionStateZnode, PartitionsZnode, PartitionZnode
 from kafkatool.core.zookeeper import Check, Create, Delete, Op, SetData, TransactionError, ZooKeeper
-
-log = logging.getLogger(__name__)
 
 _MAX_OPERATIONS = 500  # of one transaction; ZooKeeper takes more, but then one refusal costs more
 _MAX_BYTES = 400_000  # of one transaction, well below ZooKeeper's packet limit of 1 MiB
@@ -29,13 +25,6 @@ _PIECES = 8  # a refused transaction is tried again in so many
 _DELETE_PASSES = 10  # of a recursive delete while others create below it
 
 Outcome = list[int | None] | ZooKeeperError
-
-
-class States(NamedTuple):
-    """State nodes as read: those found, and those that are there but cannot be read (Z-35)."""
-
-    found: dict[TopicPartition, PartitionState]
-    unreadable: frozenset[TopicPartition]
 
 
 class FencedZooKeeper:
@@ -50,19 +39,7 @@ class FencedZooKeeper:
 
     def read_states(self, partitions: Iterable[TopicPartition]) -> States:
         """The state nodes of those partitions in one pipelined pass."""
-        wanted = list(partitions)
-        found: dict[TopicPartition, PartitionState] = {}
-        unreadable = set()
-        nodes = self._zookeeper.get_many([PartitionStateZnode.path(p) for p in wanted])
-        for partition, node in zip(wanted, nodes, strict=True):
-            if node is None:
-                continue
-            try:
-                found[partition] = PartitionState(PartitionStateZnode.decode(partition, node.data), node.version)
-            except ZnodeFormatError as e:
-                log.error("%s; partition %s is skipped", e, partition)
-                unreadable.add(partition)
-        return States(found, frozenset(unreadable))
+        return read_all_states(self._zookeeper, partitions)
 
     # --- writes -------------------------------------------------------------------------------------------------
 
