@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -195,7 +196,14 @@ class Broker:
         replica_manager.startup()
         topic_admin = TopicAdmin(zookeeper, config, metadata_cache, timer)
         self._will_stop("waiting topic requests", topic_admin.waiting.close)
-        groups = GroupCoordinator(config, replica_manager, metadata_cache, timer, scheduler)
+        groups = GroupCoordinator(
+            config,
+            replica_manager,
+            metadata_cache,
+            timer,
+            scheduler,
+            count_partitions=topic_admin.count_offsets_partitions,
+        )
         self._will_stop("group coordinator", groups.shutdown)
         groups.startup()
         metadata_cache.add_listener(overrides.forget)
@@ -219,7 +227,7 @@ class Broker:
             zookeeper,
             own,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
-            on_new_session=dynamic_config.new_session,
+            on_new_session=lambda: _before_registering_again(controller, dynamic_config, config),
         )
         self._will_stop("registration", self._health.stop)
         self._health.start()
@@ -287,3 +295,18 @@ class Broker:
             replica_manager.on_dir_failure(path, lost)
             return
         self._fail()
+
+
+def _before_registering_again(controller: Controller, dynamic_config: DynamicConfig, config: BrokerConfig) -> None:
+    """What must be over, or begun, when a new session is first used.
+
+    The controller has resigned (CTL-19). Should it not get there in time, its old term can still write nothing: every
+    write is bound to the controller epoch.
+    """
+    deadline = time.monotonic() + config.zookeeper_session_timeout_ms / 1000
+    while not controller.has_resigned():
+        if time.monotonic() > deadline:
+            log.warning("the controller has not resigned in %d ms; going on", config.zookeeper_session_timeout_ms)
+            break
+        time.sleep(0.01)
+    dynamic_config.new_session()
