@@ -25,7 +25,7 @@ from kafkatool.core.operations.topic_names import (
 from kafkatool.core.operations.topics import TopicExistsError, commit_creation, plan_nodes
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.topic_configs import check_configs
-from kafkatool.core.znodes import DeleteTopicsZnode
+from kafkatool.core.znodes import DeleteTopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,14 @@ class TopicAdmin:
                 configs=overrides,
             )
         )
+
+    def count_offsets_partitions(self) -> int | None:
+        """How many partitions ``__consumer_offsets`` has by its assignment; None: there is no such topic (GRP-2).
+
+        Raises ZooKeeperError, ZnodeFormatError.
+        """
+        node = self._zookeeper.get(TopicZnode.path(OFFSETS_TOPIC))
+        return None if node is None else len(TopicZnode.decode(OFFSETS_TOPIC, node.data).assignment) or None
 
     def _create_on_demand(self, topic: NewTopic) -> ErrorCode:
         try:

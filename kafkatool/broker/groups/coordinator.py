@@ -52,11 +52,21 @@ class GroupCoordinator:
         metadata_cache: "MetadataCache",
         timer: "Timer",
         scheduler: "Scheduler",
+        *,
+        count_partitions: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """``count_partitions`` asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic."""
         self._config = config
         self._scheduler = scheduler
         self._hosted = HostedGroups(
-            config, replica_manager, metadata_cache, timer, scheduler, store=self._store, now_ms=self.now_ms
+            config,
+            replica_manager,
+            metadata_cache,
+            timer,
+            scheduler,
+            count_partitions=count_partitions,
+            store=self._store,
+            now_ms=self.now_ms,
         )
         self._stopping = False
         self._writer = GroupsWriter(config, replica_manager)
@@ -67,6 +77,8 @@ class GroupCoordinator:
     # --- life ---------------------------------------------------------------------------------------------------
 
     def startup(self) -> None:
+        """Raises ZooKeeperError."""
+        self._hosted.startup()
         period = self._config.offsets_retention_check_interval_ms
         self._scheduler.schedule("group-expiry", self.expire, delay_ms=period, period_ms=period)
 

@@ -52,15 +52,20 @@ class HostedGroups:
         timer: "Timer",
         scheduler: "Scheduler",
         *,
+        count_partitions: Callable[[], int | None],
         store: Callable[[str, StoreGroup], None],
         now_ms: Callable[[], float],
     ) -> None:
-        """``store(group, record)`` is called, as an effect, with each record a group wants written."""
+        """``count_partitions`` asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic.
+
+        ``store(group, record)`` is called, as an effect, with each record a group wants written.
+        """
         self._config = config
         self._replica_manager = replica_manager
         self._metadata_cache = metadata_cache
         self._timer = timer
         self._scheduler = scheduler
+        self._count_partitions = count_partitions
         self._store = store
         self._now_ms = now_ms
         self._owned = OwnedPartitions()
@@ -71,13 +76,25 @@ class HostedGroups:
 
     # --- where a group belongs (GRP-1 to 3) ---------------------------------------------------------------------
 
+    def startup(self) -> None:
+        """Fix the number of partitions if the topic is there already. Raises ZooKeeperError."""
+        self._partition_count = self._count_partitions()
+
     def partition_count(self) -> int:
-        """Partitions of ``__consumer_offsets``; fixed once the topic was seen (GRP-2)."""
+        """Partitions of ``__consumer_offsets``; fixed once the topic was seen (GRP-2).
+
+        The metadata cache tells that there is one, not how large it is: partitions that never had a leader are missing
+        there, and brokers that counted differently would look for a group in different places.
+        """
         if self._partition_count is None:
             seen = len(self._metadata_cache.snapshot.partitions.get(OFFSETS_TOPIC, ()))
             if not seen:
                 return self._config.offsets_topic_num_partitions
-            self._partition_count = seen
+            try:
+                self._partition_count = self._count_partitions() or seen
+            except KafkatoolError as e:
+                log.warning("the partitions of %s cannot be counted, %d are known: %s", OFFSETS_TOPIC, seen, e)
+                return seen
         return self._partition_count
 
     def partition_of(self, group: str) -> int:

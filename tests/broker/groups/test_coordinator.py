@@ -315,3 +315,23 @@ def test_no_group_is_made_when_the_partition_is_lost_after_the_first_check(
         patch.setattr(stage.coordinator, "_refusal", lost_right_after)
         assert stage.commit({A: 1}) == {A: ErrorCode.NOT_COORDINATOR}
     assert not stage.coordinator._hosted.all()
+
+
+@pytest.mark.spec("GRP-2")
+def test_partitions_that_never_had_a_leader_count_too(stage: Stage) -> None:
+    counts: list[int | None] = [None, 10]
+    coordinator = GroupCoordinator(
+        stage.config,
+        stage.replica,  # type: ignore[arg-type]
+        stage.metadata,  # type: ignore[arg-type]
+        stage.timer,
+        stage.scheduler,
+        count_partitions=lambda: counts.pop(0),
+    )
+    partitions = stage.metadata.snapshot.partitions
+    partitions[OFFSETS_TOPIC] = {}
+    coordinator.startup()
+    assert coordinator.partition_count() == 1, "there is no such topic yet"
+    partitions[OFFSETS_TOPIC] = dict.fromkeys(range(7))
+    assert coordinator.partition_count() == 10
+    assert coordinator.partition_count() == 10, "asked once"
