@@ -1,0 +1,195 @@
+"""Clients at work while leaders and group coordinators move: nobody is told of an error, nothing is lost."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.broker.groups.ownership import partition_for
+from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.model import TopicPartition as Partition
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.integration.load import Load, await_in_sync, check_records, make_topic
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PARTITIONS = 3
+OFFSETS = "__consumer_offsets"
+OPTIONS = {
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "offsets.topic.num.partitions": "5",
+}
+
+# A commit that meets the change of coordinator is simply made again; nothing new to commit is none.
+PASSING = {
+    KafkaError._NO_OFFSET,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+
+
+class Member:
+    """A group member that reads, notes what it got, and commits each batch before it counts."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.got: set[int] = set()
+        self.committed: dict[int, int] = {}
+        self.errors: list[str] = []
+        self.assignments = 0
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 30_000,
+                "heartbeat.interval.ms": 500,
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assignments += 1
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for message in self._consumer.consume(500, 0.2):
+                self._note(message)
+            if self.got:
+                try:
+                    for done in self._consumer.commit(asynchronous=False) or ():
+                        self.committed[done.partition] = done.offset
+                except KafkaException as e:
+                    error: KafkaError = e.args[0]
+                    if error.code() not in PASSING:
+                        self.errors.append(str(error))
+
+    def _note(self, message: Message) -> None:
+        if message.error() is not None:
+            self.errors.append(str(message.error()))
+        else:
+            self.got.add(int(message.key()))
+
+    def has_all_of(self, load: Load) -> None:
+        wanted = set(load.acknowledged)
+        eventually(lambda: wanted <= self.got, "every acknowledged record to be read", 60)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._consumer.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    directory: Path = tmp_path_factory.mktemp("going-on")
+    with EmbeddedCluster(3, directory=directory, options=OPTIONS) as running:
+        yield running
+
+
+@contextmanager
+def at_work(cluster: EmbeddedCluster, name: str) -> Iterator[tuple[Load, Member, ZooKeeper]]:
+    """A producer and a group member on a topic of that name; afterwards everything was read and nothing told."""
+    with ZooKeeper(cluster.zookeeper) as zk:
+        make_topic(zk, name, PARTITIONS)
+        await_in_sync(zk, [name])
+        load = Load(cluster.bootstrap, name, idempotent=True, records_per_step=5)
+        member = Member(cluster.bootstrap, name, name)
+        try:
+            load.goes_on(200)
+            eventually(lambda: len(member.committed) == PARTITIONS, "the first commits", 60)
+            await_in_sync(zk)
+            yield load, member, zk
+            load.goes_on(200)
+            load.stop()
+            member.has_all_of(load)
+        finally:
+            load.stop()
+            member.stop()
+    check_records(cluster, name, PARTITIONS, load, once=True)
+    assert member.errors == []
+
+
+def leaders(zk: ZooKeeper, topic: str) -> list[int | None]:
+    states = read_cluster(zk, [topic]).states
+    return [states[Partition(topic, p)].leader_and_isr.leader for p in range(PARTITIONS)]
+
+
+def coordinator_of(zk: ZooKeeper, group: str) -> int:
+    view = read_cluster(zk, [OFFSETS])
+    partition = Partition(OFFSETS, partition_for(group, len(view.topics[OFFSETS].assignment)))
+    leader = view.states[partition].leader_and_isr.leader
+    assert leader is not None
+    return leader
+
+
+@pytest.mark.spec("CTL-123", "ELE-7", "CTL-102")
+def test_clients_go_on_through_a_preferred_election(cluster: EmbeddedCluster) -> None:
+    with at_work(cluster, "elected") as (load, member, zk):
+        preferred = leaders(zk, "elected")
+        assert sorted(p for p in preferred if p) == [1, 2, 3]
+        cluster.stop_broker(2)
+        cluster.start_broker(2)
+        await_in_sync(zk)
+        assert 2 not in leaders(zk, "elected"), "it came back as a follower"
+        load.goes_on(100)
+        command = [sys.executable, "-m", "kafkatool", "elect", "--zookeeper", cluster.zookeeper, "--topic", "elected"]
+        elected = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert elected.returncode == 0, elected.stdout + elected.stderr
+        assert leaders(zk, "elected") == preferred
+        load.goes_on(300)
+        member.has_all_of(load)
+
+
+@pytest.mark.spec("GRP-62", "GRP-15", "GRP-16")
+def test_a_controlled_stop_of_the_coordinator_causes_no_rebalance(cluster: EmbeddedCluster) -> None:
+    with at_work(cluster, "moved") as (load, member, zk):
+        coordinator = coordinator_of(zk, "moved")
+        cluster.stop_broker(coordinator)
+        try:
+            assert coordinator_of(zk, "moved") != coordinator
+            before = dict(member.committed)
+            load.goes_on(300)
+            eventually(lambda: all(member.committed[p] > before[p] for p in before), "commits to go on", 60)
+            member.has_all_of(load)
+            assert member.assignments == 1
+        finally:
+            cluster.start_broker(coordinator)
+        await_in_sync(zk)
+
+
+@pytest.mark.spec("GRP-61", "GRP-9", "GRP-43")
+def test_no_commit_is_lost_when_the_coordinator_is_killed(cluster: EmbeddedCluster) -> None:
+    with at_work(cluster, "killed") as (load, member, zk):
+        for _ in range(2):
+            coordinator = coordinator_of(zk, "killed")
+            cluster.kill_broker(coordinator)
+            before = dict(member.committed)
+            load.goes_on(300)
+            eventually(lambda b=before: all(member.committed[p] > b[p] for p in b), "commits to go on", 60)  # type: ignore[misc]
+            assert coordinator_of(zk, "killed") != coordinator
+            cluster.start_broker(coordinator)
+            await_in_sync(zk)
+        assert member.assignments == 1, "sessions outlived the fail-over"
+        acknowledged = dict(member.committed)
+    asking = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "killed", "log_level": 0})
+    try:
+        stored = asking.committed([TopicPartition("killed", p) for p in range(PARTITIONS)], timeout=30)
+    finally:
+        asking.close()
+    assert all(found.offset >= acknowledged[found.partition] for found in stored)
