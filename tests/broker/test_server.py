@@ -18,7 +18,7 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.server import Broker
 from kafkatool.broker.storage.dir_lock import DirLock
 from kafkatool.core.client import Connection
-from kafkatool.core.errors import ConfigError, KafkatoolError
+from kafkatool.core.errors import ConfigError, KafkatoolError, StorageError
 from kafkatool.core.protocol import create_topics, fetch, metadata, produce
 from kafkatool.core.protocol.create_topics import CreateTopicsRequest, CreateTopicsTopic
 from kafkatool.core.protocol.file_region import FileRegion
@@ -170,6 +170,19 @@ def test_a_start_that_fails_leaves_nothing_behind(zk_connect: str, zk: ZooKeeper
     broker.start()  # the port is free now
     assert broker.port == port
     broker.stop()
+
+
+@pytest.mark.spec("BRK-128", "BRK-145", "BRK-148")
+def test_a_start_that_fails_on_its_logs_can_be_tried_again_in_the_same_process(zk_connect: str, tmp_path: Path) -> None:
+    stranger = tmp_path / "data" / "stranger"
+    stranger.mkdir(parents=True)
+    broker = Broker(config(zk_connect, tmp_path / "data"))
+    with pytest.raises(StorageError, match="stranger"):
+        broker.start()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    stranger.rmdir()
+    with broker:
+        assert broker.port
 
 
 @pytest.mark.spec("BRK-121")

@@ -1,7 +1,6 @@
 """Followers fetching from a leader over real sockets: truncation, catching up, and what goes wrong on the way."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,9 @@ from tests.broker.handlers.served import broker_of, handler_context
 from tests.broker.replication.world import TP, World, role, world
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import everything
+from tests.waiting import eventually
 
 FAST: dict[str, Any] = {"replica_fetch_wait_max_ms": "50", "replica_fetch_backoff_ms": "20"}
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
 
 
 @contextmanager
