@@ -2,6 +2,7 @@
 
 import dataclasses
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -84,15 +85,18 @@ def up(
     running = EmbeddedCluster(
         brokers, directory=directory, options=options, zookeeper_port=zookeeper_port, port=port
     ).up(owned=foreground)
-    _show(running.status(), form)
-    if foreground:
+    if not foreground:
+        _show(running.status(), form)
+        return
+    ending = threading.Event()
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):  # first: a Ctrl-C as soon as it is offered must count
+            signal.signal(number, lambda *_: ending.set())
+        _show(running.status(), form)
         click.echo("running; Ctrl-C ends the cluster", err=True)
-        ending = {signal.SIGINT, signal.SIGTERM}
-        signal.pthread_sigmask(signal.SIG_BLOCK, ending)
-        try:
-            signal.sigwait(ending)
-        finally:
-            running.down()
+        ending.wait()
+    finally:
+        running.down()
 
 
 @cluster.command(cls=KtCommand, examples=("kt cluster status", "kt cluster status --output json"))
