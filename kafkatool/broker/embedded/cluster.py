@@ -188,7 +188,7 @@ class EmbeddedCluster:
         return ZooKeeperProcess(self.files.zookeeper, spec.zookeeper_port)
 
     def _process(self, broker_id: int) -> psutil.Process | None:
-        return processes.find(self.files.properties(broker_id))
+        return processes.find("kafkatool", self.files.properties(broker_id))
 
     def _require(self, broker_id: int, spec: ClusterSpec) -> None:
         if broker_id not in spec.ports:

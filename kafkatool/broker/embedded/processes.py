@@ -1,6 +1,7 @@
 """Start, recognise and end the operating-system processes of an embedded cluster.
 
-The process table is the truth: a process belongs to a cluster directory if its command line names a file inside it.
+The process table is the truth: a process belongs to a cluster directory if it runs what we start there and its
+command line names a file inside it. An editor that shows the file does not.
 So nothing depends on a pid file that a kill -9 left stale or kept from being written.
 """
 
@@ -32,11 +33,13 @@ def spawn(
         )
 
 
-def find(marker: Path) -> psutil.Process | None:
-    """The live process that has ``marker`` (an absolute path) among its arguments, or None."""
+def find(program: str, marker: Path) -> psutil.Process | None:
+    """The live process with ``program`` and after it ``marker`` (an absolute path) among its arguments, or None."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE and str(marker) in process.cmdline():
+            arguments = process.cmdline()
+            named = program in arguments and str(marker) in arguments[arguments.index(program) :]
+            if named and process.status() != psutil.STATUS_ZOMBIE:
                 return process
     return None
 

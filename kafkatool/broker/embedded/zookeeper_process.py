@@ -21,6 +21,7 @@ _JARS = (
     "netty-",  # the quorum and TLS classes it links name netty's types
     "snappy-java-",
 )
+_MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 # Quick to start, small to keep: no tuning compiler, no parallel collector.
 _JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m", "-Djava.awt.headless=true")
 
@@ -62,8 +63,7 @@ class ZooKeeperProcess:
             "admin.enableServer=false\nautopurge.purgeInterval=1\nforceSync=no\n"
         )
         java = find_java()
-        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        command = [str(java.executable), *_JVM, "-cp", _class_path(), main, str(self.config)]
+        command = [str(java.executable), *_JVM, "-cp", _class_path(), _MAIN, str(self.config)]
         self._child = processes.spawn(command, self.output)
         return self
 
@@ -92,7 +92,7 @@ class ZooKeeperProcess:
 
     def process(self) -> psutil.Process | None:
         """The running process, whoever started it, or None."""
-        return processes.find(self.config)
+        return processes.find(_MAIN, self.config)
 
     def stop(self, *, gentle: bool = True) -> None:
         """End it and wait until it is gone; nothing to do when it does not run."""
