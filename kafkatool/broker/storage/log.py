@@ -66,6 +66,7 @@ class Log:
         self._services = services
         self._lock = lock
         self._segments = segments
+        self._cuts = 0  # how often the log was cut, so that a flush can tell
         self._end = LogOffset(end_offset, segments.active.base_offset, segments.active.size_bytes)
 
     # --- what is known -------------------------------------------------------------------------------------------
@@ -368,6 +369,7 @@ class Log:
         self._cap(offset)
 
     def _cap(self, end: int) -> None:
+        self._cuts += 1
         self.log_start_offset = min(self.log_start_offset, end)
         self.high_watermark = min(self.high_watermark, end)
         if self.recovery_point > end:
@@ -419,7 +421,7 @@ class Log:
 
     def flush(self) -> None:
         """Bring everything to the disk and move the recovery point up (BRK-140)."""
-        target = self._end.offset
+        cuts, target = self._cuts, self._end.offset
         if self.closed or target <= self.recovery_point:
             return
         try:
@@ -431,6 +433,8 @@ class Log:
         except OSError as e:
             raise self._failed(e) from e
         with self._lock:
+            if cuts != self._cuts:
+                return  # what lies below the target now may have been written behind the flush
             self.recovery_point = max(self.recovery_point, min(target, self._end.offset))
             self.last_flush_ms = time.time() * 1000
             older = [s.base_offset for s in self._segments][-2:]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkatool.broker.storage.segment import Segment
 from kafkatool.core.protocol.records import iter_batches
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import Later, everything, make_log
@@ -70,3 +71,24 @@ def test_starting_over_at_the_same_offset_leaves_the_new_files_alone(tmp_path: P
     later.run()
     assert everything(log) == bytes(batch(2, epoch=2))
     assert make_log(tmp_path).log_end_offset == 2
+
+
+@pytest.mark.spec("BRK-140", "BRK-142")
+def test_a_flush_during_which_the_log_is_cut_and_grows_again_vouches_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log(tmp_path, Later())
+    log.append_as_leader(batch(10), 0)
+    flush = Segment.flush
+
+    def cut_meanwhile(segment: Segment) -> None:
+        flush(segment)
+        log.truncate_to(0)
+        log.append_as_leader(batch(10), 1)
+
+    monkeypatch.setattr(Segment, "flush", cut_meanwhile)
+    log.flush()
+    assert log.recovery_point == 0
+    monkeypatch.undo()
+    log.flush()
+    assert log.recovery_point == 10
