@@ -1,0 +1,175 @@
+"""Bytes no client should send, and clients that stand still: the broker goes on, the others notice nothing."""
+
+import contextlib
+import random
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.client import Connection
+from kafkatool.core.protocol import metadata
+from kafkatool.core.protocol.registry import APIS
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.broker.network.raw_client import frame, serving
+from tests.integration.load import Load, await_in_sync, check_records, make_topic
+from tests.integration.random_requests import CONTROL_KEYS, RandomRequests
+from tests.waiting import eventually
+
+TOPIC, OTHER = "faults", "other"
+_PATIENCE_S = 0.02  # for an answer to a wild request; many are never answered
+_LONGEST_PAUSE_S = 5.0  # of a well-behaved producer; generous, for a machine with much else to do
+_MEGABYTE = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=1) as made:
+        with ZooKeeper(made.zookeeper) as zk:
+            for topic in (TOPIC, OTHER):
+                make_topic(zk, topic, 1, 1)
+            await_in_sync(zk)
+        yield made
+
+
+@pytest.fixture
+def port(cluster: EmbeddedCluster) -> int:
+    return cluster.status().brokers[0].port
+
+
+@pytest.fixture
+def process(cluster: EmbeddedCluster) -> psutil.Process:
+    return psutil.Process(cluster.status().brokers[0].pid)
+
+
+def ask(port: int) -> int:
+    """Have an honest request answered; the number of topics."""
+    with Connection("127.0.0.1", port, client_id="honest", timeout_ms=10_000) as connection:
+        return len(connection.send(metadata.API, 5, metadata.MetadataRequest(topics=None)).topics)
+
+
+class Hostile:
+    """Keeps its connection for as long as it is let."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._socket: socket.socket | None = None
+
+    def send(self, data: bytes) -> None:
+        try:
+            if self._socket is None:
+                self._socket = socket.create_connection(("127.0.0.1", self._port), 10)
+                self._socket.settimeout(_PATIENCE_S)
+            self._socket.sendall(data)
+            if not self._socket.recv(65_536):
+                self.close()
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def bombard(port: int, requests: RandomRequests, count: int, chance: random.Random) -> None:
+    hostile = Hostile(port)
+    for _ in range(count):
+        hostile.send(chance.choice([requests.frame, requests.frame, requests.mutated, requests.rubbish])())
+    hostile.close()
+
+
+@pytest.mark.spec("BRK-7", "BRK-8", "BRK-10", "BRK-17", "BRK-84")
+@pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+def test_wild_requests_crash_nothing_leak_nothing_and_disturb_nobody(
+    cluster: EmbeddedCluster, port: int, process: psutil.Process, count: int
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    requests = RandomRequests(chance, [OTHER], [key for key in APIS if key not in CONTROL_KEYS])
+    with ZooKeeper(cluster.zookeeper) as zk:
+        topic = f"load-{count}"
+        make_topic(zk, topic, 1, 1)
+        await_in_sync(zk, [topic])
+    load = Load(cluster.bootstrap, topic, idempotent=True, records_per_step=2)
+    try:
+        load.goes_on(100)
+        load.longest_silence_s = 0
+        bombard(port, requests, count // 10, chance)  # whatever is loaded and cached on first use is there now
+        before = process.memory_info().rss
+        bombard(port, requests, count, chance)
+        load.goes_on(100)
+        grown = process.memory_info().rss - before
+    finally:
+        load.stop()
+    assert load.longest_silence_s < _LONGEST_PAUSE_S
+    check_records(cluster, topic, 1, load, once=True)
+    assert grown < 60 * _MEGABYTE, f"seed {seed}: {grown} bytes more"
+    assert "Traceback" not in cluster.files.output(1).read_text(), f"seed {seed}"
+
+
+@pytest.mark.spec("BRK-7", "BRK-24", "BRK-25", "BRK-33")
+def test_wild_requests_in_the_controllers_name_leave_the_broker_up() -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with EmbeddedCluster(brokers=1) as cluster:
+        port = cluster.status().brokers[0].port
+        requests = RandomRequests(chance, ["t"], sorted(CONTROL_KEYS))
+        bombard(port, requests, 800, chance)
+        ask(port)
+        outside = {p.name for p in cluster.files.data(1).parent.iterdir()}
+        assert outside <= {"data", "logs", "server.properties", "server.log"}
+
+
+@pytest.mark.spec("BRK-8")
+def test_a_length_alone_costs_no_memory(port: int, process: psutil.Process) -> None:
+    before = process.memory_info().rss
+    with contextlib.ExitStack() as held:
+        for _ in range(100):
+            client = held.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            client.sendall(struct.pack(">i", 100 * 1024 * 1024) + b"x")
+        assert ask(port) >= 2
+        assert process.memory_info().rss - before < 100 * _MEGABYTE
+
+
+@pytest.mark.spec("BRK-8")
+@pytest.mark.parametrize("size_bytes", [128 << 10, (128 << 10) + 1, 3_000_001])
+def test_a_large_frame_arrives_whole(size_bytes: int) -> None:
+    body = random.Random(size_bytes).randbytes(size_bytes)
+    with serving() as server, socket.create_connection(("127.0.0.1", server.endpoints[0].port), 10) as client:
+        client.sendall(frame(body))
+        answer = b""
+        while len(answer) < size_bytes + 4:
+            answer += client.recv(1 << 20)
+    assert answer == frame(body)
+
+
+@pytest.mark.spec("BRK-7", "BRK-16", "BRK-18", "BRK-20")
+def test_five_hundred_idle_and_fifty_slow_connections_are_in_nobodys_way(port: int, process: psutil.Process) -> None:
+    descriptors, threads = process.num_fds(), process.num_threads()
+    request = frame(struct.pack(">hhi", 3, 0, 1) + b"\xff\xff" + struct.pack(">i", 0))
+    with contextlib.ExitStack() as held:
+        for _ in range(500):
+            held.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+        slow = [held.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(50)]
+        half = [held.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(50)]
+        for client in half:
+            client.sendall(request)
+            client.shutdown(socket.SHUT_WR)  # what was sent before counts (BRK-19)
+        for i in range(len(request)):
+            for client in slow:
+                client.sendall(request[i : i + 1])
+            asked = time.monotonic()
+            ask(port)
+            assert time.monotonic() - asked < _LONGEST_PAUSE_S
+        for client in slow + half:
+            client.settimeout(10)
+            assert len(client.recv(4)) == 4
+        assert process.num_threads() == threads
+    eventually(lambda: process.num_fds() <= descriptors, "the descriptors to come back")
