@@ -19,7 +19,7 @@ from kafkatool.core.protocol.types import Chunk
 log = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct(">i")
-_FIRST_BODY_BYTES = 1 << 20  # a body starts with room for so much and grows as it comes
+_FIRST_BODY_BYTES = 128 << 10  # a body starts with room for so much and grows as it comes
 _READ = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 
