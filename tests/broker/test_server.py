@@ -21,6 +21,7 @@ from kafkatool.core.client import Connection
 from kafkatool.core.errors import ConfigError, KafkatoolError, StorageError
 from kafkatool.core.protocol import create_topics, fetch, metadata, produce
 from kafkatool.core.protocol.create_topics import CreateTopicsRequest, CreateTopicsTopic
+from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.file_region import FileRegion
 from kafkatool.core.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kafkatool.core.protocol.records import Record, decode_records, encode_batch
@@ -243,7 +244,14 @@ def test_after_its_session_expired_a_broker_registers_again_and_goes_on(
         wait_until(lambda: broker.broker_epoch != before, 20)
         wait_until(lambda: zk.get(ControllerZnode.PATH) is not None, 20)
         wait_until(lambda: append(client, "t", b"after").error_code == 0, 20)
-        assert create(client, "u", 1, 1) == 0
+        codes: list[int] = []
+
+        def created() -> bool:
+            codes.append(create(client, "u", 1, 1))
+            return codes[-1] == ErrorCode.NONE
+
+        wait_until(created, 20)
+        assert set(codes) <= {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER}, "until its new term has begun"
         zk.set(ConfigZnode.path("topics", "t"), ConfigZnode.encode({"max.message.bytes": "10"}), -1)
         zk.create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode("topics/t"), sequential=True)
         wait_until(lambda: append(client, "t", b"too large by now").error_code == 10, 20)
