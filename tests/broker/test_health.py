@@ -147,7 +147,7 @@ def test_ids_are_generated_above_the_reserved_ones_and_kept(base: ZooKeeper, tmp
     assert establish_identity(base, config(tmp_path, broker_id="1001")) == first
 
 
-@pytest.mark.spec("BRK-124")
+@pytest.mark.spec("BRK-124", "BRK-149")
 def test_ids_that_contradict_each_other_stop_the_start(base: ZooKeeper, tmp_path: Path) -> None:
     settings = config(tmp_path)
     write_meta_properties(tmp_path / "a", 1, "x" * 22)

@@ -82,6 +82,15 @@ def test_a_refusal_is_told_in_kafkas_words_and_nothing_is_written(
     assert zk.children("/config/topics") == []
 
 
+@pytest.mark.spec("TOP-22")
+def test_a_config_the_own_broker_ignores_is_stored_with_a_note(zk: ZooKeeper, zk_connect: str) -> None:
+    args = ("--topic", "t", "--replica-assignment", "1", "--config", "message.format.version=0.10.2")
+    result = topics(zk_connect, "create", *args)
+    assert (result.exit_code, result.stdout) == (0, 'Created topic "t".\n')
+    assert "brokers of kt ignore message.format.version" in result.stderr
+    assert data(zk, ConfigZnode.path("topics", "t")) == b'{"version":1,"config":{"message.format.version":"0.10.2"}}'
+
+
 @pytest.mark.spec("TOP-4")
 def test_names_that_collide_in_metrics_are_refused(zk_connect: str) -> None:
     answer(zk_connect, "create", "--topic", "a_b", "--replica-assignment", "1")
