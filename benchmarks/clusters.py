@@ -111,7 +111,7 @@ class Ours:
         self._cluster.down(gentle=False)
 
     def pid(self, broker_id: int) -> int:
-        return _pid(self._cluster.files.properties(broker_id))
+        return _pid("kafkatool", self._cluster.files.properties(broker_id))
 
     def kill(self, broker_id: int) -> None:
         self._cluster.kill_broker(broker_id)
@@ -138,7 +138,7 @@ class Kafka(RealKafka):
             self._spawn_broker(broker_id)
 
     def pid(self, broker_id: int) -> int:
-        return _pid(self._directory / f"broker-{broker_id}.properties")
+        return _pid("kafka.Kafka", self._directory / f"broker-{broker_id}.properties")
 
     def kill(self, broker_id: int) -> None:
         psutil.Process(self.pid(broker_id)).kill()
@@ -196,8 +196,8 @@ def _knows_all(cluster: Cluster, broker_id: int) -> bool:
     return {b.node_id for b in answer.brokers} == set(cluster.ports) and answer.controller_id >= 0
 
 
-def _pid(properties: Path) -> int:
-    process = processes.find(properties)
+def _pid(program: str, properties: Path) -> int:
+    process = processes.find(program, properties)
     if process is None:
         raise RuntimeError(f"the broker of {properties} does not run")
     return int(process.pid)

@@ -38,15 +38,16 @@ LOADS: Final = (
     Load(1, "1", 1000, 100_000),
     Load(3, "all", 1000, 100_000),
 )
-WARM_UP: Final = Load(3, "all", 100, 200_000)
-"""Not measured: the JVM compiles what it will need."""
+WARM_UP_ROUNDS: Final = 3
+"""Of the replicated load of small records, not measured: the JVM compiles what it will need."""
 
 
 def measure(ours: Cluster, kafka: Cluster, rounds: int, share: float) -> list[Figure]:
     """``share`` of each load's records, on a topic made for the round and deleted after it."""
-    alternate(1, ours, kafka, lambda cluster, _: _run(cluster, _part(WARM_UP, share), "warm-up"))
+    loads = [load._replace(records=int(load.records * share)) for load in LOADS]
+    alternate(WARM_UP_ROUNDS, ours, kafka, lambda cluster, _: _run(cluster, loads[1], "warm-up"))
     figures = []
-    for load in (_part(load, share) for load in LOADS):
+    for load in loads:
         produced, consumed = alternate(
             rounds,
             ours,
@@ -56,10 +57,6 @@ def measure(ours: Cluster, kafka: Cluster, rounds: int, share: float) -> list[Fi
         figures.append(Figure(f"produce {load.title}, acks={load.acks}", "records/s", *produced, more_is_better=True))
         figures.append(Figure(f"fetch {load.title}", "records/s", *consumed, more_is_better=True))
     return figures
-
-
-def _part(load: Load, share: float) -> Load:
-    return load._replace(records=int(load.records * share))
 
 
 def _run(cluster: Cluster, load: Load, prefix: str) -> Sequence[float]:
