@@ -204,6 +204,7 @@ class Broker:
             scheduler,
             count_partitions=topic_admin.count_offsets_partitions,
         )
+        replica_manager.on_offline = groups.on_partitions_stopped
         self._will_stop("group coordinator", groups.shutdown)
         groups.startup()
         metadata_cache.add_listener(overrides.forget)

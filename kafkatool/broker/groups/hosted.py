@@ -186,7 +186,7 @@ class HostedGroups:
                     self._scheduler.submit(lambda n=number, e=epoch: self._load(n, e), "group-load")  # type: ignore[misc]
 
     def on_partitions_stopped(self, partitions: Iterable[TopicPartition]) -> None:
-        """StopReplica with delete ends ownership too (GRP-15)."""
+        """StopReplica with delete, or a failed log dir, ends ownership too (GRP-15)."""
         for partition in partitions:
             if partition.topic == OFFSETS_TOPIC and self._owned.end(partition.partition, None):
                 self._unload(partition.partition)

@@ -86,6 +86,8 @@ class ReplicaManager:
         self._checkpointed: dict[TopicPartition, int] = {}
         self._tasks: list[ScheduledTask] = []
         self._session_confirmed = True
+        self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda _: None
+        """Hears of partitions whose log dir failed, once nothing is served of them any more."""
         self._hosted = HostedPartitions(metadata_cache)
         self._produces = DelayedOperations(timer)
         self._fetches = DelayedOperations(timer)
@@ -287,6 +289,7 @@ class ReplicaManager:
         self._hosted.take_offline(partitions)
         for partition in partitions:
             self._wake(partition)
+        self.on_offline(partitions)
         log.error("%d partitions are offline with log dir %s", len(partitions), path)
         try:
             self._zookeeper.create(LogDirEventZnode.PREFIX, LogDirEventZnode.encode(self._broker_id), sequential=True)
