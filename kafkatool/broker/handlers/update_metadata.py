@@ -7,7 +7,9 @@ from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest, Updat
 def handle(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
     """Taken over, or refused; the group coordinator forgets the offsets of deleted partitions."""
     context = call.context
-    update = context.replica_manager.update_metadata(request, correlation_id=call.header.correlation_id)
+    update = context.replica_manager.update_metadata(
+        request, context.groups.on_leadership_change, correlation_id=call.header.correlation_id
+    )
     if update.removed:
         context.groups.on_partitions_deleted(update.removed)
     return UpdateMetadataResponse(error_code=update.error)

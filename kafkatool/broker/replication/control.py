@@ -202,12 +202,16 @@ class ControlRequests:
         live: dict[int, LeaderAddress],
         codes: dict[TopicPartition, ErrorCode],
     ) -> list[Partition]:
-        """Adopt the new leader, then fetch from it (BRK-29). Partitions whose leader is not known wait (BRK-30)."""
+        """Adopt the new leader, then fetch from it (BRK-29). Partitions whose leader is not known wait (BRK-30).
+
+        Those that now follow, and those that wait but were led here: nobody may be served by a deposed leader.
+        """
         if not states:
             return []
         names = [_name(s) for s in states]
         self._state_log.write(lines.TRACE, lines.starting(origin, "follower", names))
         changed: list[tuple[Partition, LeaderAddress]] = []
+        deposed: list[Partition] = []
         for state, topic_partition in zip(states, names, strict=True):
             try:
                 partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
@@ -218,13 +222,16 @@ class ControlRequests:
             if address is None:
                 self._waiting[topic_partition] = (state, origin)
                 self._state_log.write(lines.ERROR, [lines.leader_unavailable(origin, state)])
+                if partition.stop_leading():
+                    deposed.append(partition)
             elif partition.make_follower(state):
                 changed.append((partition, address))
             else:
                 self._state_log.write(lines.INFO, [lines.follows_already(origin, state)])
+        self._wake(partition.tp for partition in deposed)
         self._start_following(origin, changed)
         self._state_log.write(lines.TRACE, lines.completed(origin, "follower", names))
-        return [partition for partition, _ in changed]
+        return [*deposed, *(partition for partition, _ in changed)]
 
     def _start_following(self, origin: lines.Origin, changed: Sequence[tuple[Partition, LeaderAddress]]) -> None:
         if not changed:
@@ -262,8 +269,10 @@ class ControlRequests:
 
     # --- UpdateMetadata -------------------------------------------------------------------------------------------
 
-    def update_metadata(self, request: UpdateMetadataRequest, correlation_id: int) -> MetadataUpdate:
-        """Hand it to the metadata cache; partitions that waited for their leader's address follow it now."""
+    def update_metadata(
+        self, request: UpdateMetadataRequest, on_leadership_change: OnLeadershipChange, correlation_id: int
+    ) -> MetadataUpdate:
+        """Hand it to the metadata cache; partitions that waited for their leader's address follow it now (BRK-30)."""
         origin = self._origin(request, correlation_id)
         with self._lock:
             latest_epoch = self._controller_epoch
@@ -276,10 +285,11 @@ class ControlRequests:
             told = lines.metadata(origin, request.partition_states, LEADER_BEING_DELETED)
             self._state_log.write(lines.TRACE, told)
             if self._waiting:
-                self._follow_those_that_waited()
+                on_leadership_change([], self._follow_those_that_waited())
             return MetadataUpdate(ErrorCode.NONE, removed)
 
-    def _follow_those_that_waited(self) -> None:
+    def _follow_those_that_waited(self) -> list[Partition]:
+        followers: list[Partition] = []
         for topic_partition, (state, origin) in list(self._waiting.items()):
             address = self._address_of(state.leader)
             partition = self._hosted.get(topic_partition)
@@ -289,6 +299,8 @@ class ControlRequests:
                 del self._waiting[topic_partition]
                 if partition.make_follower(state):
                     self._start_following(origin, [(partition, address)])
+                    followers.append(partition)
+        return followers
 
     # --- StopReplica ----------------------------------------------------------------------------------------------
 

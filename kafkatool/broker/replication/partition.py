@@ -120,6 +120,20 @@ class Partition:
             self.epoch_start = -1
             return changed
 
+    def stop_leading(self) -> bool:
+        """Another broker leads in a new epoch, which is not adopted yet: serve nobody meanwhile. True if it was led here.
+
+        The epoch stays as it is, so that the decision can be taken over later (BRK-30).
+        """
+        with self.lock:
+            led = self.leader_log is not None
+            self.leader_log = None
+            self.leader_id = None
+            self._proposed = None
+            self.in_sync.adopt((), -1)
+            self.epoch_start = -1
+            return led
+
     def retire(self) -> None:
         """The replica is being deleted: neither leader nor follower any more (BRK-111)."""
         with self.lock:

@@ -191,9 +191,15 @@ class ReplicaManager:
                 self._checkpointed.pop(TopicPartition(*partition), None)  # made anew, it begins at 0
         return self._control.stop_replicas(request, on_deleted)
 
-    def update_metadata(self, request: UpdateMetadataRequest, *, correlation_id: int = 0) -> MetadataUpdate:
-        """UpdateMetadata."""
-        return self._control.update_metadata(request, correlation_id)
+    def update_metadata(
+        self,
+        request: UpdateMetadataRequest,
+        on_leadership_change: OnLeadershipChange = lambda *_: None,
+        *,
+        correlation_id: int = 0,
+    ) -> MetadataUpdate:
+        """UpdateMetadata; ``on_leadership_change`` hears of partitions that could not follow before (BRK-30)."""
+        return self._control.update_metadata(request, on_leadership_change, correlation_id)
 
     # --- data -----------------------------------------------------------------------------------------------------
 

@@ -163,6 +163,26 @@ def test_an_unknown_leader_is_followed_as_soon_as_it_is_known(broker: World) -> 
     assert broker.partition().leader_epoch == 4
 
 
+@pytest.mark.spec("BRK-30", "BRK-32")
+def test_a_deposed_leader_serves_nobody_while_the_new_one_is_unknown(broker: World) -> None:
+    partition = broker.lead(isr=[1, 2], replicas=[1, 2])
+    waiting = broker.produce(acks=-1)
+    assert codes(broker.leader_and_isr(role(TP, 2, 4, [2], [2, 1]))) == {0: 0}
+    assert not partition.is_leader
+    assert partition.isr == ()
+    assert partition.leader_epoch == 0, "the epoch is not stored"
+    assert broker.followers == [TP], "the coordinators know at once"
+    assert [r.error for r in waiting] == [ErrorCode.NOT_LEADER_FOR_PARTITION]
+    assert [r.error for r in broker.produce()] == [ErrorCode.NOT_LEADER_FOR_PARTITION]
+    told: list[tuple[int, list[TopicPartition]]] = []
+    request = metadata_request([TP], {1: 1, 2: 2}, 2)
+    broker.manager.update_metadata(
+        request, lambda lead, follow: told.append((len(lead), [p.tp for p in follow])), correlation_id=1
+    )
+    assert told == [(0, [TP])]
+    assert partition.leader_epoch == 4
+
+
 @pytest.mark.spec("BRK-30")
 def test_the_leaders_of_the_request_serve_when_the_cache_does_not_know_them(broker: World) -> None:
     live = LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=7)
