@@ -31,6 +31,7 @@ def main() -> None:
     rounds = 1 if options.quick else options.rounds
     if rounds < 1:
         parser.error("--rounds must be at least 1")
+    load_before = os.getloadavg()[0]
     libraries(KAFKA_VERSION)  # fetched before anything is measured
     with tempfile.TemporaryDirectory(prefix="kafkatool-benchmark-", ignore_cleanup_errors=True) as directory:
         figures = _measure(Path(directory), set(options.only), rounds, quick=options.quick)
@@ -38,7 +39,7 @@ def main() -> None:
     if options.quick or set(options.only) != set(PARTS):
         print("a quick or partial run: docs/performance.md is left as it is", file=sys.stderr)
     else:
-        report.write(figures, f"scripts/benchmark --rounds {rounds}", rounds)
+        report.write(figures, rounds, load_before)
 
 
 def _measure(directory: Path, parts: set[str], rounds: int, *, quick: bool) -> list[Figure]:

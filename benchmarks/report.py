@@ -18,15 +18,18 @@ _BEGIN: Final = "<!-- figures: written by scripts/benchmark -->\n"
 _END: Final = "<!-- end of figures -->\n"
 
 
-def write(figures: Sequence[Figure], command: str, rounds: int) -> None:
-    """Put the figures in the place of the last ones. ValueError where the page has lost its marks."""
+def write(figures: Sequence[Figure], rounds: int, load_before: float) -> None:
+    """Put the figures in the place of the last ones; ``load_before`` is the load average at the start of the run.
+
+    Raises ValueError where the page has lost its marks.
+    """
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not end:
         raise ValueError(f"{PAGE} has no section between {_BEGIN!r} and {_END!r}")
     text = (
-        f"`{command}`, {datetime.date.today().isoformat()}, at commit {_commit()}, medians of {rounds} rounds.\n\n"
-        f"{machine()}\n\n{table(figures)}"
+        f"`scripts/benchmark --rounds {rounds}` of {datetime.date.today().isoformat()} at commit {_commit()}; the load "
+        f"average was {load_before:.1f} when it began.\n\n{machine()}\n\n{table(figures)}"
     )
     PAGE.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}")
 
