@@ -5,6 +5,9 @@ the version (BRK-3).
 """
 
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from struct import Struct
 from time import monotonic
 from typing import Self, TypeVar
@@ -33,6 +36,8 @@ class Connection:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._correlation_id = 0
+        self._closing = False
+        self._in_use = threading.Lock()  # held while a request is under way; who has it may close the descriptor
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_ms / 1000)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -48,7 +53,7 @@ class Connection:
     @property
     def closed(self) -> bool:
         """Whether it can no longer be used."""
-        return self._socket.fileno() < 0
+        return self._closing
 
     def send(self, api: Api, version: int, request: Request[_Response], *, timeout_ms: int | None = None) -> _Response:
         """Ask, and wait for the answer; record batches in it are views into the frame received.
@@ -58,37 +63,59 @@ class Connection:
         """
         correlation_id = self._next_correlation_id()
         frame = encode_request(api, version, correlation_id, self._client_id, request)
-        try:
-            answer = self._exchange(frame, (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000)
-            answered_id, response = decode_response(api, version, answer)
-            if answered_id != correlation_id:
-                raise ProtocolError(f"{self._name} answered request {answered_id} instead of {correlation_id}")
-        except OSError as error:
-            self.close()
-            raise BrokerUnreachableError(f"{self._name} did not answer {api.name}: {error}") from error
-        except (BrokerUnreachableError, ProtocolError):
-            self.close()
-            raise
+        with self._using():
+            try:
+                answer = self._exchange(frame, (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000)
+                answered_id, response = decode_response(api, version, answer)
+                if answered_id != correlation_id:
+                    raise ProtocolError(f"{self._name} answered request {answered_id} instead of {correlation_id}")
+            except OSError as error:
+                self.close()
+                raise BrokerUnreachableError(f"{self._name} did not answer {api.name}: {error}") from error
+            except (BrokerUnreachableError, ProtocolError):
+                self.close()
+                raise
         result: _Response = response
         return result
 
     def send_one_way(self, api: Api, version: int, request: Request[_Response]) -> None:
         """Send what is never answered: Produce with acks 0. Raises BrokerUnreachableError, ProtocolError."""
         frame = encode_request(api, version, self._next_correlation_id(), self._client_id, request)
-        try:
-            self._socket.settimeout(self._timeout_ms / 1000)
-            self._socket.sendall(frame)
-        except OSError as error:
-            self.close()
-            raise BrokerUnreachableError(f"{self._name} did not take {api.name}: {error}") from error
+        with self._using():
+            try:
+                self._socket.settimeout(self._timeout_ms / 1000)
+                self._socket.sendall(frame)
+            except OSError as error:
+                self.close()
+                raise BrokerUnreachableError(f"{self._name} did not take {api.name}: {error}") from error
 
     def close(self) -> None:
         """End the connection; a ``send`` waiting in another thread fails at once."""
+        self._closing = True
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits
         except OSError:
             pass  # the peer was first
-        self._socket.close()
+        self._release()
+
+    def _release(self) -> None:
+        """Give the descriptor back, unless a request is under way: its thread then does.
+
+        Closed under a thread that waits for it, its number could be given to another file before that thread has
+        woken up, and the thread would go on waiting, for that other file.
+        """
+        if self._in_use.acquire(blocking=False):
+            self._socket.close()
+            self._in_use.release()
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        try:
+            with self._in_use:
+                yield
+        finally:
+            if self._closing:
+                self._release()
 
     @property
     def _name(self) -> str:

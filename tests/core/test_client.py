@@ -151,3 +151,51 @@ def test_a_produce_request_with_acks_0_has_no_answer() -> None:
         connection.send_one_way(produce.API, 8, produce.ProduceRequest(acks=0, timeout_ms=1, topics=[]))
         assert connection.send(heartbeat.API, 3, _HEARTBEAT).error_code == 1
     assert received == [0]
+
+
+class _Waiting:
+    """A socket with a request under way until ``go_on``; notes when it is closed."""
+
+    def __init__(self, real: socket.socket) -> None:
+        self._real = real
+        self.reached, self.go_on = threading.Event(), threading.Event()
+        self.closed = False
+
+    def recv_into(self, _: object) -> int:
+        self.reached.set()
+        assert self.go_on.wait(10)
+        return 0
+
+    def close(self) -> None:
+        self.closed = True
+        self._real.close()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._real, name)
+
+
+@pytest.mark.spec("BRK-127")
+def test_a_descriptor_is_given_back_by_the_thread_that_waits_for_it_not_under_it() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    connection = _connect(listener.getsockname()[1])
+    stub = _Waiting(connection._socket)
+    connection._socket = stub  # type: ignore[assignment]
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            connection.send(heartbeat.API, 3, _HEARTBEAT)
+        except BrokerUnreachableError as e:
+            errors.append(e)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert stub.reached.wait(10)
+    connection.close()
+    assert connection.closed
+    assert not stub.closed, "its number could be that of another file before the waiting thread has woken up"
+    stub.go_on.set()
+    asking.join(10)
+    listener.close()
+    assert errors
+    assert stub.closed
