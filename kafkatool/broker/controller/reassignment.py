@@ -113,9 +113,22 @@ class Reassignment:
                 going[partition] = rar
         if done:
             log.info("reassignments that are done or pointless: %s", ", ".join(map(str, done)))
+            self._stop_orphans({p: wanted[p] for p in done if context.knows(p)})
             self._remove_entries(done)
         self._refuse(refused)
         self._begin(going)
+
+    def _stop_orphans(self, moved: Mapping[TopicPartition, Replicas]) -> None:
+        """Have every other live broker delete its replica, if it has one.
+
+        The controller that wrote the assignment of step 10 may have ended before the requests of step 9 arrived, and
+        who was to get them is no longer known. A broker that has nothing answers NONE (BRK-110).
+        """
+        batch, brokers = self._term.batch, sorted(self._term.context.brokers)
+        with batch.filling():
+            for partition, rar in moved.items():
+                for broker in minus(tuple(brokers), rar):
+                    batch.add_stop_replica(broker, partition, delete=True)
 
     # --- driving ------------------------------------------------------------------------------------------------
 

@@ -88,8 +88,13 @@ def test_what_brokers_are_told_step_by_step() -> None:
     assert [(s.topic, s.partition, s.leader, s.replicas) for s in last.partition_states] == [("t", 0, 4, [4, 5, 6])]
 
 
-def reassignment_with_a_crash_after_write(number: int, wanted: Sequence[int]) -> FakeCluster | None:
-    """The controller (broker 8, without replicas) dies right after its n-th write; None: it made fewer."""
+def reassignment_with_a_crash_after_write(
+    number: int, wanted: Sequence[int], *, requests_are_lost: bool = False
+) -> FakeCluster | None:
+    """The controller (broker 8, without replicas) dies right after its n-th write; None: it made fewer.
+
+    Its requests under way arrive all the same, or are lost with it.
+    """
     cluster = FakeCluster(8, 1, 2, 3, 4, 5, 6, 7, properties=STABLE)
     cluster.create_topic("t", {0: [1, 2, 3]})
     controller = cluster.brokers[8].session
@@ -101,6 +106,8 @@ def reassignment_with_a_crash_after_write(number: int, wanted: Sequence[int]) ->
             writes += 1
             if writes == number:
                 controller.crash()
+                if requests_are_lost:
+                    cluster.network.clear()
                 raise Crash
 
     cluster.ensemble.on_write = die
@@ -126,6 +133,21 @@ def test_the_next_controller_finishes_after_a_crash_behind_every_write(wanted: t
         for broker in wanted:
             assert T0 in cluster.brokers[broker].roles, crashes
     assert crashes >= 3  # steps 7, 10 and 11 at least
+
+
+@pytest.mark.spec("CTL-98", "CTL-99", "BRK-110")
+@pytest.mark.parametrize("wanted", [(4, 5, 6), (3, 4), (2, 3)])
+def test_no_broker_keeps_a_replica_when_the_order_to_delete_it_was_lost(wanted: tuple[int, ...]) -> None:
+    survivors: list[FakeCluster] = []
+    while cluster := reassignment_with_a_crash_after_write(len(survivors) + 1, wanted, requests_are_lost=True):
+        assert cluster.assignment("t") == {0: wanted}
+        survivors.append(cluster)
+    assert len(survivors) >= 3
+    survivors.pop()  # the last write removes the request: nothing is left to resume
+    for number, cluster in enumerate(survivors, 1):
+        for old in {1, 2, 3} - set(wanted):
+            assert T0 in cluster.brokers[old].deleted, number
+            assert T0 not in cluster.brokers[old].roles, number
 
 
 @pytest.mark.spec("CTL-98", "CTL-99")
