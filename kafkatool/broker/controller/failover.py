@@ -6,11 +6,18 @@ Source: Kafka 0.10.2.1 and 1.1.1 controller/KafkaController.scala.
 """
 
 import logging
+from collections.abc import Callable
 
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.broker.controller.term import Term
-from kafkatool.core.errors import ControllerFencedError, NodeExistsError, NoNodeError, VersionConflictError
+from kafkatool.core.errors import (
+    ControllerFencedError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    VersionConflictError,
+)
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.znodes import ControllerEpochZnode
 from kafkatool.core.zookeeper import ZooKeeper
@@ -18,12 +25,15 @@ from kafkatool.core.zookeeper import ZooKeeper
 log = logging.getLogger(__name__)
 
 
-def raise_epoch(zookeeper: ZooKeeper) -> tuple[int, int]:
+def raise_epoch(zookeeper: ZooKeeper, session_is_gone: Callable[[], bool]) -> tuple[int, int]:
     """Step 1: the new controller epoch and its node's version (CTL-10).
 
-    Raises ControllerFencedError when another controller was faster (CTL-11).
+    Raises ControllerFencedError when another controller was faster (CTL-11), SessionExpiredError when the session that
+    won the election is gone: the client has a new one by then, whose write could fence the rightful successor (CTL-19).
     """
     node = zookeeper.get(ControllerEpochZnode.PATH)
+    if session_is_gone():
+        raise SessionExpiredError("the session was lost during the election")
     try:
         if node is None:
             zookeeper.create(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(1))

@@ -197,10 +197,11 @@ class ControllerWorker:
         log.info("Broker %d starting become controller state transition", self._broker_id)
         try:
             surroundings = self._surroundings(expiries)
-            if surroundings.session_is_gone():
-                log.warning("the session was lost during the election; the new one makes another attempt")
+            try:
+                epoch, version = raise_epoch(self._zookeeper, surroundings.session_is_gone)
+            except SessionExpiredError as e:
+                log.warning("%s; the new one makes another attempt", e)
                 return
-            epoch, version = raise_epoch(self._zookeeper)
             self.term = Term(surroundings, epoch, version)
             take_over(self.term)
         except Exception:  # noqa: BLE001  whatever went wrong, a half-made controller must make room (CTL-6, CTL-26)

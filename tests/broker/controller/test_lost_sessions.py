@@ -2,8 +2,10 @@
 
 import pytest
 
-from kafkatool.core.znodes import ControllerZnode
+from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
+from kafkatool.core.zookeeper import Node, Watch
 from tests.broker.controller.fake_cluster import FakeCluster
+from tests.broker.controller.fake_zookeeper import FakeZooKeeper
 
 
 @pytest.mark.spec("CTL-19", "CTL-20")
@@ -33,3 +35,27 @@ def test_a_session_lost_during_the_election_leaves_no_cluster_without_controller
     assert worker.has_resigned
     assert worker.known_id == 1
     assert cluster.controller_epoch == 2  # the attempt of the lost session raised nothing
+
+
+@pytest.mark.spec("CTL-10", "CTL-19")
+def test_a_session_lost_before_the_epoch_is_raised_does_not_fence_the_successor() -> None:
+    cluster = FakeCluster(1, 2)
+    session = cluster.brokers[1].session
+    read = session.get
+    lost: list[bool] = []
+
+    def interrupted(path: str, watch: Watch | None = None) -> Node | None:
+        if path == ControllerEpochZnode.PATH and not lost and cluster.workers[1].term is None:
+            lost.append(True)
+            session.expire()  # broker 2 sees the node go
+            session.reconnect()
+        return read(path, watch)
+
+    writers: list[FakeZooKeeper] = []
+    cluster.ensemble.on_write = lambda who, op: writers.append(who) if op.path == ControllerEpochZnode.PATH else None
+    session.get = interrupted  # type: ignore[method-assign]
+    cluster.zk.delete(ControllerZnode.PATH)
+    cluster.run()
+    assert lost
+    assert writers == [cluster.brokers[cluster.controller_id].session], "only who rules in the end has raised it"
+    assert cluster.controller_epoch == 2
