@@ -32,6 +32,7 @@ OPTIONS = {
 # A commit that meets the change of coordinator is simply made again; nothing new to commit is none.
 PASSING = {
     KafkaError._NO_OFFSET,
+    KafkaError._UNSUPPORTED_FEATURE,  # what librdkafka says of a coordinator it is not yet connected to
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -80,8 +81,10 @@ class Member:
                         self.errors.append(str(error))
 
     def _note(self, message: Message) -> None:
-        if message.error() is not None:
-            self.errors.append(str(message.error()))
+        if (error := message.error()) is not None:
+            # A broker that has just started says so of every topic until the controller has spoken (BRK-123).
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                self.errors.append(str(error))
         else:
             self.got.add(int(message.key()))
 
