@@ -16,6 +16,7 @@ from kafkatool.core.protocol.records import BatchHeader, Record, decode_records,
 log = logging.getLogger(__name__)
 
 _COMMIT_MARKER = 1
+_MARKER_KEY = struct.Struct(">hh")  # version, kind
 
 
 @dataclass(slots=True)
@@ -61,9 +62,7 @@ def load(source: Log, buffer_size: int, wanted: Callable[[], bool]) -> Loaded | 
 
 def _apply(loaded: Loaded, header: BatchHeader, records: list[Record]) -> None:
     if header.attributes & 0x20:  # a control batch: the end of a producer's transaction
-        _, kind = struct.unpack_from(">hh", records[0].key or b"\0\0\0\0")
-        for offsets in loaded.offsets.values():
-            offsets.end_transaction(header.producer_id, committed=kind == _COMMIT_MARKER)
+        _apply_marker(loaded, header, records)
         return
     transactional = bool(header.attributes & 0x10)
     for record in records:
@@ -79,6 +78,16 @@ def _apply(loaded: Loaded, header: BatchHeader, records: list[Record]) -> None:
         except CorruptRecordsError as e:
             log.error("group %s cannot be served: record at offset %d: %s", key.group, record.offset, e)
             loaded.broken.add(key.group)
+
+
+def _apply_marker(loaded: Loaded, header: BatchHeader, records: list[Record]) -> None:
+    key = records[0].key if records else None
+    if key is None or len(key) < _MARKER_KEY.size:
+        log.warning("the control batch at offset %d is no transaction marker and is skipped", header.base_offset)
+        return
+    _, kind = _MARKER_KEY.unpack_from(key)
+    for offsets in loaded.offsets.values():
+        offsets.end_transaction(header.producer_id, committed=kind == _COMMIT_MARKER)
 
 
 def _apply_group(loaded: Loaded, key: GroupKey, record: Record) -> None:

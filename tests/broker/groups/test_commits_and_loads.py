@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.groups.coordinator import OffsetToCommit
+from kafkatool.broker.groups.loader import Loaded, _apply
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
 from kafkatool.core.errors import StorageError
 from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.records import TRANSACTIONAL, Record, encode_batch
+from kafkatool.core.protocol.records import TRANSACTIONAL, Record, encode_batch, read_header
 from tests.broker.groups.test_coordinator import A, B, Stage
 from tests.broker.storage.batches import marker
 from tests.waiting import eventually
@@ -116,6 +117,18 @@ def test_a_load_applies_transactional_commits_with_their_marker_only(stage: Stag
     stage.commit({A: 4, B: 2})
     stage.restart()
     assert stage.fetch() == (ErrorCode.NONE, {A: 4, B: 2}), "later in the log than the transaction"
+
+
+@pytest.mark.spec("GRP-12", "GRP-14")
+@pytest.mark.parametrize("key", [None, b"", b"\0\0\0", "no records"])
+def test_a_control_batch_without_a_marker_is_skipped(key: bytes | str | None) -> None:
+    records = [] if isinstance(key, str) else [Record(0, 0, key, b"", ())]
+    header = read_header(marker(commit=True, producer=(7, 0), base_offset=0))
+    assert header is not None
+    loaded = Loaded()
+    loaded.of("g").transactional[7] = {}
+    _apply(loaded, header, records)
+    assert loaded.of("g").transactional == {7: {}}, "the transaction goes on"
 
 
 @pytest.mark.spec("GRP-14", "GRP-8")
