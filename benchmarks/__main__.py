@@ -32,7 +32,10 @@ def main() -> None:
     if rounds < 1:
         parser.error("--rounds must be at least 1")
     load_before = os.getloadavg()[0]
-    libraries(KAFKA_VERSION)  # fetched before anything is measured
+    try:
+        libraries(KAFKA_VERSION)  # fetched before anything is measured
+    except FileNotFoundError:
+        sys.exit("scripts/benchmark: needs Maven (mvn) to fetch Kafka's jars, or KAFKA_PEER_HOME to have them")
     with tempfile.TemporaryDirectory(prefix="kafkatool-benchmark-", ignore_cleanup_errors=True) as directory:
         figures = _measure(Path(directory), set(options.only), rounds, quick=options.quick)
     print(table(figures))
