@@ -423,8 +423,11 @@ class Group:
         timestamp = None if self.state_timestamp_ms is None else int(self.state_timestamp_ms)
         return GroupValue(self.protocol_type or "", self.generation, self.protocol, self.leader, timestamp, members)
 
-    def restore(self, value: GroupValue, now_ms: float) -> None:
-        """Take over what a loaded record says; each member has one full session from now (GRP-10, 11, 13)."""
+    def restore(self, value: GroupValue, now_ms: float) -> list[Effect]:
+        """Take over what a loaded record says; each member has one full session from now (GRP-10, 11, 13).
+
+        With more members than ``max_size`` allows, a rebalance starts, in which the last to join are refused.
+        """
         self.protocol_type = value.protocol_type or None
         self.generation, self.protocol = value.generation, value.protocol
         self.state_timestamp_ms = value.state_timestamp_ms
@@ -432,3 +435,7 @@ class Group:
         protocol = value.protocol or ""
         self.members = {m.member_id: Member.restored(m, protocol, now_ms) for m in value.members}
         self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)
+        if len(self.members) <= self.max_size:
+            return []
+        log.info("group %s is loaded with %d members, over the limit of %d", self.id, len(self.members), self.max_size)
+        return self._rebalance(now_ms)

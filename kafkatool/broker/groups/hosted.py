@@ -210,21 +210,21 @@ class HostedGroups:
 
     def _take_over(self, number: int, epoch: int, loaded: Loaded) -> None:
         now_ms = self._now_ms()
-        taken = []
+        taken: list[tuple[HeldGroup, list[Effect]]] = []
         for group_id in loaded.group_ids():
             held = HeldGroup(self._new_group(group_id), number)
-            if value := loaded.groups.get(group_id):
-                held.group.restore(value, now_ms)
+            value = loaded.groups.get(group_id)
+            effects = held.group.restore(value, now_ms) if value else []
             held.group.offsets = loaded.of(group_id)
-            taken.append(held)
+            taken.append((held, effects))
         with self._lock:
             if not self._owned.finish_load(number, epoch):
                 return
-            for held in taken:
+            for held, _ in taken:
                 self._groups[held.group.id] = held
             self._broken.update(dict.fromkeys(loaded.broken, number))
-        for held in taken:
-            self._arm(held)
+        for held, effects in taken:
+            self.carry_out(held, effects)
         log.info("group coordinator owns partition %d of %s: %d groups", number, OFFSETS_TOPIC, len(taken))
 
     def _unload(self, number: int) -> None:

@@ -368,6 +368,26 @@ def test_a_stored_group_comes_back_stable_with_full_sessions() -> None:
     assert again.heartbeat(play.member("a"), None, again.generation, 2000) is ErrorCode.NONE
 
 
+@pytest.mark.spec("GRP-13", "GRP-34")
+def test_a_group_loaded_with_too_many_members_starts_a_rebalance() -> None:
+    play = Play()
+    play.stable("a", "b", "c")
+    value = play.group.to_value()
+    again = Play(max_size=2)
+    assert again.group.restore(value, 0) == []
+    assert again.group.state is GroupState.PREPARING_REBALANCE
+    assert again.group.heartbeat(play.member("a"), None, value.generation, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    for name in ("a", "b", "c"):
+        again.join(name, play.member(name))
+    assert again.last("c").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    again.settle()
+    assert again.group.state is GroupState.STABLE
+    assert list(again.group.members) == [play.member("a"), play.member("b")]
+    exact = Group("g", lambda _: None, max_size=3)
+    assert exact.restore(value, 0) == []
+    assert exact.state is GroupState.STABLE
+
+
 @pytest.mark.spec("GRP-25")
 def test_a_rejoin_takes_new_protocols_and_both_timeouts() -> None:
     play = Play()
