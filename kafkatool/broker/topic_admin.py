@@ -12,7 +12,7 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.timer import Timer
 from kafkatool.broker.waiting_topics import WaitingTopics
-from kafkatool.core.assignment import assign_replicas
+from kafkatool.core.assignment import MAX_PARTITIONS, assign_replicas
 from kafkatool.core.errors import ConfigError, KafkatoolError, NodeExistsError, RefusedError, ZooKeeperError
 from kafkatool.core.model import Assignment
 from kafkatool.core.operations.topic_names import (
@@ -155,6 +155,8 @@ class TopicAdmin:
         partitions, factor = topic.partitions or 0, topic.replication_factor or 0
         if partitions <= 0:
             raise TopicError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+        if partitions > MAX_PARTITIONS:
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Number of partitions must be at most {MAX_PARTITIONS}.")
         if factor <= 0:
             raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
         if factor > len(brokers):

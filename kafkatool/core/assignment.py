@@ -18,6 +18,10 @@ SOME_RACKS: Final = (
     "without rack information."
 )
 
+MAX_PARTITIONS: Final = 200_000
+"""Of one topic. Far beyond what fits into its znode with ZooKeeper's default limits; without a bound, one request for
+2147483647 of them would take all memory for planning."""
+
 
 def assign_replicas(
     brokers: Sequence[BrokerInfo],
@@ -37,6 +41,8 @@ def assign_replicas(
     """
     if partitions <= 0:
         raise RefusedError("number of partitions must be larger than 0")
+    if partitions > MAX_PARTITIONS:
+        raise RefusedError(f"number of partitions must be at most {MAX_PARTITIONS}")
     check_replication_factor(replication_factor, len(brokers))
     numbers = range(first_partition, first_partition + partitions)
     ids = [b.id for b in brokers]

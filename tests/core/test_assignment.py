@@ -93,6 +93,7 @@ def test_added_partitions_carry_the_pattern_on() -> None:
     ("partitions", "factor", "text"),
     [
         (0, 1, "number of partitions must be larger than 0"),
+        (2**31 - 1, 1, "number of partitions must be at most 200000"),
         (1, 0, "replication factor must be larger than 0"),
         (1, 9, "replication factor: 9 larger than available brokers: 4"),
     ],

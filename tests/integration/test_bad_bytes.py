@@ -110,7 +110,8 @@ def test_wild_requests_crash_nothing_leak_nothing_and_disturb_nobody(
     assert load.longest_silence_s < _LONGEST_PAUSE_S
     check_records(cluster, topic, 1, load, once=True)
     assert grown < 60 * _MEGABYTE, f"seed {seed}: {grown} bytes more"
-    assert "Traceback" not in cluster.files.output(1).read_text(), f"seed {seed}"
+    _, traceback, text = cluster.files.output(1).read_text().partition("Traceback")
+    assert not traceback, f"seed {seed}: {text[:3000]}"
 
 
 @pytest.mark.spec("BRK-7", "BRK-24", "BRK-25", "BRK-33")

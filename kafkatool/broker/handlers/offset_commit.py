@@ -20,6 +20,9 @@ from kafkatool.core.protocol.offset_commit import (
 )
 
 
+_FOREVER = 2**63 - 1  # what the stored time can hold
+
+
 def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:
     codes: dict[TopicPartition, ErrorCode] = {}
     wanted: dict[TopicPartition, OffsetToCommit] = {}
@@ -56,7 +59,9 @@ def _to_commit(
         leader_epoch=None if p.committed_leader_epoch < 0 else p.committed_leader_epoch,
         metadata=metadata,
         commit_timestamp_ms=now_ms if p.commit_timestamp == -1 else p.commit_timestamp,
-        expire_timestamp_ms=None if request.retention_time_ms == -1 else now_ms + request.retention_time_ms,
+        expire_timestamp_ms=None
+        if request.retention_time_ms == -1
+        else min(now_ms + request.retention_time_ms, _FOREVER),
     )
     return OffsetToCommit(value, len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit)
 

@@ -168,6 +168,7 @@ def test_commit_and_expiry_times_come_from_the_version_that_has_them(stage: Stag
     expiry = times[2][1]
     assert expiry is not None and before + 5000 <= expiry <= after + 5000
     assert [times[i][1] for i in (1, 3, 4)] == [None, None, None]
+    assert commit(client, 2, ("t", 0), retention_time_ms=2**63 - 1) == {("t", 0): 0}  # a way to say: for ever
 
 
 # --- OffsetFetch -----------------------------------------------------------------------------------------------

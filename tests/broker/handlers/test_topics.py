@@ -126,6 +126,7 @@ def test_a_wait_that_runs_out_says_so(setup: Setup) -> None:
         (topic("old_one", 1, 1), 17),
         (topic("old.one", 1, 1), 36),
         (topic("t", 0, 1), 37),
+        (topic("t", 2**31 - 1, 1), 37),
         (topic("t", 1, 0), 38),
         (topic("t", 1, 4), 38),
         (topic("t", -1, -1, [1, 1]), 39),
