@@ -79,6 +79,7 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "unclean.leader.election.enable": "false",
         "offsets.topic.num.partitions": "1",
         "replica.lag.time.max.ms": "10000",
+        "zookeeper.session.timeout.ms": "6000",
         "auto.leader.rebalance.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
     }
@@ -161,3 +162,49 @@ def test_a_group_moves_from_our_coordinator_to_theirs_and_back(mixed: Mixed) -> 
     finally:
         load.stop()
         member.stop()
+
+
+@pytest.mark.spec("BRK-129", "BRK-135", "BRK-137", "BRK-139", "BRK-149")
+def test_our_directory_serves_a_real_broker_and_theirs_ours(mixed: Mixed) -> None:
+    """The replicas of broker 3 change hands, after a clean stop and after a kill; nothing is fetched anew."""
+    mixed.create("handed")
+    data, port = mixed.ours.config.log_dirs[0], mixed.ours.config.listeners[0].port
+    mixed.real.ports[OURS] = port
+    mixed.real.data_directory(OURS).symlink_to(data)
+    load = Load(mixed.bootstrap, "handed", idempotent=True, records_per_step=5)
+
+    def files() -> dict[str, tuple[int, bytes]]:
+        """Of each partition the log file's inode and content."""
+        logs = [data / f"handed-{p}" / "00000000000000000000.log" for p in EACH_WAY]
+        return {str(path): (path.stat().st_ino, path.read_bytes()) for path in logs}
+
+    def taken_over(before: dict[str, tuple[int, bytes]]) -> None:
+        load.goes_on(100)
+        await_in_sync(mixed.zk, ["handed"])
+        for path, (inode, content) in files().items():
+            assert inode == before[path][0] and content.startswith(before[path][1][: len(content)])
+
+    try:
+        load.goes_on(300)
+        for gently in (True, False):
+            mixed.ours.stop()
+            before = files()
+            mixed.real.start_broker(OURS)
+            taken_over(before)
+            if gently:
+                mixed.real.stop_broker(OURS)
+            else:
+                process = mixed.real._processes.pop(f"broker-{OURS}")
+                process.kill()
+                process.wait()
+                eventually(
+                    lambda: OURS not in read_cluster(mixed.zk, [], states=False).brokers, "its session to end", 60
+                )
+            before = files()
+            mixed.ours.start()
+            taken_over(before)
+    finally:
+        load.stop()
+        del mixed.real.ports[OURS]
+    await_in_sync(mixed.zk, ["handed"])
+    check_records(mixed, "handed", 3, load, once=True)  # type: ignore[arg-type]
