@@ -1,7 +1,9 @@
 """The group coordinator of one broker: finds the group, locks it, lets it decide, carries out what it decided.
 
 Effects run after the group's lock is let go: answers and appends never happen under it, so no two groups' or
-partitions' locks are ever held together (GRP-20, BRK-43).
+partitions' locks are ever held together (GRP-20, BRK-43). The price: effects of one decision happen in order, those of
+two decisions of different threads may interleave. A record says what was decided when it was made; one whose thread is
+held up between decision and append can be stored after a later one.
 """
 
 import time

@@ -158,14 +158,20 @@ class HostedGroups:
         self._arm(held)
 
     def _arm(self, held: HeldGroup) -> None:
-        """Have the group called when its next deadline comes; a timer set for later is replaced, one for earlier kept."""
+        """Have the group called when its next deadline comes; the timer set before, if any, is replaced.
+
+        The shared timer thread only hands the call over: it may append to the log, which may have to wait for a disk.
+        """
         with held.lock:
             deadline = held.group.next_deadline_ms()
             if held.timer is not None:
                 held.timer.cancel()
                 held.timer = None
             if deadline is not None:
-                held.timer = self._timer.add(max(deadline - self._now_ms(), 0), lambda: self._on_time(held))
+                held.timer = self._timer.add(
+                    max(deadline - self._now_ms(), 0),
+                    lambda: self._scheduler.submit(lambda: self._on_time(held), "group-deadline"),
+                )
 
     def _on_time(self, held: HeldGroup) -> None:
         with held.lock:

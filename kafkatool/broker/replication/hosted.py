@@ -9,7 +9,11 @@ from kafkatool.core.protocol.error_codes import ErrorCode
 
 
 class HostedPartitions:
-    """Written by the one control request under way and on a disk failure; read by all, without a lock."""
+    """Two write: the one control request under way and, beside it, a disk failure's job. All read, without a lock.
+
+    Each step of a writer is one operation on a dict or a set, whole to everybody else. A partition made in the very
+    moment its dir fails can stay here: its log is closed then, so appends to it fail.
+    """
 
     def __init__(self, metadata_cache: MetadataCache) -> None:
         self._metadata_cache = metadata_cache

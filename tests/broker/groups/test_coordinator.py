@@ -223,11 +223,21 @@ def test_losing_the_partition_answers_what_is_parked(stage: Stage) -> None:
 
 
 @pytest.mark.spec("GRP-43", "GRP-44")
-def test_a_silent_member_is_removed_by_the_timer(stage: Stage) -> None:
+def test_a_silent_member_is_removed_by_the_timer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.lead()
+    appending: list[str] = []
+    append = stage.replica.append_records
+
+    def noting(*args: Any, **options: Any) -> None:
+        appending.append(threading.current_thread().name)
+        append(*args, **options)
+
+    monkeypatch.setattr(stage.replica, "append_records", noting)
     member = join(stage, session_ms=50).member_id
     stage.coordinator.sync("g", member, None, 1, {}, Parked(lambda _: None, lambda: None))
-    eventually(lambda: not held(stage).group.members, "the session to end")
+    eventually(lambda: len(appending) == 2, "the session to end, and the empty group to be stored")
+    assert appending[1].startswith("test-"), "by a worker of the scheduler: the timer thread must not wait for a disk"
+    assert not held(stage).group.members
     assert stage.coordinator.heartbeat("g", member, None, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
