@@ -191,8 +191,7 @@ class LogManager:
                 raise StorageError(f"{partition}: no log dir is usable")
             if partition in self._just_deleted:
                 self._forget_deleted()  # else a crash now would apply the old log's offsets to the new one
-            taken = Counter(one.directory.parent for one in self._logs.values())
-            directory = min(self._dirs, key=lambda d: taken[d.path])
+            directory = self._emptiest_dir()
             path = directory.partition_path(partition)
             try:
                 path.mkdir()
@@ -203,6 +202,12 @@ class LogManager:
                 raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
             self._logs[partition] = created
             return created
+
+    def _emptiest_dir(self) -> LogDir:
+        if len(self._dirs) == 1:  # counting all logs for each new one makes large topics slow to come up
+            return self._dirs[0]
+        taken = Counter(one.directory.parent for one in self._logs.values())
+        return min(self._dirs, key=lambda d: taken[d.path])
 
     def delete(self, partition: TopicPartition) -> None:
         """Drop the log: renamed now, erased after ``file.delete.delay.ms`` (BRK-150). Nothing when there is none.
@@ -229,9 +234,15 @@ class LogManager:
         """Take deleted logs out of the checkpoints; one writing serves all deletions of a moment."""
         with self._lock:
             pending, self._just_deleted = self._just_deleted, set()
-        if pending:
-            self.write_recovery_points()
-            self.write_log_starts()
+        if not pending:
+            return
+        self.write_recovery_points()
+        self.write_log_starts()
+        for directory in list(self._dirs):
+            try:
+                directory.forget_high_watermarks(pending)
+            except (OSError, CheckpointDamagedError) as e:
+                self._take_offline(directory.path, e)
 
     def update_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """The topic's configs changed: its logs go by them at once. Raises ConfigError."""
