@@ -5,7 +5,7 @@ import re
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from kafkatool.broker.storage.checkpoint import (
@@ -100,6 +100,14 @@ class LogDir:
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Raises OSError."""
         self._write(REPLICATION_OFFSETS, offsets)
+
+    def forget_high_watermarks(self, partitions: Collection[TopicPartition]) -> None:
+        """Their logs were deleted. Raises CheckpointDamagedError, OSError."""
+        with self._writing:
+            offsets = self.read_high_watermarks()
+            left = {partition: offset for partition, offset in offsets.items() if partition not in partitions}
+            if len(left) < len(offsets):
+                write_offsets(self.path / REPLICATION_OFFSETS, left)
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         with self._writing:

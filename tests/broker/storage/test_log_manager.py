@@ -231,6 +231,18 @@ def test_high_watermarks_are_kept_in_the_dir_of_their_log(start: Start, tmp_path
     assert manager.read_high_watermarks() == {_A: 5, _B: 6}
 
 
+@pytest.mark.spec("BRK-41", "BRK-80", "BRK-150")
+def test_a_log_made_anew_after_a_deletion_has_no_high_watermark_from_before(start: Start) -> None:
+    manager = start()
+    for partition in (_A, _B):
+        manager.get_or_create(partition).append_as_leader(batch(5), 0)
+    manager.write_high_watermarks({_A: 5, _B: 4})
+    manager.delete(_A)
+    manager.get_or_create(_A, is_new=True).append_as_leader(batch(9), 0)
+    _crash(manager)
+    assert start().read_high_watermarks() == {_B: 4}
+
+
 @pytest.mark.spec("BRK-125")
 def test_topic_configs_apply_to_open_logs(start: Start) -> None:
     manager = start(overrides={"retention.ms": "5"})
