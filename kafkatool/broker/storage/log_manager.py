@@ -60,6 +60,7 @@ class LogManager:
         self._offline: dict[Path, Exception] = {}
         self._logs: dict[TopicPartition, Log] = {}
         self._just_deleted: set[TopicPartition] = set()  # still in the checkpoints
+        self._config_changes = 0
         self._closed = False
 
     # --- start and stop ------------------------------------------------------------------------------------------
@@ -179,35 +180,40 @@ class LogManager:
     def get_or_create(self, partition: TopicPartition, is_new: bool = False) -> Log:
         """The log; a new one goes to the dir with the fewest partitions (BRK-41).
 
-        While a dir is offline a log that is not new may lie there: it is not made anew (BRK-159). Raises StorageError.
+        While a dir is offline a log that is not new may lie there: it is not made anew (BRK-159). Raises StorageError, and
+        what ``overrides_of`` raises.
         """
-        with self._lock:
-            if (found := self._logs.get(partition)) is not None:
-                return found
-            _check_name(partition)
-            if self._offline and not is_new:
-                raise StorageError(f"{partition} may lie in a log dir that is offline: {list(map(str, self._offline))}")
-            if not self._dirs or self._closed:
-                raise StorageError(f"{partition}: no log dir is usable")
-            if partition in self._just_deleted:
-                self._forget_deleted()  # else a crash now would apply the old log's offsets to the new one
-            directory = self._emptiest_dir()
-            path = directory.partition_path(partition)
-            try:
-                path.mkdir()
-                config = self._log_config(partition.topic)
-                created = open_log(path, partition, config, self._services(directory), clean=True)
-            except OSError as e:
-                self._take_offline(directory.path, e)
-                raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
-            self._logs[partition] = created
-            return created
+        if (found := self._logs.get(partition)) is not None:
+            return found
+        _check_name(partition)
+        while True:
+            changes = self._config_changes
+            config = self._log_config(partition.topic)  # asks ZooKeeper: not under the lock
+            with self._lock:
+                if (found := self._logs.get(partition)) is not None:
+                    return found
+                if changes == self._config_changes:  # else what was read may be outdated
+                    return self._create(partition, config, is_new)
 
-    def _emptiest_dir(self) -> LogDir:
-        if len(self._dirs) == 1:  # counting all logs for each new one makes large topics slow to come up
-            return self._dirs[0]
+    def _create(self, partition: TopicPartition, config: LogConfig, is_new: bool) -> Log:
+        """Under the lock."""
+        if self._offline and not is_new:
+            raise StorageError(f"{partition} may lie in a log dir that is offline: {list(map(str, self._offline))}")
+        if not self._dirs or self._closed:
+            raise StorageError(f"{partition}: no log dir is usable")
+        if partition in self._just_deleted:
+            self._forget_deleted()  # else a crash now would apply the old log's offsets to the new one
         taken = Counter(one.directory.parent for one in self._logs.values())
-        return min(self._dirs, key=lambda d: taken[d.path])
+        directory = min(self._dirs, key=lambda d: taken[d.path])
+        path = directory.partition_path(partition)
+        try:
+            path.mkdir()
+            created = open_log(path, partition, config, self._services(directory), clean=True)
+        except OSError as e:
+            self._take_offline(directory.path, e)
+            raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
+        self._logs[partition] = created
+        return created
 
     def delete(self, partition: TopicPartition) -> None:
         """Drop the log: renamed now, erased after ``file.delete.delay.ms`` (BRK-150). Nothing when there is none.
@@ -247,6 +253,8 @@ class LogManager:
     def update_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """The topic's configs changed: its logs go by them at once. Raises ConfigError."""
         config = LogConfig.from_broker(self._config, overrides)
+        with self._lock:
+            self._config_changes += 1
         for one in self.logs():
             if one.partition.topic == topic:
                 one.update_config(config)

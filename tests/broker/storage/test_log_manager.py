@@ -1,4 +1,5 @@
 import errno
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -241,6 +242,27 @@ def test_a_log_made_anew_after_a_deletion_has_no_high_watermark_from_before(star
     manager.get_or_create(_A, is_new=True).append_as_leader(batch(9), 0)
     _crash(manager)
     assert start().read_high_watermarks() == {_B: 4}
+
+
+@pytest.mark.spec("BRK-41")
+def test_configs_are_read_without_the_lock_and_again_when_they_changed_meanwhile(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = start()
+    manager.get_or_create(_B)
+    answers = [{"retention.ms": "1"}, {"retention.ms": "2"}]
+
+    def slow(topic: str) -> Mapping[str, str]:
+        found = answers.pop(0)
+        if answers:  # another thread is served meanwhile, and the configs change
+            other = threading.Thread(target=lambda: manager.update_topic_config(_A.topic, answers[0]), daemon=True)
+            other.start()
+            other.join(10)
+            assert not other.is_alive(), "the lock is held while configs are read"
+        return found
+
+    monkeypatch.setattr(manager, "_overrides_of", slow)
+    assert manager.get_or_create(_A).config.retention_ms == 2
 
 
 @pytest.mark.spec("BRK-125")
