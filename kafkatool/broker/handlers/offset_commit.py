@@ -19,7 +19,6 @@ from kafkatool.core.protocol.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-
 _FOREVER = 2**63 - 1  # what the stored time can hold
 
 
