@@ -168,6 +168,7 @@ class ZooKeeper:
         self._lock = threading.Lock()
         self._interrupted: list[tuple[Watch, str]] = []  # watches whose connection dropped
         self._connected = False
+        self._expiries = 0
         self._closing = False
         self._client = self._make_client()
         self._client.add_listener(self._on_state)
@@ -238,6 +239,8 @@ class ZooKeeper:
             self._connected = state == KazooState.CONNECTED
             if state != KazooState.SUSPENDED:
                 fire, self._interrupted = self._interrupted, []
+            if state == KazooState.LOST:
+                self._expiries += 1
         told = {
             KazooState.CONNECTED: SessionState.CONNECTED,
             KazooState.SUSPENDED: SessionState.SUSPENDED,
@@ -250,10 +253,25 @@ class ZooKeeper:
                 event = WatchEvent("reconnected", path)
                 self._client.handler.dispatch_callback(Callback("watch", watch, (event,)))
 
-    def _wrap(self, watch: Watch | None, path: str) -> Callable[[Any], None] | None:
-        if watch is None:
-            return None
-        session = self.session_id
+    def _wrap(self, watch: Watch | None, path: str) -> Callable[[], Callable[[Any], None] | None]:
+        """What makes the watch for each attempt of a read: it belongs to the session that the attempt is made in.
+
+        One per session: kazoo keeps a set, so that a node asked about twice still calls it once.
+        """
+        made: dict[int, Callable[[Any], None]] = {}
+
+        def for_attempt() -> Callable[[Any], None] | None:
+            if watch is None:
+                return None
+            expiries = self._expiries
+            if expiries not in made:
+                made[expiries] = self._fired(watch, path, expiries)
+            return made[expiries]
+
+        return for_attempt
+
+    def _fired(self, watch: Watch, path: str, expiries: int) -> Callable[[Any], None]:
+        """The watch as kazoo calls it; ``expiries`` tells its session."""
 
         def fired(event: Any) -> None:
             if event.type != "NONE":
@@ -261,11 +279,12 @@ class ZooKeeper:
                 watch(WatchEvent(kind, path))
                 return
             with self._lock:
+                if expiries != self._expiries:
+                    return
                 if not self._connected:
                     self._interrupted.append((watch, path))
                     return
-            if session == self.session_id:
-                watch(WatchEvent("reconnected", path))
+            watch(WatchEvent("reconnected", path))
 
         return fired
 
@@ -292,23 +311,23 @@ class ZooKeeper:
         """The node, or None. A watch on an absent node fires when it is created (Z-44)."""
         wrapped = self._wrap(watch, path)
         while True:
-            answer = self._read(lambda: self._client.get_async(path, watch=wrapped), path)
+            answer = self._read(lambda: self._client.get_async(path, watch=wrapped()), path)
             if answer is not None:
                 return _node(answer)
-            if wrapped is None or self._read(lambda: self._client.exists_async(path, watch=wrapped), path) is None:
+            if watch is None or self._read(lambda: self._client.exists_async(path, watch=wrapped()), path) is None:
                 return None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
         """Names of the children, unsorted; None: no such node."""
         wrapped = self._wrap(watch, path)
-        names: list[str] | None = self._read(lambda: self._client.get_children_async(path, watch=wrapped), path)
+        names: list[str] | None = self._read(lambda: self._client.get_children_async(path, watch=wrapped()), path)
         return names
 
     def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         """All nodes in one pipelined pass, in order; absent ones are None (and not watched)."""
 
         def ask(path: str) -> Any:
-            return self._client.get_async(path, watch=self._wrap(watch, path))
+            return self._client.get_async(path, watch=self._wrap(watch, path)())
 
         return [n and _node(n) for n in self._gather([ask(p) for p in paths], paths, ask)]
 

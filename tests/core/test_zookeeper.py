@@ -4,8 +4,12 @@ import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.states import KazooState, WatchedEvent
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
@@ -237,3 +241,32 @@ def test_no_write_waits_longer_than_the_connection_timeout_for_a_server_that_is_
         for sequential in (False, True):
             with pytest.raises(ConnectionLostError):
                 zk.create("/node", sequential=sequential)
+
+
+@pytest.mark.spec("Z-43")
+def test_a_read_repeated_in_a_new_session_watches_in_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    zk = ZooKeeper("127.0.0.1:1")
+    zk._on_state(KazooState.CONNECTED)
+    zk._client._live.set()
+    watches: list[Any] = []
+
+    class Reply:
+        def get(self, timeout: float) -> Any:
+            if len(watches) > 1:
+                return b"x", SimpleNamespace(version=0, czxid=1, ephemeralOwner=0, ctime=0)
+            for state in (KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED):
+                zk._on_state(state)
+            raise ConnectionLoss
+
+    def get_async(path: str, watch: Any) -> Reply:
+        watches.append(watch)
+        return Reply()
+
+    monkeypatch.setattr(zk._client, "get_async", get_async)
+    events: list[WatchEvent] = []
+    assert zk.get("/a", events.append) is not None
+    first, second = watches
+    first(WatchedEvent("NONE", "SUSPENDED", "/a"))
+    assert events == [], "an expiry drops the watches of its session"
+    second(WatchedEvent("NONE", "SUSPENDED", "/a"))
+    assert events == [WatchEvent("reconnected", "/a")]
