@@ -116,10 +116,19 @@ class EmbeddedCluster:
             self._end_all(gentle=gentle)
 
     def __enter__(self) -> Self:
-        return self.up()
+        try:
+            return self.up()
+        except BaseException as e:  # there is no __exit__ after this
+            if self._temporary:
+                e.add_note(f"{self.files.directory} is removed; to keep its logs, give a directory")
+            self._remove_temporary()
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.down(gentle=not self._temporary)
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
         if self._temporary:
             shutil.rmtree(self.files.directory, ignore_errors=True)
 

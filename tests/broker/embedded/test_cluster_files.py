@@ -1,6 +1,7 @@
 """cluster.json and the lock: torn files, dead owners, two at once. No process is started."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,21 @@ def test_what_cannot_be_is_refused_before_anything_starts(tmp_path: Path) -> Non
         EmbeddedCluster(1, directory=tmp_path, options={"listeners": "PLAINTEXT://:1"})
     with pytest.raises(RefusedError, match="no cluster in"):
         EmbeddedCluster(directory=tmp_path).status()
+
+
+def test_a_temporary_directory_goes_when_the_start_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def fail(self: EmbeddedCluster, owned: bool) -> ClusterSpec:
+        raise RefusedError("no port is free")
+
+    monkeypatch.setattr(EmbeddedCluster, "_make_spec", fail)
+    with pytest.raises(RefusedError, match="no port"), EmbeddedCluster(1):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RefusedError, match="no port"), EmbeddedCluster(1, directory=tmp_path / "kept"):
+        pass
+    assert (tmp_path / "kept").is_dir()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
