@@ -72,7 +72,6 @@ def _apply(loaded: Loaded, header: BatchHeader, records: list[Record]) -> None:
         try:
             if isinstance(key, GroupKey):
                 _apply_group(loaded, key, record)
-                loaded.broken.discard(key.group)
             else:
                 _apply_offset(loaded, key, record, header.producer_id if transactional else None)
         except CorruptRecordsError as e:

@@ -58,12 +58,10 @@ def _brokers(snapshot: MetadataSnapshot, listener: str) -> list[MetadataResponse
 
 def _created(name: str, request: MetadataRequest, call: Call) -> ErrorCode:
     """Create a missing topic if that is allowed; the code to answer for it (BRK-118, 166)."""
-    allowed = call.header.api_version < 4 or request.allow_auto_topic_creation
-    if not allowed:
-        return call.context.topic_admin.unknown_topic_code(name)
     if name == OFFSETS_TOPIC:
         return call.context.topic_admin.create_internal_offsets_topic()
-    if call.context.config.auto_create_topics_enable:
+    allowed = call.header.api_version < 4 or request.allow_auto_topic_creation
+    if allowed and call.context.config.auto_create_topics_enable:
         return call.context.topic_admin.auto_create(name)
     return call.context.topic_admin.unknown_topic_code(name)
 

@@ -16,7 +16,7 @@ from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.core.errors import ConfigError, StorageError, ZooKeeperError
+from kafkatool.core.errors import StorageError, ZooKeeperError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.leader_and_isr import (
@@ -34,7 +34,7 @@ OnLeadershipChange = Callable[[list[Partition], list[Partition]], None]
 """(partitions that became led here, partitions that became followed here)."""
 _DISK_ERRORS = (StorageError, OSError)
 # A log is made with its topic's configs. When they cannot be read, that replica alone fails and the controller hears it.
-_OPENING_ERRORS = (*_DISK_ERRORS, ZooKeeperError, ConfigError)
+_OPENING_ERRORS = (*_DISK_ERRORS, ZooKeeperError)
 
 
 class _FromController(Protocol):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kafkatool.broker.config import NO_LIMIT, BrokerConfig
-from kafkatool.core.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +44,10 @@ class LogConfig:
 
     @classmethod
     def from_broker(cls, config: BrokerConfig, overrides: Mapping[str, str]) -> Self:
-        """Defaults of the broker, then the topic's own. Raises ConfigError naming the config and its value.
+        """Defaults of the broker, then the topic's own.
 
-        A name this broker does not know is ignored with a warning: the topic may have been made by a newer one.
+        A name this broker does not know is ignored with a warning: the topic may have been made by a newer one. So is
+        a value it cannot use: one topic's slip must keep neither the broker down nor its other partitions from serving.
         """
         values: dict[str, Any] = {
             "segment_bytes": config.log_segment_bytes,
@@ -81,7 +81,7 @@ class LogConfig:
             try:
                 values[name.replace(".", "_")] = parse(text.strip())
             except ValueError as e:
-                raise ConfigError(f"topic config {name}={text}: {e}") from e
+                log.error("topic config %s=%s cannot be used, the broker's default counts: %s", name, text, e)
         return cls(**values)
 
     @property
@@ -139,11 +139,11 @@ def _replicas(text: str) -> tuple[str, ...]:
 
 _PARSERS: Mapping[str, Any] = {
     "segment.bytes": _number(14, _INT_MAX),
-    "segment.ms": _number(1),
+    "segment.ms": _number(0),
     "segment.jitter.ms": _number(0),
     "segment.index.bytes": _number(0, _INT_MAX),
-    "retention.ms": _number(-1),
-    "retention.bytes": _number(-1),
+    "retention.ms": int,  # negative: no limit
+    "retention.bytes": int,
     "cleanup.policy": _policy,
     "min.cleanable.dirty.ratio": _ratio,
     "delete.retention.ms": _number(0),

@@ -251,7 +251,7 @@ class LogManager:
                 self._take_offline(directory.path, e)
 
     def update_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """The topic's configs changed: its logs go by them at once. Raises ConfigError."""
+        """The topic's configs changed: its logs go by them at once."""
         config = LogConfig.from_broker(self._config, overrides)
         with self._lock:
             self._config_changes += 1

@@ -4,7 +4,6 @@ import pytest
 
 from kafkatool.broker.config import NO_LIMIT
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.core.errors import ConfigError
 from tests.broker.storage.logs import broker_config, log_config
 
 
@@ -22,7 +21,7 @@ def test_broker_settings_are_the_defaults_and_topic_configs_win() -> None:
     [
         ("segment_bytes", "13"),
         ("retention_ms", "soon"),
-        ("retention_bytes", "-2"),
+        ("retention_bytes", "much"),
         ("cleanup_policy", "shred"),
         ("preallocate", "yes"),
         ("compression_type", "zip"),
@@ -31,9 +30,17 @@ def test_broker_settings_are_the_defaults_and_topic_configs_win() -> None:
         ("message_timestamp_type", "Never"),
     ],
 )
-def test_an_impossible_value_is_named(name: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name.replace('_', '.')}={text}"):
-        log_config(**{name: text})
+def test_an_impossible_value_is_named_and_the_default_counts(
+    name: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert log_config(**{name: text}) == log_config()
+    assert f"{name.replace('_', '.')}={text}" in caplog.text
+
+
+def test_what_kafka_0_10_takes_is_taken() -> None:
+    config = log_config(retention_ms="-5", retention_bytes="-2", segment_ms="0")
+    assert (config.retention_ms, config.retention_bytes, config.segment_ms) == (-5, -2, 0)
 
 
 def test_a_name_of_a_newer_kafka_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
