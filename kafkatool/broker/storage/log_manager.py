@@ -203,8 +203,7 @@ class LogManager:
             raise StorageError(f"{partition}: no log dir is usable")
         if partition in self._just_deleted:
             self._forget_deleted()  # else a crash now would apply the old log's offsets to the new one
-        taken = Counter(one.directory.parent for one in self._logs.values())
-        directory = min(self._dirs, key=lambda d: taken[d.path])
+        directory = self._emptiest_dir()
         path = directory.partition_path(partition)
         try:
             path.mkdir()
@@ -214,6 +213,12 @@ class LogManager:
             raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
         self._logs[partition] = created
         return created
+
+    def _emptiest_dir(self) -> LogDir:
+        if len(self._dirs) == 1:  # counting all logs for each new one makes large topics slow to come up
+            return self._dirs[0]
+        taken = Counter(one.directory.parent for one in self._logs.values())
+        return min(self._dirs, key=lambda d: taken[d.path])
 
     def delete(self, partition: TopicPartition) -> None:
         """Drop the log: renamed now, erased after ``file.delete.delay.ms`` (BRK-150). Nothing when there is none.
