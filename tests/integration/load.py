@@ -29,10 +29,8 @@ class Load:
     def __init__(self, bootstrap: str, topic: str, *, idempotent: bool = False, records_per_step: int = 20) -> None:
         self.acknowledged: dict[int, tuple[int, int]] = {}
         self.errors: list[str] = []
-        self.longest_silence_s = 0.0
         self._topic = topic
         self._records_per_step = records_per_step
-        self._last = time.monotonic()
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -67,9 +65,6 @@ class Load:
                 self.errors.append(str(error))
                 return
             self.acknowledged[number] = (message.partition(), message.offset())
-            now = time.monotonic()
-            self.longest_silence_s = max(self.longest_silence_s, now - self._last)
-            self._last = now
 
         return delivered
 

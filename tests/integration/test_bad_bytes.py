@@ -4,7 +4,6 @@ import contextlib
 import random
 import socket
 import struct
-import time
 from collections.abc import Iterator
 
 import psutil
@@ -22,7 +21,6 @@ from tests.waiting import eventually
 
 TOPIC, OTHER = "faults", "other"
 _PATIENCE_S = 0.02  # for an answer to a wild request; many are never answered
-_LONGEST_PAUSE_S = 5.0  # of a well-behaved producer; generous, for a machine with much else to do
 _MEGABYTE = 1_000_000
 
 
@@ -99,15 +97,16 @@ def test_wild_requests_crash_nothing_leak_nothing_and_disturb_nobody(
     load = Load(cluster.bootstrap, topic, idempotent=True, records_per_step=2)
     try:
         load.goes_on(100)
-        load.longest_silence_s = 0
         bombard(port, requests, count // 10, chance)  # whatever is loaded and cached on first use is there now
         before = process.memory_info().rss
+        acknowledged = len(load.acknowledged)
         bombard(port, requests, count, chance)
+        meanwhile = len(load.acknowledged) - acknowledged
         load.goes_on(100)
         grown = process.memory_info().rss - before
     finally:
         load.stop()
-    assert load.longest_silence_s < _LONGEST_PAUSE_S
+    assert meanwhile > count // 100, "the other client was served all the while"
     check_records(cluster, topic, 1, load, once=True)
     assert grown < 60 * _MEGABYTE, f"seed {seed}: {grown} bytes more"
     _, traceback, text = cluster.files.output(1).read_text().partition("Traceback")
@@ -166,9 +165,7 @@ def test_five_hundred_idle_and_fifty_slow_connections_are_in_nobodys_way(port: i
         for i in range(len(request)):
             for client in slow:
                 client.sendall(request[i : i + 1])
-            asked = time.monotonic()
-            ask(port)
-            assert time.monotonic() - asked < _LONGEST_PAUSE_S
+            ask(port)  # answered within the client's own time-out
         for client in slow + half:
             client.settimeout(10)
             assert len(client.recv(4)) == 4
