@@ -72,7 +72,11 @@ class Load:
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[int, tuple[int, int]] = {}  # number -> (partition, offset)
         self.failed: list[str] = []
-        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000})
+        # The client's own log would only repeat that the killed broker refuses connections.
+        quiet = {"log_level": 0}
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000, **quiet}
+        )
         self._thread = threading.Thread(target=self._run)
 
     @staticmethod
