@@ -1,6 +1,5 @@
 """Kafka's own DumpLogSegments on a directory written here: no mismatch in batches, indexes or snapshots (BRK-129)."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -9,8 +8,8 @@ import pytest
 from kafkatool.core.java import find_java
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import make_log
+from tests.compat.real_kafka import libraries, require
 
-_HOME = Path(os.environ.get("KAFKA_PEER_HOME", Path.home() / ".cache" / "kafka-peer"))
 _COMPLAINTS = ("mismatch", "not found", "isValid: false", "Non-consecutive", "corrupt", "Exception")
 
 
@@ -24,9 +23,8 @@ def _dump(libs: Path, *arguments: str) -> str:
 @pytest.mark.spec("BRK-129", "BRK-132", "BRK-139")
 @pytest.mark.parametrize("version", ["2.8.2", "1.1.1"])
 def test_dump_log_segments_finds_nothing_wrong(tmp_path: Path, version: str) -> None:
-    libs = _HOME / version / "libs"
-    if not libs.is_dir():
-        pytest.skip(f"the jars of Kafka {version} are not in {libs}")
+    require(version)
+    libs = libraries(version)
     log = make_log(tmp_path / "t-0", segment_bytes="20000", index_interval_bytes="500")
     for number in range(300):
         sent = batch(1 + number % 5, timestamp=10**12 + number * 37 % 50, producer=(7, 0, log.log_end_offset))
