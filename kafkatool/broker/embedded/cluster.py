@@ -181,7 +181,8 @@ class EmbeddedCluster:
         with self._storage_errors(), self.files.lock():
             if self._process(broker_id):
                 raise RefusedError(f"broker {broker_id} runs already")
-            self._check_free(spec.ports[broker_id], f"broker {broker_id}")
+            # Whoever killed it, the system may still be closing its sockets.
+            self._check_free(spec.ports[broker_id], f"broker {broker_id}", patience_ms=2000)
             self._spawn(broker_id, spec)
             self._wait_ready(spec, only=broker_id)
 
@@ -245,11 +246,14 @@ class EmbeddedCluster:
             this_process() if owned else None,
         )
 
-    def _check_free(self, port: int, what: str) -> None:
-        if not is_free(port):
-            raise RefusedError(
-                f"port {port} for {what} is taken on {HOST}: end what listens there or name another port"
-            )
+    def _check_free(self, port: int, what: str, patience_ms: int = 0) -> None:
+        deadline = time.monotonic() + patience_ms / 1000
+        while not is_free(port):
+            if time.monotonic() >= deadline:
+                raise RefusedError(
+                    f"port {port} for {what} is taken on {HOST}: end what listens there or name another port"
+                )
+            time.sleep(0.02)
 
     def _spawn(self, broker_id: int, spec: ClusterSpec) -> None:
         self.files.write_properties(broker_id, self._properties(broker_id, spec))

@@ -61,7 +61,8 @@ def _gone(process: psutil.Process, timeout_ms: int) -> bool:
     deadline = time.monotonic() + timeout_ms / 1000
     while time.monotonic() < deadline:
         try:
-            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+            # A zombie's other threads may still be ending, and with them its files and listening sockets.
+            if not process.is_running() or (process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1):
                 with contextlib.suppress(ChildProcessError, OSError):
                     os.waitpid(process.pid, os.WNOHANG)
                 return True
