@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core import model
 from kafkatool.core.assignment import assign_replicas
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.operations.topics import create_topic
@@ -94,7 +95,7 @@ def out_of_sync(zk: ZooKeeper, topics: Iterable[str] | None = None) -> list[str]
     lacking = []
     for topic, znode in view.topics.items():
         for number, replicas in znode.assignment.items():
-            state = next((s for p, s in view.states.items() if p == (topic, number)), None)
+            state = view.states.get(model.TopicPartition(topic, number))
             if state is None or state.leader_and_isr.leader is None:
                 lacking.append(f"{topic}-{number} has no leader")
             elif set(state.leader_and_isr.isr) != set(replicas):
