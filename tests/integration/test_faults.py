@@ -40,7 +40,7 @@ def cluster_of(brokers: int = 3) -> Iterator[tuple[EmbeddedCluster, ZooKeeper]]:
     """A cluster with an in-sync topic, and a session that outlives a long absence of ZooKeeper."""
     with (
         EmbeddedCluster(brokers=brokers, options=SAFE) as cluster,
-        ZooKeeper(cluster.zookeeper, session_timeout_ms=20_000) as zk,
+        ZooKeeper(cluster.zookeeper, session_timeout_ms=60_000) as zk,
     ):
         make_topic(zk, TOPIC, PARTITIONS)
         await_in_sync(zk, [TOPIC])
