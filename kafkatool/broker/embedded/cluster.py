@@ -328,13 +328,8 @@ class EmbeddedCluster:
 
 def _knows(port: int, brokers: set[int]) -> bool:
     try:
-        connection = Connection(HOST, port, client_id="kt-cluster", timeout_ms=2000)
+        with Connection(HOST, port, client_id="kt-cluster", timeout_ms=2000) as connection:
+            answer = connection.send(metadata.API, _METADATA_VERSION, metadata.MetadataRequest(topics=[]))
     except BrokerUnreachableError:
         return False
-    try:
-        answer = connection.send(metadata.API, _METADATA_VERSION, metadata.MetadataRequest(topics=[]))
-    except BrokerUnreachableError:
-        return False
-    finally:
-        connection.close()
     return brokers <= {b.node_id for b in answer.brokers} and answer.controller_id >= 0
