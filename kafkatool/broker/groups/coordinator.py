@@ -7,15 +7,16 @@ held up between decision and append can be stored after a later one.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkatool.broker.groups.description import UNKNOWN_GROUP, GroupDescription, ListedGroups, describe
 from kafkatool.broker.groups.expiry import expire_group
 from kafkatool.broker.groups.group import Group, StoreGroup
 from kafkatool.broker.groups.hosted import HeldGroup, HostedGroups
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.offsets import Commit
-from kafkatool.broker.groups.records import OffsetValue
+from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, protocol_version
 from kafkatool.core.model import TopicPartition
@@ -265,12 +266,80 @@ class GroupCoordinator:
         found: dict[TopicPartition, OffsetValue] = {}
         if error is ErrorCode.NONE and held is not None:
             with held.lock:
-                in_force = held.group.offsets.in_force
+                in_force = {} if held.group.state is GroupState.DEAD else held.group.offsets.in_force
                 wanted = in_force if partitions is None else [p for p in partitions if p in in_force]
                 found = {p: in_force[p].value for p in wanted}
         if error is ErrorCode.NONE and (since is None or self._hosted.owned_since(partition) != since):
             error = ErrorCode.NOT_COORDINATOR
         return FetchedOffsets(error, found if error is ErrorCode.NONE else {})
+
+    # --- administration (GRP-58 to 60) --------------------------------------------------------------------------
+
+    def describe(self, group: str) -> GroupDescription:
+        """State, protocol and members; a group that is not known is Dead."""
+        error = self._refusal(group, empty_id_allowed=True)
+        held = self._hosted.get(group)
+        if error is not ErrorCode.NONE:
+            return GroupDescription(error)
+        if held is None:
+            return UNKNOWN_GROUP
+        with held.lock:
+            return describe(held.group)
+
+    def list_groups(self) -> ListedGroups:
+        """All groups this broker has in memory, in the order of their ids."""
+        if self._stopping:
+            return ListedGroups(ErrorCode.COORDINATOR_NOT_AVAILABLE, ())
+        loading = self._hosted.loading()
+        groups = {h.group.id: h.group for h in self._hosted.all()}
+        alive = ((i, g.protocol_type or "") for i, g in sorted(groups.items()) if g.state is not GroupState.DEAD)
+        return ListedGroups(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, tuple(alive))
+
+    def delete(self, group: str, done: Callable[[ErrorCode], None]) -> None:
+        """Delete a group without members; ``done`` hears the outcome once the tombstones are replicated.
+
+        While they are under way the group is Dead; when they cannot be stored it is there again, as it would be after
+        the next load.
+        """
+        error = self._refusal(group, empty_id_allowed=True)
+        held = self._hosted.get(group)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and (keys := self._hosted.broken_keys(group)):
+            self._delete_broken(group, keys, done)
+            return
+        if error is not ErrorCode.NONE or held is None:
+            done(error or ErrorCode.GROUP_ID_NOT_FOUND)
+            return
+        with held.lock:
+            if held.group.state is GroupState.EMPTY:
+                held.group.die()
+            else:
+                error = ErrorCode.NON_EMPTY_GROUP
+                if held.group.state is GroupState.DEAD:
+                    error = ErrorCode.GROUP_ID_NOT_FOUND
+            doomed: list[Key] = [OffsetKey(group, t, p) for t, p in sorted(held.group.offsets.partitions())]
+            if held.group.generation > 0:
+                doomed.append(GroupKey(group))
+        if error is not ErrorCode.NONE:
+            done(error)
+            return
+
+        def stored(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self._hosted.forget(held)
+            else:
+                with held.lock:
+                    held.group.undelete()
+            done(code)
+
+        self._writer.delete_keys(held.partition, doomed, stored)
+
+    def _delete_broken(self, group: str, keys: Collection[Key], done: Callable[[ErrorCode], None]) -> None:
+        def stored(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self._hosted.forget_broken(group)
+            done(code)
+
+        self._writer.delete_keys(self.partition_of(group), list(keys), stored)
 
     # --- expiry (GRP-53 to 55) ----------------------------------------------------------------------------------
 
@@ -293,7 +362,7 @@ class GroupCoordinator:
     def _drop(self, held: HeldGroup, gone: Sequence[TopicPartition], dead: bool) -> None:
         if dead:
             self._hosted.forget(held)
-        if gone or dead:
-            self._writer.store_tombstones(
-                held.partition, held.group.id, gone, with_group=dead and held.group.generation > 0
-            )
+        keys: list[Key] = [OffsetKey(held.group.id, t, p) for t, p in gone]
+        if dead and held.group.generation > 0:
+            keys.append(GroupKey(held.group.id))
+        self._writer.store_tombstones(held.partition, keys)

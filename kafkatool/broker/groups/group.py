@@ -407,6 +407,10 @@ class Group:
         self.state = GroupState.DEAD
         return effects
 
+    def undelete(self) -> None:
+        """It was to be deleted, but that could not be stored: it is there again, as after the next load (GRP-60)."""
+        self.state = GroupState.EMPTY
+
     def _move(self, state: GroupState, now_ms: float) -> None:
         if self.state not in LEGAL[state]:
             raise RuntimeError(f"group {self.id} cannot go from {self.state.value} to {state.value}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offsets_partition, partition_for
+from kafkatool.broker.groups.records import Key
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
@@ -69,10 +70,11 @@ class HostedGroups:
         self._store = store
         self._now_ms = now_ms
         self._owned = OwnedPartitions()
-        self._groups: dict[str, HeldGroup] = {}
-        self._broken: dict[str, int] = {}  # group -> partition; served with 14 until it is deleted
+        self._groups: dict[int, dict[str, HeldGroup]] = {}  # by partition: thousands come and go in one step (GRP-17)
+        self._broken: dict[int, dict[str, set[Key]]] = {}  # by partition: groups that get 14 until deleted, their keys
         self._lock = threading.Lock()
         self._partition_count: int | None = None
+        self._growth_told = 0
 
     # --- where a group belongs (GRP-1 to 3) ---------------------------------------------------------------------
 
@@ -86,8 +88,10 @@ class HostedGroups:
         The metadata cache tells that there is one, not how large it is: partitions that never had a leader are missing
         there, and brokers that counted differently would look for a group in different places.
         """
+        seen = len(self._metadata_cache.snapshot.partitions.get(OFFSETS_TOPIC, ()))
+        if self._partition_count is not None and seen > self._partition_count:
+            self._warn_of_growth(seen)
         if self._partition_count is None:
-            seen = len(self._metadata_cache.snapshot.partitions.get(OFFSETS_TOPIC, ()))
             if not seen:
                 return self._config.offsets_topic_num_partitions
             try:
@@ -97,17 +101,30 @@ class HostedGroups:
                 return seen
         return self._partition_count
 
+    def _warn_of_growth(self, now: int) -> None:
+        if now > max(self._growth_told, self._partition_count or now):
+            self._growth_told = now
+            log.warning(
+                "%s has grown from %s to %d partitions: groups are looked for in the first %s until every broker of the "
+                "cluster was restarted",
+                OFFSETS_TOPIC,
+                self._partition_count,
+                now,
+                self._partition_count,
+            )
+
     def partition_of(self, group: str) -> int:
         return partition_for(group, self.partition_count())
 
     def refusal(self, group: str) -> ErrorCode:
         """Why the group is not served here, or not yet (GRP-8)."""
-        match self._owned.get(self.partition_of(group)):
+        partition = self.partition_of(group)
+        match self._owned.get(partition):
             case Ownership.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             case None:
                 return ErrorCode.NOT_COORDINATOR
-        if group in self._broken:
+        if group in self._broken.get(partition, ()):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -115,9 +132,14 @@ class HostedGroups:
         """In which epoch it was loaded; None: not owned. Equal answers: never lost between (GRP-16)."""
         return self._owned.owned_since(partition)
 
+    def loading(self) -> bool:
+        """Whether any partition is being loaded."""
+        return self._owned.loading()
+
     def get(self, group: str) -> HeldGroup | None:
+        partition = self.partition_of(group)
         with self._lock:
-            return self._groups.get(group)
+            return self._groups.get(partition, {}).get(group)
 
     def get_or_new(self, group: str) -> HeldGroup | None:
         """The group, made if need be; None: its partition was lost since it was checked (GRP-16).
@@ -126,9 +148,10 @@ class HostedGroups:
         """
         partition = self.partition_of(group)
         with self._lock:
-            held = self._groups.get(group)
+            groups = self._groups.setdefault(partition, {})
+            held = groups.get(group)
             if held is None and self._owned.get(partition) is Ownership.OWNED:
-                held = self._groups[group] = HeldGroup(self._new_group(group), partition)
+                held = groups[group] = HeldGroup(self._new_group(group), partition)
             return held
 
     def _new_group(self, group: str) -> Group:
@@ -141,13 +164,25 @@ class HostedGroups:
 
     def all(self) -> list[HeldGroup]:
         with self._lock:
-            return list(self._groups.values())
+            partitions = list(self._groups.values())
+        return [held for groups in partitions for held in list(groups.values())]
 
     def forget(self, held: HeldGroup) -> None:
         """Nothing is left of the group."""
         with self._lock:
-            if self._groups.get(held.group.id) is held:  # else it was unloaded and loaded again meanwhile
-                del self._groups[held.group.id]
+            groups = self._groups.get(held.partition, {})
+            if groups.get(held.group.id) is held:  # else it was unloaded and loaded again meanwhile
+                del groups[held.group.id]
+
+    def broken_keys(self, group: str) -> frozenset[Key]:
+        """What is stored of a group with a damaged record; empty: the group is whole, or not known."""
+        with self._lock:
+            return frozenset(self._broken.get(self.partition_of(group), {}).get(group, ()))
+
+    def forget_broken(self, group: str) -> None:
+        """Tombstones for all its keys are in the log: the id is free again."""
+        with self._lock:
+            self._broken.get(self.partition_of(group), {}).pop(group, None)
 
     # --- what groups want done ----------------------------------------------------------------------------------
 
@@ -216,30 +251,30 @@ class HostedGroups:
 
     def _take_over(self, number: int, epoch: int, loaded: Loaded) -> None:
         now_ms = self._now_ms()
-        taken: list[tuple[HeldGroup, list[Effect]]] = []
+        groups: dict[str, HeldGroup] = {}
+        started: list[tuple[HeldGroup, list[Effect]]] = []
         for group_id in loaded.group_ids():
-            held = HeldGroup(self._new_group(group_id), number)
+            held = groups[group_id] = HeldGroup(self._new_group(group_id), number)
             value = loaded.groups.get(group_id)
             effects = held.group.restore(value, now_ms) if value else []
             held.group.offsets = loaded.of(group_id)
-            taken.append((held, effects))
+            if effects or held.group.next_deadline_ms() is not None:
+                started.append((held, effects))
+        broken = {group: loaded.keys_of(group) for group in loaded.broken}
         with self._lock:
             if not self._owned.finish_load(number, epoch):
                 return
-            for held, _ in taken:
-                self._groups[held.group.id] = held
-            self._broken.update(dict.fromkeys(loaded.broken, number))
-        for held, effects in taken:
+            self._groups[number] = groups
+            self._broken[number] = broken
+        for held, effects in started:
             self.carry_out(held, effects)
-        log.info("group coordinator owns partition %d of %s: %d groups", number, OFFSETS_TOPIC, len(taken))
+        log.info("group coordinator owns partition %d of %s: %d groups", number, OFFSETS_TOPIC, len(groups))
 
     def _unload(self, number: int) -> None:
         with self._lock:
-            gone = [h for h in self._groups.values() if h.partition == number]
-            for held in gone:
-                del self._groups[held.group.id]
-            self._broken = {g: p for g, p in self._broken.items() if p != number}
-        for held in gone:
+            gone = self._groups.pop(number, {})
+            self._broken.pop(number, None)
+        for held in gone.values():
             with held.lock:
                 effects = held.group.die()
             self.carry_out(held, effects)

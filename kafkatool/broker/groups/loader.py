@@ -6,12 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkatool.broker.groups.offsets import Commit, CommittedOffsets
-from kafkatool.broker.groups.records import GroupKey, GroupValue, OffsetKey, decode_group, decode_key, decode_offset
+from kafkatool.broker.groups.records import (
+    GroupKey,
+    GroupValue,
+    Key,
+    OffsetKey,
+    decode_group,
+    decode_key,
+    decode_offset,
+)
 from kafkatool.broker.storage.log import Log
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
 from kafkatool.core.protocol.file_region import FileRegion
-from kafkatool.core.protocol.records import BatchHeader, Record, decode_records, iter_batches
+from kafkatool.core.protocol.records import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    Record,
+    check_crc,
+    decode_records,
+    iter_batches,
+)
 
 log = logging.getLogger(__name__)
 
@@ -21,26 +38,115 @@ _MARKER_KEY = struct.Struct(">hh")  # version, kind
 
 @dataclass(slots=True)
 class Loaded:
-    """What a partition says. ``broken`` are groups with a value that cannot be decoded: they alone answer 14."""
+    """What a partition says.
 
+    ``damaged`` has, by group, the keys whose value in force cannot be decoded: such a group alone answers 14, until a
+    later record of that key, such as the tombstone that DeleteGroups writes, puts it right (GRP-14).
+    """
+
+    partition: str = OFFSETS_TOPIC  # as log lines name it
     groups: dict[str, GroupValue] = field(default_factory=dict)
     offsets: dict[str, CommittedOffsets] = field(default_factory=dict)
-    broken: set[str] = field(default_factory=set)
+    damaged: dict[str, set[Key]] = field(default_factory=dict)
+    _open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> groups it commits for
 
     def group_ids(self) -> set[str]:
-        return set(self.groups) | {g for g, offsets in self.offsets.items() if not offsets.empty}
+        """All that are whole."""
+        known = set(self.groups) | {g for g, offsets in self.offsets.items() if not offsets.empty}
+        return known - set(self.broken)
+
+    @property
+    def broken(self) -> list[str]:
+        """Groups with a damaged record."""
+        return [group for group, keys in self.damaged.items() if keys]
+
+    def keys_of(self, group: str) -> set[Key]:
+        """What a tombstone is needed for to be rid of the group."""
+        stored = (OffsetKey(group, t, p) for t, p in self.of(group).partitions())
+        return {GroupKey(group), *stored, *self.damaged.get(group, ())}
 
     def of(self, group: str) -> CommittedOffsets:
-        return self.offsets.setdefault(group, CommittedOffsets())
+        """Its offsets; made if need be."""
+        found = self.offsets.get(group)
+        if found is None:
+            found = self.offsets[group] = CommittedOffsets()
+        return found
+
+    def apply(self, header: BatchHeader, records: list[Record]) -> None:
+        """The next batch of the log. What no key can be read from is skipped, with a log line."""
+        if header.attributes & CONTROL:  # the end of a producer's transaction
+            self._apply_marker(header, records)
+            return
+        transactional = bool(header.attributes & TRANSACTIONAL)
+        for record in records:
+            try:
+                key = decode_key(record.key) if record.key is not None else None
+            except CorruptRecordsError as e:
+                log.error(
+                    "%s: the record at offset %d is skipped, its key is damaged: %s", self.partition, record.offset, e
+                )
+                continue
+            if key is None:
+                continue
+            try:
+                if isinstance(key, GroupKey):
+                    self._apply_group(key, record)
+                else:
+                    self._apply_offset(key, record, header.producer_id if transactional else None)
+            except CorruptRecordsError as e:
+                log.error(
+                    "%s: group %s is not served until it is deleted: the record at offset %d is damaged: %s",
+                    self.partition,
+                    key.group,
+                    record.offset,
+                    e,
+                )
+                self.damaged.setdefault(key.group, set()).add(key)
+            else:
+                if self.damaged and key.group in self.damaged:
+                    self.damaged[key.group].discard(key)
+
+    def _apply_marker(self, header: BatchHeader, records: list[Record]) -> None:
+        key = records[0].key if records else None
+        if key is None or len(key) < _MARKER_KEY.size:
+            log.warning(
+                "%s: the control batch at offset %d is no transaction marker and is skipped",
+                self.partition,
+                header.base_offset,
+            )
+            return
+        _, kind = _MARKER_KEY.unpack_from(key)
+        for group in self._open_transactions.pop(header.producer_id, ()):
+            self.offsets[group].end_transaction(header.producer_id, committed=kind == _COMMIT_MARKER)
+
+    def _apply_group(self, key: GroupKey, record: Record) -> None:
+        if record.value is None:
+            self.groups.pop(key.group, None)
+        else:
+            self.groups[key.group] = decode_group(record.value)
+
+    def _apply_offset(self, key: OffsetKey, record: Record, producer_id: int | None) -> None:
+        partition = TopicPartition(key.topic, key.partition)
+        offsets = self.of(key.group)
+        if record.value is None:
+            offsets.in_force.pop(partition, None)
+            return
+        commit = Commit(decode_offset(record.value), record.offset)
+        if producer_id is None:
+            offsets.apply(partition, commit)
+        else:
+            offsets.transactional.setdefault(producer_id, {})[partition] = commit
+            self._open_transactions.setdefault(producer_id, set()).add(key.group)
 
 
 def load(source: Log, buffer_size: int, wanted: Callable[[], bool]) -> Loaded | None:
     """From log start to log end, in pieces of ``buffer_size`` bytes. None: no longer ``wanted`` (leadership went).
 
     The log end, not the high watermark: the elected leader's log is the truth. It also ends when a read brings
-    nothing, since compaction can leave a gap at the end.
+    nothing, since compaction can leave a gap at the end. Raises StorageError, CorruptRecordsError for a batch that is
+    not as it was written: another replica may have it whole, so that what is there must not be served (GRP-14).
     """
-    loaded = Loaded()
+    loaded = Loaded(str(source.partition))
     offset = source.log_start_offset
     while offset < (end := source.log_end_offset):
         if not wanted():
@@ -52,58 +158,15 @@ def load(source: Log, buffer_size: int, wanted: Callable[[], bool]) -> Loaded | 
         for position, header in iter_batches(view):
             if position + header.size_bytes > len(view):
                 break  # cut by the piece's end: comes whole with the next
-            _apply(loaded, header, decode_records(view[position : position + header.size_bytes]))
+            batch = view[position : position + header.size_bytes]
+            if not check_crc(batch):
+                raise CorruptRecordsError(f"the checksum of the batch at offset {header.base_offset} does not hold")
+            try:
+                loaded.apply(header, decode_records(batch))
+            except CorruptRecordsError as e:
+                raise CorruptRecordsError(f"the batch at offset {header.base_offset} cannot be read: {e}") from e
             after = header.next_offset
         if after == offset:
             break
         offset = after
     return loaded
-
-
-def _apply(loaded: Loaded, header: BatchHeader, records: list[Record]) -> None:
-    if header.attributes & 0x20:  # a control batch: the end of a producer's transaction
-        _apply_marker(loaded, header, records)
-        return
-    transactional = bool(header.attributes & 0x10)
-    for record in records:
-        key = decode_key(record.key) if record.key is not None else None
-        if key is None:
-            continue
-        try:
-            if isinstance(key, GroupKey):
-                _apply_group(loaded, key, record)
-            else:
-                _apply_offset(loaded, key, record, header.producer_id if transactional else None)
-        except CorruptRecordsError as e:
-            log.error("group %s cannot be served: record at offset %d: %s", key.group, record.offset, e)
-            loaded.broken.add(key.group)
-
-
-def _apply_marker(loaded: Loaded, header: BatchHeader, records: list[Record]) -> None:
-    key = records[0].key if records else None
-    if key is None or len(key) < _MARKER_KEY.size:
-        log.warning("the control batch at offset %d is no transaction marker and is skipped", header.base_offset)
-        return
-    _, kind = _MARKER_KEY.unpack_from(key)
-    for offsets in loaded.offsets.values():
-        offsets.end_transaction(header.producer_id, committed=kind == _COMMIT_MARKER)
-
-
-def _apply_group(loaded: Loaded, key: GroupKey, record: Record) -> None:
-    if record.value is None:
-        loaded.groups.pop(key.group, None)
-    else:
-        loaded.groups[key.group] = decode_group(record.value)
-
-
-def _apply_offset(loaded: Loaded, key: OffsetKey, record: Record, producer_id: int | None) -> None:
-    partition = TopicPartition(key.topic, key.partition)
-    offsets = loaded.of(key.group)
-    if record.value is None:
-        offsets.in_force.pop(partition, None)
-        return
-    commit = Commit(decode_offset(record.value), record.offset)
-    if producer_id is None:
-        offsets.apply(partition, commit)
-    else:
-        offsets.transactional.setdefault(producer_id, {})[partition] = commit

@@ -86,6 +86,10 @@ class CommittedOffsets:
         self.under_way = +self.under_way
         return gone
 
+    def partitions(self) -> set[TopicPartition]:
+        """All that have, or may get, a record in the log."""
+        return {*self.in_force, *self.under_way, *(p for held in self.transactional.values() for p in held)}
+
     @property
     def empty(self) -> bool:
         """Nothing in force, pending or under way: nothing to remember the group for (GRP-55)."""

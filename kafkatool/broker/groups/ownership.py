@@ -1,6 +1,7 @@
 """Which partitions of ``__consumer_offsets`` this broker coordinates: owned, being loaded, or neither (GRP-6, 7, 15)."""
 
 import enum
+import functools
 import threading
 
 from kafkatool.core.model import TopicPartition
@@ -12,6 +13,7 @@ class Ownership(enum.Enum):
     OWNED = "owned"
 
 
+@functools.lru_cache(maxsize=10_000)
 def partition_for(group: str, partitions: int) -> int:
     """abs(h(group)) mod N, h being Java's string hash over UTF-16 code units, abs(-2^31) = 0 (GRP-1)."""
     h = 0

@@ -26,6 +26,9 @@ class GroupKey:
     group: str
 
 
+Key = OffsetKey | GroupKey
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetValue:
     """A committed offset. Times in ms; ``expire_timestamp_ms`` None: the broker's retention rules (GRP-49, 54)."""
@@ -114,7 +117,7 @@ class _Reader:
         return b"" if size == -1 else self._slice(size)
 
 
-def encode_key(key: OffsetKey | GroupKey) -> bytes:
+def encode_key(key: Key) -> bytes:
     """Version 1 for offsets, 2 for groups."""
     if isinstance(key, GroupKey):
         writer = _Writer(2)
@@ -127,7 +130,7 @@ def encode_key(key: OffsetKey | GroupKey) -> bytes:
     return bytes(writer.data)
 
 
-def decode_key(data: bytes | memoryview) -> OffsetKey | GroupKey | None:
+def decode_key(data: bytes | memoryview) -> Key | None:
     """None for a version of a newer broker, which loading skips (GRP-10). Raises CorruptRecordsError."""
     reader = _Reader(data)
     match reader.take("h"):

@@ -1,11 +1,19 @@
 """Writes groups and offsets to ``__consumer_offsets`` and turns the outcome into the codes clients know (GRP-50, 51)."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkatool.broker.groups.ownership import offsets_partition
-from kafkatool.broker.groups.records import GroupKey, GroupValue, OffsetKey, OffsetValue, encode_group, encode_key
+from kafkatool.broker.groups.records import (
+    GroupKey,
+    GroupValue,
+    Key,
+    OffsetKey,
+    OffsetValue,
+    encode_group,
+    encode_key,
+)
 from kafkatool.broker.groups.records import encode_offset as encode_offset_value
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
@@ -24,6 +32,7 @@ _COMMIT_CODES = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
+_RECORD_OVERHEAD_BYTES = 16
 _SYNC_CODES = {
     **_COMMIT_CODES,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
@@ -35,6 +44,23 @@ _SYNC_CODES = {
 def protocol_version(config: "BrokerConfig") -> tuple[int, ...]:
     """The inter-broker protocol version as numbers: it decides what may be stored (wire.md section 7)."""
     return tuple(int(part) for part in config.inter_broker_protocol_version.split("."))
+
+
+_TOMBSTONES_BYTES = 256 * 1024  # of one batch, well below any sensible max.message.bytes; it is also a slice (GRP-17)
+
+
+def _batches(keys: Sequence[Key]) -> Iterator[list[tuple[bytes, None]]]:
+    batch: list[tuple[bytes, None]] = []
+    size_bytes = 0
+    for key in keys:
+        encoded = encode_key(key)
+        if batch and size_bytes + len(encoded) > _TOMBSTONES_BYTES:
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append((encoded, None))
+        size_bytes += len(encoded) + _RECORD_OVERHEAD_BYTES
+    if batch:
+        yield batch
 
 
 class GroupsWriter:
@@ -66,15 +92,28 @@ class GroupsWriter:
         ]
         self._append(partition, records, lambda code, base: done(_COMMIT_CODES.get(code, code), base))
 
-    def store_tombstones(
-        self, partition: int, group: str, offsets: Sequence[TopicPartition], *, with_group: bool
-    ) -> None:
+    def delete_keys(self, partition: int, keys: Sequence[Key], done: Callable[[ErrorCode], None]) -> None:
+        """Tombstones for these, in as few batches as the topic takes; ``done`` hears OffsetCommit's code, the first
+        that is not NONE. Without keys there is nothing to do.
+        """
+        batches = list(_batches(keys))
+        if not batches:
+            done(ErrorCode.NONE)
+            return
+        first, *rest = batches
+
+        def stored(code: ErrorCode, _base: int) -> None:
+            if code is ErrorCode.NONE and rest:
+                self._append(partition, rest.pop(0), stored)
+            else:
+                done(_COMMIT_CODES.get(code, code))
+
+        self._append(partition, first, stored)
+
+    def store_tombstones(self, partition: int, keys: Sequence[Key]) -> None:
         """Not waited for: what fails comes back with a later load and expires again (GRP-55)."""
-        keys = [encode_key(OffsetKey(group, t, p)) for t, p in offsets]
-        if with_group:
-            keys.append(encode_key(GroupKey(group)))
-        if keys:
-            self._append(partition, [(key, None) for key in keys], lambda _code, _base: None, acks=0)
+        for records in _batches(keys):
+            self._append(partition, records, lambda _code, _base: None, acks=0)
 
     def _append(
         self,

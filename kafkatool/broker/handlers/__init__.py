@@ -30,11 +30,14 @@ SERVED: Mapping[str, tuple[int, int]] = {  # handler module -> first and last ve
     "heartbeat": (0, 3),
     "leave_group": (0, 2),
     "sync_group": (0, 3),
+    "describe_groups": (0, 3),
+    "list_groups": (0, 2),
     "api_versions": (0, 3),
     "create_topics": (0, 3),
     "delete_topics": (0, 3),
     "init_producer_id": (0, 1),
     "offset_for_leader_epoch": (0, 3),
+    "delete_groups": (0, 1),
 }
 
 QUICK = frozenset({0, 1, 2, 9, 12, 18, 23})

@@ -6,8 +6,8 @@ serves them are listed.
 """
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults
 from kafkatool.broker.replication.fetch_sessions import FetchPlan
-from kafkatool.broker.replication.fetches import FetchEntries, FetchResults
 from kafkatool.broker.replication.partition_reads import READ_COMMITTED, PartitionRead, Reader, failed_read
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.core.protocol.error_codes import ErrorCode
@@ -32,16 +32,19 @@ def handle(request: FetchRequest, call: Call) -> FetchResponse | None:
         return FetchResponse(error_code=plan.error, topics=[])
     entries, unreadable = (plan.entries, []) if version >= _KNOWS_ZSTD else _without_zstd(manager, plan.entries)
 
+    reader = Reader(request.replica_id, request.isolation_level == READ_COMMITTED)
+
     def done(results: FetchResults) -> None:
-        call.respond(_response(plan, unreadable + results if unreadable else results, version))
+        call.respond(_response(plan, plan.to_tell(unreadable + results if unreadable else results, reader), version))
 
     manager.fetch(
         entries,
-        Reader(request.replica_id, request.isolation_level == READ_COMMITTED),
+        reader,
         max_wait_ms=0 if unreadable else request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
         on_done=done,
+        session=plan.session,
     )
     return None
 
@@ -60,7 +63,7 @@ def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[Fetch
 
 def _response(plan: FetchPlan, results: FetchResults, version: int) -> FetchResponse:
     topics: dict[str, list[FetchResponsePartition]] = {}
-    for (topic, partition), read in plan.to_tell(results):
+    for (topic, partition), read in results:
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[topic] = []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.groups.coordinator import OffsetToCommit
-from kafkatool.broker.groups.loader import Loaded, _apply
+from kafkatool.broker.groups.loader import Loaded
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
 from kafkatool.core.errors import StorageError
@@ -127,7 +127,7 @@ def test_a_control_batch_without_a_marker_is_skipped(key: bytes | str | None) ->
     assert header is not None
     loaded = Loaded()
     loaded.of("g").transactional[7] = {}
-    _apply(loaded, header, records)
+    loaded.apply(header, records)
     assert loaded.of("g").transactional == {7: {}}, "the transaction goes on"
 
 

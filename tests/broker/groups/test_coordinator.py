@@ -86,7 +86,7 @@ class Stage:
 
     def lead(self) -> None:
         self.coordinator.on_leadership_change([self._state()], [])
-        eventually(lambda: self.fetch()[0] is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the load")
+        eventually(lambda: not self.coordinator._hosted.loading(), "the load")
 
     def follow(self) -> None:
         self.coordinator.on_leadership_change([], [self._state()])

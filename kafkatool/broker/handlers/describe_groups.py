@@ -1,0 +1,40 @@
+"""DescribeGroups (key 15), versions 0-3: state, protocol, members and their assignments (GRP-58)."""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kafkatool.core.protocol.error_codes import ErrorCode
+
+_ALL_OPERATIONS = 328  # bits of read, delete, describe: there are no ACLs
+_NOT_ASKED_FOR = -(2**31)
+
+
+def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
+    asked = request.include_authorized_operations
+    return DescribeGroupsResponse(groups=[_describe(group, call, operations=asked) for group in request.groups])
+
+
+def _describe(group: str, call: Call, *, operations: bool) -> DescribedGroup:
+    found = call.context.groups.describe(group)
+    return DescribedGroup(
+        error_code=found.error,
+        group_id=group,
+        group_state=found.state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.subscription,
+                member_assignment=member.assignment,
+            )
+            for member in found.members
+        ],
+        authorized_operations=_ALL_OPERATIONS if operations and found.error is ErrorCode.NONE else _NOT_ASKED_FOR,
+    )
