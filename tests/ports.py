@@ -1,10 +1,8 @@
 """Free ports on loopback."""
 
-import socket
+from kafkatool.broker.embedded.ports import free_ports
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """A port nobody listens on now, and that no outgoing connection gets while its server is down."""
+    return next(free_ports(1))

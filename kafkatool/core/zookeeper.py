@@ -6,6 +6,7 @@ What it adds to kazoo:
 - kazoo forgets all watches when the connection drops, though the session lives on. Here they fire as ``reconnected``
   once the same session is back: whoever watches reads again and misses nothing (Z-43). An expiry drops them.
 - Oversized packets are refused before they are sent (COM-10X): the server answers them by closing the connection.
+- A server that accepts a connection and never answers it does not cost the session: `zookeeper_handshake`.
 """
 
 import enum
@@ -36,6 +37,7 @@ from kafkatool.core.errors import (
     ZooKeeperError,
     ZooKeeperUnavailableError,
 )
+from kafkatool.core.zookeeper_handshake import Handshake
 
 log = logging.getLogger(__name__)
 
@@ -174,13 +176,15 @@ class ZooKeeper:
         self._client.add_listener(self._on_state)
 
     def _make_client(self) -> KazooClient:
-        return KazooClient(
+        client = KazooClient(
             hosts=self._hosts,
             timeout=self._session_timeout,
             handler=SequentialThreadingHandler(),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5, ignore_expire=False),
             logger=logging.getLogger("kafkatool.core.zookeeper.kazoo"),
         )
+        client._connection._invoke = Handshake(client._connection._invoke)
+        return client
 
     # --- life ---------------------------------------------------------------------------------------------------
 

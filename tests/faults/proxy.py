@@ -1,0 +1,184 @@
+"""A TCP proxy on loopback whose links can be silenced or cut, for all peers or for chosen ones."""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Self
+
+from kafkatool.broker.embedded.ports import HOST, free_ports
+
+Healing = Literal["resume", "reset", "forget"]
+ANYONE = ""
+
+
+class Link:
+    """One connection through the proxy; ``open`` is clear while nothing passes."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self.client = client
+        self.server: socket.socket | None = None
+        self.peer = ANYONE
+        self.open = threading.Event()
+        self.open.set()
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+        self.open.set()
+        for end in (self.client, self.server):
+            if end is not None:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+                end.close()
+
+
+class Proxy:
+    """Forwards to ``target_port``. ``peer_of`` names who speaks, from the first bytes sent; by default all are one.
+
+    Runs until ``close``; also a context manager.
+    """
+
+    def __init__(self, target_port: int, peer_of: Callable[[bytes], str] = lambda _: ANYONE) -> None:
+        self._target_port = target_port
+        self._peer_of = peer_of
+        self._lock = threading.Lock()
+        self._links: list[Link] = []
+        self._silent: set[str] = set()
+        self._refused: set[str] = set()
+        self._threads: list[threading.Thread] = []
+        self.accepted = 0
+        self.port = next(free_ports(1))
+        self._listening = socket.create_server((HOST, self.port), backlog=128)
+        self._running = True
+        self._spawn(self._accept)
+
+    def silence(self, peer: str = ANYONE) -> None:
+        """From now on no byte passes, either way; connections stay, and new ones are taken."""
+        with self._lock:
+            self._silent.add(peer)
+            for link in self._of(peer):
+                link.open.clear()
+
+    def cut(self, peer: str = ANYONE) -> None:
+        """End its connections; new ones end as soon as they speak."""
+        with self._lock:
+            self._refused.add(peer)
+        self.reset(peer)
+
+    def reset(self, peer: str = ANYONE) -> None:
+        """End its connections; new ones are as before."""
+        with self._lock:
+            ended = self._of(peer)
+        for link in ended:
+            link.close()
+
+    def heal(self, peer: str = ANYONE, how: Healing = "resume") -> None:
+        """New connections work again; those silenced go on where they were, or end, or stay silent for good."""
+        with self._lock:
+            self._silent.discard(peer)
+            self._refused.discard(peer)
+            waiting = [link for link in self._of(peer) if not link.open.is_set()]
+        for link in waiting:
+            if how == "resume":
+                link.open.set()
+            elif how == "reset":
+                link.close()
+
+    def close(self) -> None:
+        """End everything; returns when its threads are gone."""
+        self._running = False
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        with self._lock:
+            links = list(self._links)
+        for link in links:
+            link.close()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _of(self, peer: str) -> list[Link]:
+        return [link for link in self._links if link.peer == peer]
+
+    def _spawn(self, run: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=run, args=arguments, daemon=True)
+        self._threads = [t for t in self._threads if t.is_alive()]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while self._running:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return  # closed
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = Link(client)
+            with self._lock:
+                self._links = [known for known in self._links if not known.closed]
+                self._links.append(link)
+                self.accepted += 1
+                if ANYONE in self._silent:
+                    link.open.clear()
+            self._spawn(self._serve, link)
+            if not self._running:
+                link.close()
+
+    def _serve(self, link: Link) -> None:
+        try:
+            first = link.client.recv(65_536)
+            if not first:
+                link.close()
+                return
+            with self._lock:
+                link.peer = self._peer_of(first)
+                if link.peer in self._silent:
+                    link.open.clear()
+                refused = link.peer in self._refused
+            if refused:
+                link.close()
+                return
+            link.open.wait()
+            link.server = socket.create_connection((HOST, self._target_port), 10)
+            link.server.settimeout(None)
+            link.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if link.closed:
+                link.close()
+                return
+            self._spawn(self._pump, link, link.server, link.client)
+            link.server.sendall(first)
+            self._pump(link, link.client, link.server)
+        except OSError:
+            link.close()
+
+    def _pump(self, link: Link, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := source.recv(65_536):
+                link.open.wait()
+                sink.sendall(chunk)
+        link.open.wait()  # a silenced peer's end is not heard either
+        link.close()
+
+
+def broker_of(first: bytes) -> str:
+    """The id of the broker that speaks Kafka's protocol here, as fetcher or as controller; a client's is ANYONE."""
+    try:
+        (length,) = struct.unpack_from(">h", first, 12)
+        client_id = first[14 : 14 + max(length, 0)].decode()
+    except (struct.error, UnicodeDecodeError):
+        return ANYONE
+    kind, _, rest = client_id.partition("-")
+    if kind == "broker" and "-fetcher-" in rest:
+        return rest.partition("-")[0]
+    return client_id if client_id.isdecimal() else ANYONE
