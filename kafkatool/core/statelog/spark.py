@@ -97,6 +97,16 @@ class Spark:
             results.append(outcome)
         return results
 
+    def with_context(self, action: Callable[[Any], Result]) -> Result:
+        """``action`` of pyspark's SparkContext, for jobs that run in the JVM alone. Waits for the start. SparkError."""
+        from py4j.protocol import Py4JError
+
+        context = self._connected()
+        try:
+            return action(context)
+        except (Py4JError, OSError) as e:
+            raise SparkError(f"Spark's job failed: {self._last_words()}") from e
+
     def close(self) -> None:
         """Ends Spark. Safe to call twice."""
         context, self._context = self._context, None
