@@ -58,6 +58,8 @@ def read_cluster(
     broker_ids, all_topics, marked = (
         children or [] for children in zk.children_many([BrokersZnode.PATH, TopicsZnode.PATH, DeleteTopicsZnode.PATH])
     )
+    if strange := [name for name in broker_ids if not name.isdecimal()]:
+        log.warning("children of %s that are no broker ids are skipped: %s", BrokersZnode.PATH, ", ".join(strange))
     ids = sorted(int(i) for i in broker_ids if i.isdecimal())
     wanted = None if topics is None else set(topics)
     names = sorted(all_topics if wanted is None else wanted.intersection(all_topics))

@@ -387,6 +387,31 @@ class ConfigChangeZnode:
         raise ZnodeFormatError(f"config change of unknown version or type: {value!r}")
 
 
+class ConsumerOffsetZnode:
+    """/consumers/<group>/offsets/<topic>/<partition>: an offset committed by version 0 of the API, as text (GRP-46)."""
+
+    _ILLEGAL = re.compile(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]|^\.{0,2}$")  # ZooKeeper's own rule
+
+    @classmethod
+    def path(cls, group: str, partition: TopicPartition) -> str:
+        """Raises ValueError for a group that no node can be named after."""
+        if cls._ILLEGAL.search(group):
+            raise ValueError(f"group id {group!r} cannot be the name of a znode")
+        return f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}"
+
+    @staticmethod
+    def encode(offset: int) -> bytes:
+        return str(offset).encode()
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> int:
+        """Raises ZnodeFormatError."""
+        try:
+            return int(data)
+        except ValueError as e:
+            raise ZnodeFormatError(f"znode {path} holds {data!r}, not an offset") from e
+
+
 class ClusterIdZnode:
     """/cluster/id: made once by the first broker, never changed (Z-31)."""
 

@@ -84,7 +84,12 @@ def test_a_node_that_goes_between_listing_and_reading_is_absent(zk: ZooKeeper, m
 
 
 @pytest.mark.spec("Z-37")
-def test_children_that_are_no_broker_ids_are_skipped(zk: ZooKeeper) -> None:
-    for name in ("abc", "-1", "1x", "٣x"):
+def test_children_that_are_no_broker_ids_are_skipped_with_a_warning(
+    zk: ZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    strange = ("abc", "-1", "1x", "٣x")
+    for name in strange:
         zk.create(f"/brokers/ids/{name}", b"{}")
     assert list(read_cluster(zk).brokers) == [1, 2]
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert "/brokers/ids" in line and all(name in line for name in strange)

@@ -89,6 +89,10 @@ class GroupCoordinator:
         """From here every request is answered 15 or 16."""
         self._stopping = True
 
+    def in_background(self, work: Callable[[], object]) -> None:
+        """Have it done on a thread that may wait."""
+        self._scheduler.submit(work, "group-request")
+
     def now_ms(self) -> float:
         return self._started_ms + (time.monotonic() - self._started_at) * 1000
 

@@ -1,11 +1,9 @@
-"""OffsetCommit (key 8), versions 1-7: remember how far a group has read (GRP-46 to 52).
-
-Not served: version 0, whose offsets live in ZooKeeper; it is announced because clients infer group support from it.
-"""
+"""OffsetCommit (key 8), versions 0-7: remember how far a group has read (GRP-46 to 52). Version 0 does so in ZooKeeper."""
 
 import time
 from collections.abc import Mapping
 
+from kafkatool.broker.groups import zookeeper_offsets
 from kafkatool.broker.groups.coordinator import OffsetToCommit
 from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.handlers.call import Call
@@ -43,6 +41,10 @@ def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | N
 
     if not wanted:
         return _response(request, codes)
+    if call.header.api_version == 0:
+        codes |= {p: ErrorCode.OFFSET_METADATA_TOO_LARGE for p, o in wanted.items() if o.metadata_too_large}
+        offsets = {p: o.value.offset for p, o in wanted.items() if not o.metadata_too_large}
+        return _response(request, {**codes, **zookeeper_offsets.store(context.zookeeper, request.group_id, offsets)})
     context.groups.commit(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, wanted, answer
     )

@@ -1,10 +1,9 @@
-"""OffsetFetch (key 9), versions 1-5: how far a group has read (GRP-56, 57).
+"""OffsetFetch (key 9), versions 0-5: how far a group has read (GRP-56, 57). Version 0 is about offsets in ZooKeeper."""
 
-Not served: version 0, whose offsets live in ZooKeeper; it answers from ``__consumer_offsets`` like the others.
-"""
-
+from collections.abc import Callable
 from itertools import groupby
 
+from kafkatool.broker.groups import zookeeper_offsets
 from kafkatool.broker.handlers.call import Call
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
@@ -16,10 +15,14 @@ from kafkatool.core.protocol.offset_fetch import (
 )
 
 
-def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | None:
     asked = (
         None if request.topics is None else [TopicPartition(t.topic, p) for t in request.topics for p in t.partitions]
     )
+    if call.header.api_version == 0:
+        # This handler's thread is one that others rely on not to wait for ZooKeeper.
+        call.context.groups.in_background(lambda: call.respond(_from_zookeeper(request.group_id, asked or [], call)))
+        return None
     fetched = call.context.groups.fetch_offsets(request.group_id, asked)
 
     def answer(partition: TopicPartition) -> OffsetFetchResponsePartition:
@@ -34,11 +37,29 @@ def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
             error_code=ErrorCode.NONE,
         )
 
-    shown = sorted(fetched.offsets) if asked is None else asked
+    return _response(sorted(fetched.offsets) if asked is None else asked, answer, fetched.error)
+
+
+def _response(
+    partitions: list[TopicPartition],
+    answer: Callable[[TopicPartition], OffsetFetchResponsePartition],
+    error: ErrorCode = ErrorCode.NONE,
+) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         topics=[
-            OffsetFetchResponseTopic(topic=topic, partitions=[answer(p) for p in partitions])
-            for topic, partitions in groupby(shown, key=lambda p: p.topic)
+            OffsetFetchResponseTopic(topic=topic, partitions=[answer(p) for p in of_topic])
+            for topic, of_topic in groupby(partitions, key=lambda p: p.topic)
         ],
-        error_code=fetched.error,
+        error_code=error,
     )
+
+
+def _from_zookeeper(group: str, partitions: list[TopicPartition], call: Call) -> OffsetFetchResponse:
+    known = [p for p in partitions if call.context.metadata_cache.contains(p)]
+    found = zookeeper_offsets.fetch(call.context.zookeeper, group, known)
+
+    def answer(partition: TopicPartition) -> OffsetFetchResponsePartition:
+        offset, code = found.get(partition, (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        return OffsetFetchResponsePartition(partition=partition.partition, committed_offset=offset, error_code=code)
+
+    return _response(partitions, answer)

@@ -14,6 +14,7 @@ from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol import heartbeat, join_group, offset_commit, offset_fetch, sync_group
+from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.groups.test_coordinator import Stage
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 
@@ -194,3 +195,57 @@ def test_a_group_error_stands_on_every_partition_and_on_top_too(stage: Stage, cl
     if version >= 2:
         request.topics = None
         assert ask() == (0, [(1, 5, 0)])
+
+
+# --- version 0: offsets in ZooKeeper ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def zookeeper(zk_connect: str) -> Iterator[ZooKeeper]:
+    with ZooKeeper(zk_connect).start() as session:
+        yield session
+
+
+@pytest.mark.spec("GRP-46", "GRP-56", "GRP-48")
+def test_version_0_stores_and_reads_offsets_in_zookeeper_whatever_the_broker_leads(
+    stage: Stage, zookeeper: ZooKeeper
+) -> None:
+    context = handler_context(
+        groups=stage.coordinator, metadata_cache=known_topics(), config=stage.config, zookeeper=zookeeper
+    )
+
+    def ask(client: Client, group: str = "g") -> list[tuple[str, int, int, str | None, int]]:
+        request = offset_fetch.OffsetFetchRequest(
+            group_id=group,
+            topics=[
+                offset_fetch.OffsetFetchRequestTopic(topic="t", partitions=[0, 1]),
+                offset_fetch.OffsetFetchRequestTopic(topic="gone", partitions=[0]),
+            ],
+        )
+        answer = client.call(offset_fetch.API, 0, request)
+        return [
+            (t.topic, p.partition, p.committed_offset, p.metadata, p.error_code)
+            for t in answer.topics
+            for p in t.partitions
+        ]
+
+    with broker_of(SERVED, context) as client:
+        assert ask(client) == [("t", 0, -1, "", 3), ("t", 1, -1, "", 3), ("gone", 0, -1, "", 3)]
+        for _ in range(2):
+            assert commit(client, 0, ("t", 0), ("gone", 0)) == {("t", 0): 0, ("gone", 0): 3}
+        node = zookeeper.get("/consumers/g/offsets/t/0")
+        assert node is not None and node.data == b"5"
+        assert ask(client) == [("t", 0, 5, "", 0), ("t", 1, -1, "", 3), ("gone", 0, -1, "", 3)]
+        zookeeper.set("/consumers/g/offsets/t/0", b"rubbish", -1)
+        assert ask(client)[0] == ("t", 0, -1, "", -1)
+        for group in ("", "a/b", ".."):
+            assert ask(client, group)[0] == ("t", 0, -1, "", 24)
+    with broker_of(
+        SERVED, handler_context(metadata_cache=known_topics(), config=stage.config, groups=stage.coordinator)
+    ) as client:
+        big = offset_commit.OffsetCommitRequestPartition(
+            partition=0, committed_offset=5, committed_metadata="m" * (stage.config.offset_metadata_max_bytes + 1)
+        )
+        topic = offset_commit.OffsetCommitRequestTopic(topic="t", partitions=[big])
+        refused = client.call(offset_commit.API, 0, offset_commit.OffsetCommitRequest(group_id="g", topics=[topic]))
+        assert refused.topics[0].partitions[0].error_code == 12
