@@ -1,7 +1,7 @@
 """A fetch that waits for data (BRK-97 to 100)."""
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable
+from typing import NamedTuple, Protocol
 
 from kafkatool.broker.replication.delayed import DelayedOperation
 from kafkatool.broker.replication.partition import Partition
@@ -13,11 +13,27 @@ from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.fetch import FetchRequestPartition
 
 
-class Awaited(NamedTuple):
-    """What a parked fetch wants of one partition, and where that lay when it was read last."""
+class Awaited(Protocol):
+    """What a parked fetch wants of one partition, and where that lay when it was read last (None: it failed)."""
+
+    @property
+    def wanted(self) -> FetchRequestPartition: ...
+    @property
+    def start(self) -> LogOffset | None: ...
+
+
+class AwaitedPartition(NamedTuple):
+    """Of a fetch without a session."""
 
     wanted: FetchRequestPartition
-    start: LogOffset
+    start: LogOffset | None
+
+
+class Awaiting(Protocol):
+    """All that a parked fetch waits for: a dict, or a session, whose items are only those that changed."""
+
+    def get(self, partition: TopicPartition, /) -> Awaited | None: ...
+    def items(self) -> Iterable[tuple[TopicPartition, Awaited]]: ...
 
 
 _AT_ONCE = 1 << 62  # more bytes than any fetch waits for: the fetch has to be answered now
@@ -31,7 +47,7 @@ class DelayedFetch(DelayedOperation):
         max_wait_ms: float,
         reader: Reader,
         min_bytes: int,
-        awaited: Mapping[TopicPartition, Awaited],
+        awaited: Awaiting,
         find: Callable[[TopicPartition], Partition | ErrorCode],
         is_held_back: Callable[[Partition, int], bool],
         on_complete: Callable[[], None],
@@ -50,8 +66,8 @@ class DelayedFetch(DelayedOperation):
             return True
         if key is not None and self._min_bytes <= 1:
             # One byte is enough, and only this partition has changed since all were looked at.
-            awaited = self._awaited[key]  # type: ignore[index]
-            enough = self._readable_bytes(key, awaited) > 0  # type: ignore[arg-type]
+            awaited = self._awaited.get(key)  # type: ignore[arg-type]
+            enough = awaited is not None and self._readable_bytes(key, awaited) > 0  # type: ignore[arg-type]
         else:
             enough = self._has_enough()
         return self.complete() if enough else False
@@ -68,7 +84,9 @@ class DelayedFetch(DelayedOperation):
         partition = self._find(topic_partition)
         if isinstance(partition, ErrorCode):
             return _AT_ONCE
-        wanted, start = awaited
+        wanted, start = awaited.wanted, awaited.start
+        if start is None:
+            return _AT_ONCE
         log = readable_log(partition, self._reader.replica_id, wanted.current_leader_epoch)
         if isinstance(log, ErrorCode):
             return _AT_ONCE

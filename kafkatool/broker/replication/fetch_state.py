@@ -19,6 +19,8 @@ class FollowedPartition:
     delayed_until_ms: float = 0.0
     lag: int | None = None
     """Records behind the leader's high watermark; None: not known yet (BRK-157)."""
+    asked_at: tuple[int, int] | None = None
+    """Fetch offset and log start that the leader was told last."""
     wanted: FetchRequestPartition = field(init=False)
     """Its part of the next fetch request; ``fetch_offset`` is the next offset to fetch."""
 

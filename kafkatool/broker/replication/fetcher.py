@@ -1,5 +1,7 @@
 """One thread that follows one leader: truncate, fetch, append, for all its partitions together (BRK-65 to 75).
 
+A round costs what changed, not what is followed: a partition is looked at when it was added, taken, stepped with, or
+while it waits; all others are in the fetch session as they were.
 Control requests add and take partitions at any time; the thread never holds its lock while it asks the leader or
 writes a log. Whether an answer still counts is decided where it is applied: the object of the partition is still
 the one asked for, and the partition still follows in that epoch (BRK-67).
@@ -14,12 +16,12 @@ from collections.abc import Callable, Iterable
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.replication.fetch_state import FollowedPartition
 from kafkatool.broker.replication.follow import Follow, FollowStep
+from kafkatool.broker.replication.follower_session import FollowerSession
 from kafkatool.broker.replication.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.replication_quota import ReplicationQuota
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.fetch import FetchRequestPartition
 from kafkatool.core.protocol.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
 
 log = logging.getLogger(__name__)
@@ -53,7 +55,10 @@ class ReplicaFetcher:
         self._clock_ms = clock_ms
         self._steps = Follow(config, leader, wake)
         self._changed = threading.Condition()
-        self._followed: dict[TopicPartition, FollowedPartition] = {}  # in the order of their turns (BRK-69)
+        self._followed: dict[TopicPartition, FollowedPartition] = {}
+        self._to_place: dict[TopicPartition, None] = {}  # those about which something changed; guarded as well
+        self._waiting: dict[TopicPartition, FollowedPartition] = {}  # truncating, delayed, throttled; the thread's
+        self._session = FollowerSession(sessions=leader.knows_sessions)
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -71,13 +76,15 @@ class ReplicaFetcher:
                 if current is None or current.leader_epoch != followed.leader_epoch:
                     followed.wanted.partition_max_bytes = self._config.replica_fetch_max_bytes
                     self._followed[followed.partition.tp] = followed
+                    self._to_place[followed.partition.tp] = None
             self._changed.notify()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Follow them no longer: an answer under way for them is not used."""
         with self._changed:
             for topic_partition in partitions:
-                self._followed.pop(topic_partition, None)
+                if self._followed.pop(topic_partition, None) is not None:
+                    self._to_place[topic_partition] = None
 
     @property
     def idle(self) -> bool:
@@ -121,12 +128,15 @@ class ReplicaFetcher:
     def run_once(self) -> bool:
         """One round: truncate what has to be, then one fetch. False: nothing was due."""
         try:
+            self._place()
             truncated = self._truncate_due()
-            return self._fetch_due() or truncated
+            self._place()
+            return self._fetch() or truncated
         except (BrokerUnreachableError, ProtocolError) as e:
             if not self._stopping:
                 log.warning("%s: %s", self._thread.name, e)
             self.leader.disconnect()
+            self._session.start_over()
             self._delay_all()
             return True
 
@@ -134,24 +144,40 @@ class ReplicaFetcher:
         """Until a partition is added, the earliest delay is over, or the backoff."""
         with self._changed:
             now_ms = self._clock_ms()
-            delays = [f.delayed_until_ms - now_ms for f in self._followed.values()]
+            delays = [f.delayed_until_ms - now_ms for f in self._waiting.values()]
             wait_ms = min([self._config.replica_fetch_backoff_ms, *(d for d in delays if d > 0)])
-            if not self._stopping and not any(
-                f.truncating and f.delayed_until_ms <= now_ms for f in self._followed.values()
-            ):
+            if not self._stopping and not self._to_place:
                 self._changed.wait(max(wait_ms, 1) / 1000)
 
-    def _due(self, *, truncating: bool) -> dict[TopicPartition, FollowedPartition]:
-        now_ms = self._clock_ms()
+    def _place(self) -> None:
+        """What changed, or waits, comes into the fetch session or out of it."""
         with self._changed:
-            return {
-                tp: f
-                for tp, f in self._followed.items()
-                if f.truncating is truncating and (not f.delayed_until_ms or f.delayed_until_ms <= now_ms)
-            }
+            changed, self._to_place = self._to_place, {}
+        if self._waiting:
+            changed = dict.fromkeys(self._waiting) | changed
+        if self._quota.limited:
+            changed = dict.fromkeys(self._session.asked) | changed
+        now_ms = self._clock_ms()
+        for topic_partition in changed:
+            followed = self._followed.get(topic_partition)
+            if followed is None:
+                self._waiting.pop(topic_partition, None)
+                self._session.drop(topic_partition)
+            elif (
+                followed.truncating
+                or followed.delayed_until_ms > now_ms
+                or self._quota.holds_back(followed.partition, in_sync=followed.lag == 0)
+            ):
+                self._waiting[topic_partition] = followed
+                self._session.drop(topic_partition)
+            else:
+                followed.delayed_until_ms = 0.0
+                self._waiting.pop(topic_partition, None)
+                self._session.want(followed)
 
     def _truncate_due(self) -> bool:
-        due = self._due(truncating=True)
+        now_ms = self._clock_ms()
+        due = {tp: f for tp, f in self._waiting.items() if f.truncating and f.delayed_until_ms <= now_ms}
         asked: dict[TopicPartition, FollowedPartition] = {}
         questions: list[tuple[TopicPartition, OffsetForLeaderEpochRequestPartition]] = []
         for topic_partition, followed in due.items():
@@ -173,25 +199,20 @@ class ReplicaFetcher:
                 self._step(followed, lambda f=followed, a=answer: self._steps.truncate(f, a))  # type: ignore[misc]
         return True
 
-    def _fetch_due(self) -> bool:
-        asked = self._due(truncating=False)
-        wanted: dict[str, list[FetchRequestPartition]] = {}
-        for topic_partition, followed in asked.items():
-            if not self._quota.holds_back(followed.partition, in_sync=followed.lag == 0):
-                wanted.setdefault(topic_partition.topic, []).append(followed.wanted)
-        if not wanted:
+    def _fetch(self) -> bool:
+        asked = self._session.asked
+        if not asked:
             return False
-        response = self.leader.fetch(wanted)
+        response = self.leader.fetch(self._session.question())
         self.requests += 1
+        if not self._session.answered(response):
+            log.info("%s: fetch session lost (error %d), asking in full", self._thread.name, response.error_code)
+            return True
         for topic in response.topics:
             for answer in topic.partitions:
                 topic_partition = TopicPartition(topic.topic, answer.partition)
-                followed_or_none = asked.get(topic_partition)
-                if followed_or_none is None or self._followed.get(topic_partition) is not followed_or_none:
-                    continue
-                followed = followed_or_none
-                if self._steps.nothing_new(followed, answer):
-                    followed.delayed_until_ms = 0.0
+                followed = asked.get(topic_partition)
+                if followed is None or not self._is_current(followed) or self._steps.nothing_new(followed, answer):
                     continue
                 self._step(followed, lambda f=followed, a=answer: self._steps.take(f, a))  # type: ignore[misc]
                 if answer.records and answer.error_code == ErrorCode.NONE:
@@ -215,12 +236,9 @@ class ReplicaFetcher:
                 return
             if outcome is FollowStep.DELAY:
                 followed.delay(self._clock_ms() + self._config.replica_fetch_backoff_ms)
-                return
-            followed.delayed_until_ms = 0.0
-            if outcome in (FollowStep.FAILED, FollowStep.DROP):
+            elif outcome in (FollowStep.FAILED, FollowStep.DROP):
                 del self._followed[topic_partition]
-            elif outcome is FollowStep.MOVED:
-                self._followed[topic_partition] = self._followed.pop(topic_partition)  # to the end of the order
+            self._to_place[topic_partition] = None
         if outcome is FollowStep.FAILED:
             self._on_failed(topic_partition)
 
@@ -233,3 +251,4 @@ class ReplicaFetcher:
         with self._changed:
             for followed in self._followed.values():
                 followed.delay(until_ms)
+            self._to_place = dict.fromkeys(self._followed) | self._to_place

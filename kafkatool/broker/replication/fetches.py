@@ -1,10 +1,11 @@
 """Fetches served here: read, note where followers are, and answer now or when there is something (BRK-92 to 102)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable
 
 from kafkatool.broker.replication.delayed import DelayedOperations
-from kafkatool.broker.replication.delayed_fetch import Awaited, DelayedFetch
+from kafkatool.broker.replication.delayed_fetch import AwaitedPartition, Awaiting, DelayedFetch
+from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.isr_writer import IsrWriter
 from kafkatool.broker.replication.partition import Partition
@@ -15,15 +16,11 @@ from kafkatool.broker.replication.partition_reads import (
     failed_read,
     read_partition,
 )
+from kafkatool.broker.replication.replica import Pulse
 from kafkatool.broker.replication.replication_quota import ReplicationQuota
-from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.fetch import FetchRequestPartition
 
 log = logging.getLogger(__name__)
-
-FetchEntries = Sequence[tuple[TopicPartition, FetchRequestPartition]]
-FetchResults = list[tuple[TopicPartition, PartitionRead]]
 
 
 class Fetches:
@@ -52,23 +49,33 @@ class Fetches:
         min_bytes: int,
         max_bytes: int,
         on_done: Callable[[FetchResults], None],
+        session: FetchSession | None = None,
     ) -> None:
-        """``on_done`` is called once, on this thread or on the one that ends the wait; results in request order."""
+        """``on_done`` is called once, on this thread or on the one that ends the wait; results in request order.
+
+        ``entries`` of a ``session`` are those to be looked at; it says which those are when the wait is over.
+        """
         results = self._read(entries, reader, max_bytes)
         if reader.is_follower:
-            self._record(entries, results, reader.replica_id)
-        if max_wait_ms <= 0 or not entries or _enough(results, min_bytes):
+            self._record(entries, results, reader.replica_id, session.pulse if session else None)
+        if max_wait_ms <= 0 or not (entries or session) or _enough(results, min_bytes):
             self._count(results, reader)
             on_done(results)
             return
-        awaited = {
-            tp: Awaited(wanted, read.start)
-            for (tp, wanted), (_, read) in zip(entries, results, strict=True)
-            if read.start is not None
-        }
+        awaited: Awaiting
+        keys: tuple[Hashable, ...]
+        if session is not None:
+            session.park(results)
+            awaited, keys = session, (session,)
+        else:
+            awaited = {
+                tp: AwaitedPartition(wanted, read.start)
+                for (tp, wanted), (_, read) in zip(entries, results, strict=True)
+            }
+            keys = tuple(awaited)
 
         def respond() -> None:
-            again = self._read(entries, reader, max_bytes)
+            again = self._read(entries if session is None else session.take_again(), reader, max_bytes)
             self._count(again, reader)
             on_done(again)
 
@@ -82,7 +89,7 @@ class Fetches:
             self._is_held_back,
             respond,
         )
-        self._fetches.try_complete_or_watch(operation, tuple(awaited), tried=True)
+        self._fetches.try_complete_or_watch(operation, keys, tried=True)
 
     def _read(self, entries: FetchEntries, reader: Reader, max_bytes: int) -> FetchResults:
         results: FetchResults = []
@@ -105,7 +112,7 @@ class Fetches:
             results.append((topic_partition, read))
         return results
 
-    def _record(self, entries: FetchEntries, results: FetchResults, replica_id: int) -> None:
+    def _record(self, entries: FetchEntries, results: FetchResults, replica_id: int, pulse: Pulse | None) -> None:
         """The follower's positions, and what follows from them: ISR, high watermark, acknowledgements (BRK-101)."""
         for index, (topic_partition, read) in enumerate(results):
             if read.start is None:
@@ -114,7 +121,7 @@ class Fetches:
             if partition is None:
                 continue
             recorded = partition.record_fetch(
-                replica_id, read.start, read.leader_end, entries[index][1].log_start_offset
+                replica_id, read.start, read.leader_end, entries[index][1].log_start_offset, pulse
             )
             if recorded is None:
                 log.warning(

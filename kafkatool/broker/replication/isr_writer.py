@@ -111,12 +111,11 @@ class IsrWriter:
     def _written(self, change: IsrChange, version: int) -> None:
         topic_partition = change.partition.tp
         grew = len(change.state.isr) > len(change.partition.isr)
-        raised = change.partition.isr_written(change, version)
+        change.partition.isr_written(change, version)
         log.info("%s: in-sync replicas are now %s", topic_partition, list(change.state.isr))
         self._count(grew)
         self._on_written(topic_partition)
-        if raised:
-            self._wake(topic_partition)
+        self._wake(topic_partition)  # a raised high watermark, or another follower that waits to join
 
     def _failed(self, change: IsrChange, found: PartitionState | None, *, outcome_known: bool) -> None:
         partition = change.partition

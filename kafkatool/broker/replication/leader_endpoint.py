@@ -4,15 +4,16 @@ The versions are those this broker's inter.broker.protocol.version implies; noth
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.replication.follower_session import FetchQuestion
 from kafkatool.core.client import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.fetch import API as FETCH
-from kafkatool.core.protocol.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic, FetchResponse
+from kafkatool.core.protocol.fetch import FetchRequest, FetchRequestTopic, FetchResponse, ForgottenTopic
 from kafkatool.core.protocol.list_offsets import API as LIST_OFFSETS
 from kafkatool.core.protocol.list_offsets import (
     ListOffsetsRequest,
@@ -26,6 +27,8 @@ from kafkatool.core.protocol.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequestTopic,
     OffsetForLeaderEpochResponsePartition,
 )
+
+_KNOWS_SESSIONS = 7
 
 
 class LookupRefusedError(KafkatoolError):
@@ -54,15 +57,23 @@ class LeaderEndpoint:
         self._connection: Connection | None = None
         self._closed = False
 
-    def fetch(self, wanted: Mapping[str, list[FetchRequestPartition]]) -> FetchResponse:
-        """Always the full list, without a session (BRK-68, 160)."""
+    @property
+    def knows_sessions(self) -> bool:
+        """Whether the version of Fetch spoken has incremental sessions (BRK-160)."""
+        return self._versions.fetch >= _KNOWS_SESSIONS
+
+    def fetch(self, question: FetchQuestion) -> FetchResponse:
+        """Ask for records (BRK-68, 160)."""
         config = self._config
         request = FetchRequest(
             replica_id=self._broker_id,
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
-            topics=[FetchRequestTopic(topic=t, partitions=p) for t, p in wanted.items()],
+            session_id=question.session_id,
+            session_epoch=question.session_epoch,
+            topics=[FetchRequestTopic(topic=t, partitions=p) for t, p in question.wanted.items()],
+            forgotten_topics=[ForgottenTopic(topic=t, partitions=p) for t, p in question.forgotten.items()],
         )
         return self._connected().send(FETCH, self._versions.fetch, request)
 

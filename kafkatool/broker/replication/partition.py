@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkatool.broker.replication.in_sync import InSyncReplicas, IsrChange
-from kafkatool.broker.replication.replica import RemoteReplica
+from kafkatool.broker.replication.replica import Pulse, RemoteReplica
 from kafkatool.broker.storage.append_error import AppendError
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_values import AppendInfo, LogOffset
@@ -177,6 +177,10 @@ class Partition:
                     f"{self.tp}: {len(self.in_sync.members)} replicas in sync, "
                     f"min.insync.replicas is {log.config.min_insync_replicas}",
                 )
+            end = log.log_end_offset
+            for replica in self.remote.values():
+                if replica.end.offset == end:
+                    replica.note_pulse()
             info = log.append_as_leader(records, self.leader_epoch, origin_client=origin_client)
             return LeaderAppend(info, self._raise_high_watermark(log))
 
@@ -193,10 +197,11 @@ class Partition:
         return True, ErrorCode.NONE
 
     def record_fetch(
-        self, replica_id: int, start: LogOffset, leader_end: int, log_start_offset: int
+        self, replica_id: int, start: LogOffset, leader_end: int, log_start_offset: int, pulse: Pulse | None = None
     ) -> tuple[bool, IsrChange | None] | None:
         """A follower has read from ``start``: (high watermark raised, ISR change to be written) (BRK-101).
 
+        ``pulse``: of the fetch session in which it goes on reading from there.
         None: not led here any more, or the sender is not among the assigned replicas (KAFKA-5758).
         """
         now_ms = self._clock_ms()
@@ -205,7 +210,7 @@ class Partition:
             replica = self.remote.get(replica_id)
             if log is None or replica is None:
                 return None
-            replica.record_fetch(start, leader_end, log_start_offset, now_ms)
+            replica.record_fetch(start, leader_end, log_start_offset, now_ms, pulse)
             change = None
             if replica_id not in self.in_sync.members and self.in_sync.may_change and self._may_join(start.offset):
                 change = self._propose((*self.in_sync.members, replica_id))

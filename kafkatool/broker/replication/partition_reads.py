@@ -50,6 +50,14 @@ class PartitionRead(NamedTuple):
     aborted: list[AbortedTransaction] | None = None
     """What a read_committed consumer has to skip (BRK-103); None for all others."""
 
+    def leaves_some(self, reader: Reader) -> bool:
+        """Whether there was more to read than was given, or trouble that may be over next time."""
+        if self.start is None:
+            return True
+        if reader.is_follower:
+            return self.start.offset < self.leader_end
+        return self.start.offset < (self.last_stable_offset if reader.committed else self.high_watermark)
+
 
 class FoundOffset(NamedTuple):
     """Answer to a question for an offset; -1 for what is not known."""

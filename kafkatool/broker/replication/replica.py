@@ -10,6 +10,18 @@ NEVER = float("-inf")
 UNKNOWN = LogOffset(-1)
 
 
+class Pulse:
+    """When a follower last fetched in its session: whatever it did not list there, it fetched as before.
+
+    One object for all partitions of the session, so that a quiet partition costs nothing (see ``note_pulse``).
+    """
+
+    __slots__ = ("fetched_ms",)
+
+    def __init__(self, now_ms: float) -> None:
+        self.fetched_ms = now_ms
+
+
 class RemoteReplica:
     """A follower as its fetches show it. Times are in ms of the partition's clock. Guarded by the partition's lock.
 
@@ -17,7 +29,15 @@ class RemoteReplica:
     it was known to have all that the leader had at that moment.
     """
 
-    __slots__ = ("broker_id", "caught_up_ms", "end", "last_fetch_ms", "leader_end_at_last_fetch", "log_start_offset")
+    __slots__ = (
+        "broker_id",
+        "caught_up_ms",
+        "end",
+        "last_fetch_ms",
+        "leader_end_at_last_fetch",
+        "log_start_offset",
+        "pulse",
+    )
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -26,8 +46,11 @@ class RemoteReplica:
         self.caught_up_ms = NEVER
         self.last_fetch_ms = NEVER
         self.leader_end_at_last_fetch = -1
+        self.pulse: Pulse | None = None
 
-    def record_fetch(self, start: LogOffset, leader_end: int, log_start_offset: int, now_ms: float) -> None:
+    def record_fetch(
+        self, start: LogOffset, leader_end: int, log_start_offset: int, now_ms: float, pulse: Pulse | None = None
+    ) -> None:
         """It fetched at ``start`` while the leader's log ended at ``leader_end``, read before the log was (BRK-39).
 
         Having reached the end that the leader had at the *previous* fetch counts as caught up at that time: so small
@@ -41,6 +64,13 @@ class RemoteReplica:
         self.log_start_offset = log_start_offset
         self.leader_end_at_last_fetch = leader_end
         self.last_fetch_ms = now_ms
+        self.pulse = pulse
+
+    def note_pulse(self) -> None:
+        """The leader is about to append, and the follower is at its end: it has been there at every fetch until now."""
+        if self.pulse is not None and self.pulse.fetched_ms > self.last_fetch_ms:
+            self.last_fetch_ms = self.pulse.fetched_ms
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
 
     def begin_term(self, leader_end: int, now_ms: float, *, in_sync: bool) -> None:
         """A leadership decision came: count from now, as in sync or as never seen (BRK-45, step 5)."""
@@ -54,3 +84,4 @@ class RemoteReplica:
         self.log_start_offset = -1
         self.leader_end_at_last_fetch = -1
         self.last_fetch_ms = NEVER
+        self.pulse = None

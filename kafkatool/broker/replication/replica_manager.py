@@ -14,13 +14,15 @@ from kafkatool.broker.replication.appends import Appends, WritableBuffer
 from kafkatool.broker.replication.control import ControlRequests, MetadataUpdate, OnLeadershipChange
 from kafkatool.broker.replication.delayed import DelayedOperations
 from kafkatool.broker.replication.delayed_produce import AppendResults
+from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.fetch_sessions import FetchSessions
 from kafkatool.broker.replication.fetcher_manager import FetcherManager
-from kafkatool.broker.replication.fetches import FetchEntries, Fetches, FetchResults
+from kafkatool.broker.replication.fetches import Fetches
 from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.isr_propagation import PERIOD_MS as ISR_PROPAGATION_PERIOD_MS
 from kafkatool.broker.replication.isr_propagation import IsrPropagation
 from kafkatool.broker.replication.isr_writer import IsrWriter
+from kafkatool.broker.replication.parked_fetches import ParkedFetches
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.replication.partition_reads import (
     DEBUGGER,
@@ -90,8 +92,8 @@ class ReplicaManager:
         """Hears of partitions whose log dir failed, once nothing is served of them any more."""
         self._hosted = HostedPartitions(metadata_cache)
         self._produces = DelayedOperations(timer)
-        self._fetches = DelayedOperations(timer)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock_ms)
+        self._fetches = ParkedFetches(timer, self.fetch_sessions)
         window_ms = config.replication_quota_window_size_seconds * 1000
         windows = [RateWindow(config.replication_quota_window_num, window_ms, clock_ms) for _ in range(2)]
         self.leader_quota = ReplicationQuota(broker_id, lambda c: c.leader_replication_throttled_replicas, windows[0])
@@ -235,10 +237,20 @@ class ReplicaManager:
         min_bytes: int,
         max_bytes: int,
         on_done: Callable[[FetchResults], None],
+        session: FetchSession | None = None,
     ) -> None:
-        """Read; ``on_done`` is called once, now or when there is something (BRK-92 to 102)."""
+        """Read; ``on_done`` is called once, now or when there is something (BRK-92 to 102).
+
+        ``session``: the one in which ``entries`` are what has to be looked at.
+        """
         self._reads.fetch(
-            entries, reader, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, on_done=on_done
+            entries,
+            reader,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            on_done=on_done,
+            session=session,
         )
 
     def find_offset(

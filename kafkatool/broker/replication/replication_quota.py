@@ -55,6 +55,11 @@ class ReplicationQuota:
         """NO_RATE: unlimited."""
         self._limit = bytes_per_second
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is a rate to keep to."""
+        return self._limit != NO_RATE
+
     def count(self, partition: Partition, size_bytes: int) -> None:
         """Bytes of a listed replica always count, also when it is in sync."""
         if self._is_listed(partition):

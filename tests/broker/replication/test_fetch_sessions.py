@@ -3,7 +3,8 @@
 import pytest
 
 from kafkatool.broker.replication.fetch_sessions import FetchPlan, FetchSessions
-from kafkatool.broker.replication.partition_reads import PartitionRead, failed_read
+from kafkatool.broker.replication.partition_reads import PartitionRead, Reader, failed_read
+from kafkatool.broker.storage.log_values import LogOffset
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.fetch import FetchRequest, FetchRequestTopic, ForgottenTopic
@@ -32,47 +33,116 @@ def request(
     )
 
 
-def asked(plan: FetchPlan) -> dict[int, int]:
+def looked_at(plan: FetchPlan) -> dict[int, int]:
     return {tp.partition: w.fetch_offset for tp, w in plan.entries}
 
 
 def told(plan: FetchPlan, **reads: PartitionRead) -> list[int]:
-    results = [(tp, reads.get(f"p{tp.partition}", QUIET)) for tp, _ in plan.entries]
-    return [tp.partition for tp, _ in plan.to_tell(results)]
+    """What the client hears when those looked at are quiet but for ``reads``."""
+    results = [(tp, reads.get(f"p{tp.partition}", quiet(w.fetch_offset))) for tp, w in plan.entries]
+    return [tp.partition for tp, _ in plan.to_tell(results, Reader(2))]
 
 
-QUIET = PartitionRead(high_watermark=5, last_stable_offset=5, log_start_offset=0)
-DATA = QUIET._replace(size_bytes=10, records=b"x" * 10)
+def quiet(offset: int) -> PartitionRead:
+    """Nothing after that offset."""
+    return PartitionRead(
+        high_watermark=5, last_stable_offset=5, log_start_offset=0, start=LogOffset(offset), leader_end=offset
+    )
+
+
+def stir(sessions: FetchSessions, *partitions: int) -> None:
+    """They changed."""
+    for partition in partitions:
+        for session in sessions.watching(TopicPartition("t", partition)):
+            session.stir(TopicPartition("t", partition))
+
+
+DATA = quiet(0)._replace(size_bytes=10, records=b"x" * 10, leader_end=9)
+HELD_BACK = quiet(0)._replace(leader_end=9)
 
 
 @pytest.mark.spec("BRK-105")
 def test_without_a_session_everything_is_told() -> None:
     sessions = FetchSessions(10, Clock())
     plan = sessions.plan(request(0, -1, {0: 1, 1: 2}))
-    assert (plan.session_id, asked(plan), told(plan)) == (0, {0: 1, 1: 2}, [0, 1])
+    assert (plan.session_id, looked_at(plan), told(plan)) == (0, {0: 1, 1: 2}, [0, 1])
     assert len(sessions) == 0
 
 
-@pytest.mark.spec("BRK-105", "BRK-106")
-def test_a_session_tells_only_what_changed() -> None:
+@pytest.mark.spec("BRK-105", "BRK-160")
+def test_a_session_looks_only_at_what_changed_and_tells_only_what_is_new() -> None:
     sessions = FetchSessions(10, Clock())
     full = sessions.plan(request(0, 0, {0: 0, 1: 0, 2: 0}))
     session = full.session_id
     assert session > 0
     assert told(full) == [0, 1, 2]
-    second = sessions.plan(request(session, 1))
-    assert asked(second) == {0: 0, 1: 0, 2: 0}
-    assert told(second, p0=DATA) == [0]
-    third = sessions.plan(request(session, 2, {0: 7, 3: 4}, forget=(1,)))
-    assert list(asked(third).items()) == [(2, 0), (0, 7), (3, 4)], "one with data goes to the end of the order"
-    assert told(third, p2=QUIET._replace(high_watermark=6), p0=QUIET) == [2, 3]
-    fourth = sessions.plan(request(session, 3))
-    assert told(fourth, p2=failed_read(ErrorCode.NOT_LEADER_FOR_PARTITION), p0=QUIET._replace(log_start_offset=2)) == [
-        2,
-        0,
-    ]
-    fifth = sessions.plan(request(session, 4))
-    assert told(fifth, p0=QUIET._replace(log_start_offset=2)) == [2], "after an error it is news again"
+    assert looked_at(sessions.plan(request(session, 1))) == {}, "nothing happened"
+    stir(sessions, 0, 1)
+    third = sessions.plan(request(session, 2))
+    assert looked_at(third) == {0: 0, 1: 0}
+    assert told(third, p0=DATA) == [0], "partition 1 is as it was"
+    stir(sessions, 2, 1)
+    fourth = sessions.plan(request(session, 3, {0: 7, 3: 4}, forget=(1,)))
+    assert looked_at(fourth) == {0: 7, 2: 0, 3: 4}
+    assert told(fourth, p2=quiet(0)._replace(high_watermark=6)) == [2, 3]
+    assert looked_at(sessions.plan(request(session, 4))) == {}
+    stir(sessions, 0, 2)
+    sixth = sessions.plan(request(session, 5))
+    refused = failed_read(ErrorCode.NOT_LEADER_FOR_PARTITION)
+    assert told(sixth, p2=refused, p0=quiet(7)._replace(log_start_offset=2)) == [0, 2]
+    seventh = sessions.plan(request(session, 6))
+    assert looked_at(seventh) == {2: 0}, "trouble may be over at any time"
+    assert told(seventh) == [2], "after an error it is news again"
+
+
+@pytest.mark.spec("BRK-106", "BRK-102")
+def test_what_leaves_some_comes_again_and_after_all_others_if_it_was_served() -> None:
+    sessions = FetchSessions(10, Clock())
+    full = sessions.plan(request(0, 0, {0: 0, 1: 0, 2: 0}, replica=2))
+    told(full, p0=DATA, p1=HELD_BACK, p2=HELD_BACK)
+    second = sessions.plan(request(full.session_id, 1, {0: 7}))
+    assert list(looked_at(second)) == [1, 2, 0]
+    assert told(second, p1=DATA, p2=HELD_BACK) == [1]
+    assert list(looked_at(sessions.plan(request(full.session_id, 2)))) == [2, 1]
+
+
+@pytest.mark.spec("BRK-105")
+def test_a_change_while_the_fetch_is_answered_is_seen_by_the_next_one() -> None:
+    sessions = FetchSessions(10, Clock())
+    full = sessions.plan(request(0, 0, {0: 0}))
+    stir(sessions, 0)
+    assert told(full) == [0]
+    assert looked_at(sessions.plan(request(full.session_id, 1))) == {0: 0}
+
+
+@pytest.mark.spec("BRK-105")
+def test_what_nobody_reports_is_found_within_a_minute() -> None:
+    """A log's start moves by retention, silently."""
+    clock = Clock()
+    sessions = FetchSessions(10, clock)
+    full = sessions.plan(request(0, 0, dict.fromkeys(range(100), 0)))
+    told(full)
+    seen: set[int] = set()
+    for epoch in range(1, 61):
+        clock.pass_ms(1000)
+        plan = sessions.plan(request(full.session_id, epoch))
+        assert len(plan.entries) <= 4
+        told(plan)
+        seen.update(looked_at(plan))
+    assert seen == set(range(100))
+
+
+@pytest.mark.spec("BRK-106")
+def test_closed_and_forgotten_sessions_hear_of_nothing() -> None:
+    sessions = FetchSessions(10, Clock())
+    first = sessions.plan(request(0, 0, {0: 0, 1: 0})).session_id
+    second = sessions.plan(request(0, 0, {0: 0})).session_id
+    assert len(sessions.watching(TopicPartition("t", 0))) == 2
+    sessions.plan(request(first, 1, forget=(0,)))
+    assert [s.id for s in sessions.watching(TopicPartition("t", 0))] == [second]
+    sessions.plan(request(first, -1, {0: 0}))
+    sessions.plan(request(second, 1, forget=(0,)))
+    assert len(sessions) == 0 and not sessions._watching, "a session without partitions ends"
 
 
 @pytest.mark.spec("BRK-105")
@@ -110,7 +180,7 @@ def test_the_cache_is_bounded_and_followers_come_before_consumers() -> None:
     assert sessions.plan(request(consumers[1], 1)).error is ErrorCode.NONE
     clock.pass_ms(121_000)
     assert sessions.plan(request(0, 0, {0: 0})).session_id > 0, "a slot not used for two minutes is free"
-    assert len(sessions) == 2
+    assert len(sessions) == 1
 
 
 @pytest.mark.spec("BRK-106")

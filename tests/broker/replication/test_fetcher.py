@@ -1,6 +1,6 @@
 """One fetcher's rounds against a scripted leader: whose turn it is, who waits, what is counted; and becoming follower."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +8,10 @@ import pytest
 
 from kafkatool.broker.replication.fetch_state import FollowedPartition
 from kafkatool.broker.replication.fetcher import ReplicaFetcher
+from kafkatool.broker.replication.follower_session import FetchQuestion
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.fetch import (
-    FetchRequestPartition,
-    FetchResponse,
-    FetchResponsePartition,
-    FetchResponseTopic,
-)
+from kafkatool.core.protocol.fetch import FetchResponse, FetchResponsePartition, FetchResponseTopic
 from tests.broker.replication.world import TP, Clock, World, follower, role, world
 from tests.broker.storage.batches import batch
 
@@ -23,17 +19,19 @@ PARTITIONS = tuple(TopicPartition("t", p) for p in range(3))
 
 
 class FullResponses:
-    """A leader whose every answer is filled by the first partition asked for."""
+    """A leader without sessions whose every answer is filled by the first partition asked for."""
+
+    knows_sessions = False
 
     def __init__(self, high_watermark: int = 100) -> None:
         self.high_watermark = high_watermark
         self.asked: list[list[int]] = []
         self.down = False
 
-    def fetch(self, wanted: Mapping[str, Sequence[FetchRequestPartition]]) -> FetchResponse:
+    def fetch(self, question: FetchQuestion) -> FetchResponse:
         if self.down:
             raise BrokerUnreachableError("nobody there")
-        asked = list(wanted["t"])
+        asked = question.wanted["t"]
         self.asked.append([p.partition for p in asked])
         answers = [
             FetchResponsePartition(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.replication.fetches import FetchResults
+from kafkatool.broker.replication.fetch_session import FetchResults
 from kafkatool.broker.replication.partition_reads import Reader
 from kafkatool.core.model import TopicPartition
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, wanted, world

@@ -1,0 +1,38 @@
+"""The fetches that wait: each under its partitions, or, with a session, under that alone.
+
+A fetch of a session of thousands of partitions is parked and woken for the price of one.
+"""
+
+from collections.abc import Hashable
+
+from kafkatool.broker.replication.delayed import DelayedOperations
+from kafkatool.broker.replication.fetch_sessions import FetchSessions
+from kafkatool.broker.timer import Timer
+from kafkatool.core.model import TopicPartition
+
+
+class ParkedFetches(DelayedOperations):
+    """Sessions hear of every change here, whether or not a fetch of theirs is parked."""
+
+    def __init__(self, timer: Timer, sessions: FetchSessions) -> None:
+        super().__init__(timer)
+        self._sessions = sessions
+
+    def check(self, key: Hashable) -> None:
+        """Something changed in partition ``key``."""
+        assert isinstance(key, TopicPartition)
+        for session in self._sessions.watching(key):
+            session.stir(key)
+            if waiting := self._watched.get(session):
+                for operation in list(waiting):
+                    operation.try_complete(key)
+        super().check(key)
+
+    def abandon(self, key: Hashable) -> None:
+        """Partition ``key`` is gone."""
+        assert isinstance(key, TopicPartition)
+        for session in self._sessions.watching(key):
+            session.stir(key)
+            for operation in list(self._watched.get(session, ())):
+                operation.abandon(key)
+        super().abandon(key)
