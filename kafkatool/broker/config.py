@@ -7,6 +7,7 @@ Unknown names are accepted with a warning, so that a real broker's file can be u
 
 import dataclasses
 import logging
+import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -113,6 +114,8 @@ class BrokerConfig:
     log_cleaner_enable: bool = True
     log_cleaner_min_cleanable_ratio: float = _number(0.5, 0, 1)
     log_cleaner_backoff_ms: int = _number(15_000)
+    log_cleaner_dedupe_buffer_size: int = _number(134_217_728, 1)
+    log_cleaner_io_max_bytes_per_second: float = _number(sys.float_info.max, 1, sys.float_info.max)
     log_cleaner_delete_retention_ms: int = _number(86_400_000)
     log_cleaner_min_compaction_lag_ms: int = _number(0)
     log_segment_delete_delay_ms: int = _number(60_000)

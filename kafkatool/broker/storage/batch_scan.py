@@ -28,16 +28,20 @@ def scan_headers(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, B
         position += header.size_bytes
 
 
-def scan_valid(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """As ``scan_headers``, reading everything and stopping at the first batch whose checksum fails (BRK-137)."""
-    position = start
+def scan_batches(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """As ``scan_headers``, with the bytes of each batch. Raises OSError."""
     chunk, chunk_start = memoryview(b""), start
-    for _, header in scan_headers(file, start, end):
+    for position, header in scan_headers(file, start, end):
         if position + header.size_bytes > chunk_start + len(chunk):
             wanted = min(max(_RECORDS_CHUNK_BYTES, header.size_bytes), end - position)
             chunk, chunk_start = memoryview(os.pread(file.fileno(), wanted, position)), position
         at = position - chunk_start
-        if not check_crc(chunk, at):
+        yield position, header, chunk[at : at + header.size_bytes]
+
+
+def scan_valid(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """As ``scan_headers``, reading everything and stopping at the first batch whose checksum fails (BRK-137)."""
+    for position, header, batch in scan_batches(file, start, end):
+        if not check_crc(batch):
             return
         yield position, header
-        position += header.size_bytes

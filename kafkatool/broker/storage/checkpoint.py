@@ -14,6 +14,7 @@ from kafkatool.core.model import TopicPartition
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 _VERSION = "0"

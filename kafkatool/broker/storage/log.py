@@ -1,100 +1,44 @@
 """The log of one partition replica: append, read, truncate (broker.md section 15; BRK-130 to BRK-144).
 
-One lock guards append, roll, truncate and retention; reads take none: they work on the end and the segment list as
-they were when they began. Source: Kafka 2.3.1 log/Log.scala.
+One lock guards append, roll, truncate, retention and the end of a compaction; reads take none.
+Source: Kafka 2.3.1 log/Log.scala.
 """
 
 import logging
 import random
-import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from kafkatool.broker.storage.append_checks import check_batch, stamp_append_time
-from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
+from kafkatool.broker.storage.append_checks import check_batch, recompressed, stamp_append_time
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.broker.storage.log_reader import aborted_transactions, find_offset, find_timestamp, read_log
-from kafkatool.broker.storage.log_values import AppendInfo, LogOffset, LogRead, LogServices, TimestampOffset
+from kafkatool.broker.storage.log_values import (
+    AppendInfo,
+    Cleanable,
+    LastBatch,
+    LogOffset,
+)
 from kafkatool.broker.storage.producer_reload import apply_marker, reload_producers
 from kafkatool.broker.storage.producer_snapshot import delete_snapshots, write_snapshot
 from kafkatool.broker.storage.producer_state import ProducerState
+from kafkatool.broker.storage.readable_log import ReadableLog
 from kafkatool.broker.storage.received_batches import ReceivedBatch, received_batches
 from kafkatool.broker.storage.retention import removable_segments
-from kafkatool.broker.storage.segment import MAX_RELATIVE_OFFSET, Segment, erase
-from kafkatool.broker.storage.segments import Segments
-from kafkatool.broker.storage.transactions import AbortedTransaction, append_aborted
-from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
-from kafkatool.core.model import TopicPartition
+from kafkatool.broker.storage.rolling import must_roll
+from kafkatool.broker.storage.segment import Segment, erase
+from kafkatool.broker.storage.segment_copy import SegmentCopy
+from kafkatool.broker.storage.segment_swap import swap_in
+from kafkatool.broker.storage.transactions import append_aborted
 from kafkatool.core.protocol.records import CONTROL, BatchHeader, set_base_offset_and_epoch
 
 log = logging.getLogger(__name__)
 
 
-class Log:
+class Log(ReadableLog):
     """A partition's records on this broker. Made by ``open_log``.
 
     Any method raises StorageError when the disk fails, after the log dir was reported as failed.
     """
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        directory: Path,
-        config: LogConfig,
-        services: LogServices,
-        *,
-        lock: threading.RLock,
-        segments: Segments,
-        end_offset: int,
-        log_start_offset: int,
-        recovery_point: int,
-        leader_epochs: LeaderEpochCache,
-        producers: ProducerState,
-    ) -> None:
-        self.partition = partition
-        self.directory = directory
-        self.config = config
-        self.log_start_offset = log_start_offset
-        self.recovery_point = recovery_point
-        """Everything below it is on the disk for sure."""
-        self.high_watermark = 0
-        """Set by replication; bounds retention and the last stable offset. Capped here when the log is cut."""
-        self.leader_epochs = leader_epochs
-        self.producers = producers
-        self.closed = False
-        self.last_flush_ms = time.time() * 1000
-        self._services = services
-        self._lock = lock
-        self._segments = segments
-        self._cuts = 0  # how often the log was cut, so that a flush can tell
-        self._end = LogOffset(end_offset, segments.active.base_offset, segments.active.size_bytes)
-
-    # --- what is known -------------------------------------------------------------------------------------------
-
-    @property
-    def end(self) -> LogOffset:
-        """The log end offset (LEO) with its place."""
-        return self._end
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset the next record gets."""
-        return self._end.offset
-
-    @property
-    def size_bytes(self) -> int:
-        """Of all segments."""
-        return sum(segment.size_bytes for segment in self._segments)
-
-    @property
-    def segments(self) -> Segments:
-        """For retention, flush and tests."""
-        return self._segments
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Below it no transaction is open; at most the high watermark."""
-        return self.producers.last_stable_offset(self.high_watermark)
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -103,13 +47,15 @@ class Log:
     ) -> AppendInfo:
         """Check one batch, give it offsets (written into ``records``, which must be writable) and append it.
 
+        A topic with a codec of its own gets the batch in that codec (BRK-130).
+
         Without ``origin_client`` (the coordinators) sequences are not checked and control batches are taken.
         Raises AppendError, and then nothing was written.
         """
-        batch = memoryview(records)
         config = self.config
         now_ms = int(time.time() * 1000)
-        header = check_batch(batch, config, now_ms, origin_client=origin_client)
+        header = check_batch(memoryview(records), config, now_ms, origin_client=origin_client)
+        batch, header = recompressed(memoryview(records), header, config)
         with self._lock:
             self._check_open()
             base = self._end.offset
@@ -182,11 +128,11 @@ class Log:
         done = 0
         while done < len(batches):
             segment = self._segments.active
-            if self._must_roll(segment, segment.size_bytes, batches[done]):
+            if must_roll(segment, segment.size_bytes, batches[done], self.config):
                 segment = self._roll(batches[done].base_offset)
             planned = segment.size_bytes + batches[done].header.size_bytes
             through = done + 1
-            while through < len(batches) and not self._must_roll(segment, planned, batches[through]):
+            while through < len(batches) and not must_roll(segment, planned, batches[through], self.config):
                 planned += batches[through].header.size_bytes
                 through += 1
             start = batches[done].position
@@ -218,24 +164,6 @@ class Log:
         self._segments.replace([self._new_segment(base_offset)])
         self._end = LogOffset(base_offset, base_offset, 0)
 
-    def _must_roll(self, segment: Segment, planned_bytes: int, batch: ReceivedBatch) -> bool:
-        """Whether a segment that holds ``planned_bytes`` cannot take the batch too (BRK-131)."""
-        header, config = batch.header, self.config
-        if batch.base_offset + header.last_offset_delta - segment.base_offset > MAX_RELATIVE_OFFSET:
-            return True
-        if not planned_bytes:
-            return False
-        if planned_bytes + header.size_bytes > config.segment_bytes or segment.index_is_full(
-            config.segment_index_bytes
-        ):
-            return True
-        first = segment.first_timestamp
-        if first is not None and first >= 0 and batch.max_timestamp >= 0:
-            age_ms = float(batch.max_timestamp - first)
-        else:
-            age_ms = time.time() * 1000 - segment.created_ms
-        return age_ms > config.segment_ms - segment.roll_jitter_ms
-
     def _roll(self, base_offset: int) -> Segment:
         """Close the active segment and begin one at ``base_offset``."""
         old = self._segments.active
@@ -262,52 +190,6 @@ class Log:
     def _flush_if_due(self, config: LogConfig) -> None:
         if self._end.offset - self.recovery_point >= config.flush_messages:
             self.flush()
-
-    # --- reading -------------------------------------------------------------------------------------------------
-
-    def read(self, offset: int, max_bytes: int, upper: int, *, min_one_batch: bool) -> LogRead:
-        """Batches from the one that holds ``offset``, ending before ``upper`` and within one segment.
-
-        At most ``max_bytes``, so that the last batch may be cut; a first batch larger than that comes whole with
-        ``min_one_batch`` and not at all without. Raises OffsetOutOfRangeError.
-        """
-        end = self._end
-        if not self.log_start_offset <= offset <= end.offset:
-            raise OffsetOutOfRangeError(
-                f"{self.partition}: offset {offset}, the log holds [{self.log_start_offset}, {end.offset})"
-            )
-        try:
-            return read_log(self._segments, end, offset, max_bytes, upper, min_one_batch=min_one_batch)
-        except OSError as e:
-            if offset < self.log_start_offset:  # retention took the segment meanwhile
-                raise OffsetOutOfRangeError(f"{self.partition}: offset {offset} was just removed") from e
-            raise self._failed(e) from e
-
-    def offset_metadata(self, offset: int) -> LogOffset:
-        """The offset with its segment and position, when it lies in the log (BRK-37)."""
-        end = self._end
-        if not self.log_start_offset <= offset <= end.offset:
-            return LogOffset(offset)
-        try:
-            return find_offset(self._segments, end, offset)
-        except OSError as e:
-            raise self._failed(e) from e
-
-    def find_by_timestamp(self, timestamp_ms: int, upper: int) -> TimestampOffset | None:
-        """The first record at or after ``timestamp_ms`` with an offset below ``upper`` (BRK-107)."""
-        try:
-            return find_timestamp(self._segments, self.log_start_offset, timestamp_ms, upper)
-        except OSError as e:
-            raise self._failed(e) from e
-
-    def aborted_transactions(self, found: LogRead, upper: int) -> list[AbortedTransaction]:
-        """What of ``found``, read below ``upper``, a read_committed consumer has to skip (BRK-103)."""
-        try:
-            return aborted_transactions(self._segments, found, upper)
-        except OSError as e:
-            if found.start.offset < self.log_start_offset:  # retention took the segment meanwhile
-                raise OffsetOutOfRangeError(f"{self.partition}: offset {found.start.offset} was just removed") from e
-            raise self._failed(e) from e
 
     # --- cutting -------------------------------------------------------------------------------------------------
 
@@ -375,6 +257,9 @@ class Log:
         if self.recovery_point > end:
             self.recovery_point = end
             self._services.on_recovery_point_lowered()
+        if self.cleaned_to is not None and self.cleaned_to > end:
+            self.cleaned_to = end
+            self._services.on_cleaned_to_changed()
 
     def advance_log_start(self, offset: int) -> None:
         """Records below ``offset`` are not served any more; their segments go with the next retention run."""
@@ -409,6 +294,48 @@ class Log:
                 raise self._failed(e) from e
         log.info("%s: retention removed %d segments, log start is %d", self.partition, len(gone), self.log_start_offset)
         return len(gone)
+
+    # --- compaction ----------------------------------------------------------------------------------------------
+
+    def cleanable(self) -> Cleanable:
+        """What a round of compaction goes by (BRK-167)."""
+        with self._lock:
+            producers = {
+                producer_id: LastBatch(entry.epoch, entry.batches[-1].last_offset if entry.batches else None)
+                for producer_id, entry in self.producers.entries.items()
+            }
+            return Cleanable(list(self._segments), self.last_stable_offset, producers, self._cuts)
+
+    def is_as_it_was(self, when: Cleanable) -> bool:
+        """Whether the log is open and nothing was cut off since."""
+        return not self.closed and when.cuts == self._cuts
+
+    def start_copy(self, base_offset: int) -> SegmentCopy:
+        """An empty file for what stays of the segments from there on."""
+        return SegmentCopy(self.directory, base_offset, self._lock, self.config.index_interval_bytes)
+
+    def replace_segments(self, old: Sequence[Segment], cleaned: Segment, when: Cleanable) -> bool:
+        """Put ``cleaned``, which is flushed, in the place of ``old``; False if the log has changed too much."""
+        with self._lock:
+            segments = list(self._segments)
+            at = segments.index(old[0]) if old[0] in segments else -1
+            if at < 0 or segments[at : at + len(old)] != list(old) or not self.is_as_it_was(when):
+                return False
+            try:
+                swap_in(self.directory, cleaned, old)
+            except OSError as e:
+                raise self._failed(e) from e
+            self._segments.replace([*segments[:at], cleaned, *segments[at + len(old) :]])
+        self._services.defer(lambda: erase(old), self.config.file_delete_delay_ms)
+        return True
+
+    def finish_cleaning(self, cleaned_to: int, when: Cleanable) -> None:
+        """The round is over; the next begins at ``cleaned_to``. Nothing if the log was cut meanwhile."""
+        with self._lock:
+            if not self.is_as_it_was(when):
+                return
+            self.cleaned_to = cleaned_to
+        self._services.on_cleaned_to_changed()
 
     def _remove(self, segments: list[Segment]) -> None:
         """Rename them now, erase them when readers have had their time (BRK-144)."""
@@ -477,12 +404,3 @@ class Log:
                 segment.deleted = True
             if directory is not None:
                 self.directory = directory
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise StorageError(f"{self.partition}: its log is closed or its log dir is offline")
-
-    def _failed(self, error: OSError) -> StorageError:
-        if not self.closed:
-            self._services.on_io_error(error)
-        return StorageError(f"{self.partition} in {self.directory.parent}: {error}")

@@ -6,10 +6,19 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kafkatool.broker.config import NO_LIMIT, BrokerConfig
+from kafkatool.core.protocol.compression import Codec
 
 log = logging.getLogger(__name__)
 
 _INT_MAX = 2**31 - 1
+_CODECS: Mapping[str, int | None] = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +99,11 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def codec(self) -> int | None:
+        """The codec that batches are stored in; None: whatever their producers chose."""
+        return _CODECS[self.compression_type]
+
+    @property
     def needs_records(self) -> bool:
         """Whether a produced batch must be unpacked before it is appended (broker.md section 18, 22)."""
         return (
@@ -154,7 +168,7 @@ _PARSERS: Mapping[str, Any] = {
     "flush.ms": _number(0),
     "preallocate": _boolean,
     "max.message.bytes": _number(0, _INT_MAX),
-    "compression.type": _choice("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    "compression.type": _choice(*_CODECS),
     "message.timestamp.type": _choice("CreateTime", "LogAppendTime"),
     "message.timestamp.difference.max.ms": _number(0),
     "min.insync.replicas": _number(1, _INT_MAX),

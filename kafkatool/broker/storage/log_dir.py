@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from kafkatool.broker.storage.checkpoint import (
+    CLEANER_OFFSETS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
@@ -17,6 +18,7 @@ from kafkatool.broker.storage.checkpoint import (
     write_offsets,
 )
 from kafkatool.broker.storage.dir_lock import DirLock
+from kafkatool.broker.storage.log import Log
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model import TopicPartition
 
@@ -35,6 +37,8 @@ class LogDir:
     def __init__(self, path: Path) -> None:
         """Make it if need be and lock it. Raises StorageError when it is in use, OSError when it cannot be used."""
         self.path = path
+        self.logs: dict[TopicPartition, Log] = {}
+        """The open logs in it; kept by the log manager, under its lock."""
         path.mkdir(parents=True, exist_ok=True)
         self._lock = DirLock(path)
         self._writing = threading.Lock()  # two threads must not write one checkpoint at a time
@@ -88,6 +92,14 @@ class LogDir:
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """Raises CheckpointDamagedError, OSError."""
         return read_offsets(self.path / REPLICATION_OFFSETS)
+
+    def read_cleaned_offsets(self) -> dict[TopicPartition, int]:
+        """Where compaction goes on (BRK-167). Raises CheckpointDamagedError, OSError."""
+        return read_offsets(self.path / CLEANER_OFFSETS)
+
+    def write_cleaned_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Raises OSError."""
+        self._write(CLEANER_OFFSETS, offsets)
 
     def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Raises OSError."""

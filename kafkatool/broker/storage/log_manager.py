@@ -8,8 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
 from kafkatool.broker.storage.directory_removal import remove_tree
 from kafkatool.broker.storage.log import Log
+from kafkatool.broker.storage.log_cleaner import LogCleaner
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.log_dir import LogDir
 from kafkatool.broker.storage.log_opening import open_log
@@ -61,6 +61,7 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._just_deleted: set[TopicPartition] = set()  # still in the checkpoints
         self._config_changes = 0
+        self._cleaner = LogCleaner(config, self.logs)
         self._closed = False
 
     # --- start and stop ------------------------------------------------------------------------------------------
@@ -104,6 +105,7 @@ class LogManager:
         started = time.monotonic()
         recovery_points = directory.read_recovery_points()
         log_starts = directory.read_log_starts()
+        cleaned = directory.read_cleaned_offsets()
         found = list(directory.partitions())
         for partition, path in found:
             if partition in self._logs:
@@ -111,7 +113,7 @@ class LogManager:
         configs = {topic: self._log_config(topic) for topic in {partition.topic for partition, _ in found}}
 
         def open_one(partition: TopicPartition, path: Path) -> Log:
-            return open_log(
+            opened = open_log(
                 path,
                 partition,
                 configs[partition.topic],
@@ -120,6 +122,8 @@ class LogManager:
                 log_start_offset=log_starts.get(partition, 0),
                 clean=directory.was_clean,
             )
+            opened.cleaned_to = cleaned.get(partition)
+            return opened
 
         threads = self._config.num_recovery_threads_per_data_dir
         with ThreadPoolExecutor(threads, "log-recovery") if threads > 1 else contextlib.nullcontext() as pool:
@@ -128,7 +132,8 @@ class LogManager:
                 if pool is None
                 else list(pool.map(lambda item: open_one(*item), found))
             )
-        self._logs |= {one.partition: one for one in opened}
+        directory.logs = {one.partition: one for one in opened}
+        self._logs |= directory.logs
         directory.remove_clean_marker()
         directory.erase_deleted()
         took = time.monotonic() - started
@@ -136,7 +141,7 @@ class LogManager:
         log.info("%s: opened %d logs %s in %.2f s", directory.path, len(opened), how, took)
 
     def start_tasks(self, scheduler: Scheduler) -> None:
-        """Begin retention, flush by time, and the checkpoints."""
+        """Begin retention, flush by time, the checkpoints and compaction."""
         config = self._config
         tasks: list[tuple[str, Callable[[], object], int]] = [
             ("log-retention", self.apply_retention, config.log_retention_check_interval_ms),
@@ -148,6 +153,8 @@ class LogManager:
             tasks.append(("log-flush", self.flush_due, config.log_flush_scheduler_interval_ms))
         for name, task, period_ms in tasks:
             scheduler.schedule(name, task, delay_ms=min(_FIRST_RUN_MS, period_ms), period_ms=period_ms)
+        if config.log_cleaner_enable:
+            self._cleaner.start()
 
     def shutdown(self) -> None:
         """Flush and close every log, write checkpoints and the mark of a clean stop, unlock (BRK-127)."""
@@ -155,12 +162,13 @@ class LogManager:
             if self._closed:
                 return
             self._closed = True
+        self._cleaner.stop()
         for directory in list(self._dirs):
             try:
                 with ThreadPoolExecutor(_CLOSING_THREADS, "log-close") as pool:
-                    list(pool.map(_flush_and_close, self._logs_in(directory)))
-                directory.write_recovery_points({one.partition: one.recovery_point for one in self._logs_in(directory)})
-                directory.write_log_starts(_raised_starts(self._logs_in(directory)))
+                    list(pool.map(_flush_and_close, directory.logs.values()))
+                directory.write_recovery_points({p: one.recovery_point for p, one in directory.logs.items()})
+                directory.write_log_starts(_raised_starts(directory.logs.values()))
                 directory.write_clean_marker()
             except (OSError, StorageError):
                 log.exception("%s could not be closed cleanly; its logs are scanned at the next start", directory.path)
@@ -211,14 +219,11 @@ class LogManager:
         except OSError as e:
             self._take_offline(directory.path, e)
             raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
-        self._logs[partition] = created
+        self._logs[partition] = directory.logs[partition] = created
         return created
 
     def _emptiest_dir(self) -> LogDir:
-        if len(self._dirs) == 1:  # counting all logs for each new one makes large topics slow to come up
-            return self._dirs[0]
-        taken = Counter(one.directory.parent for one in self._logs.values())
-        return min(self._dirs, key=lambda d: taken[d.path])
+        return min(self._dirs, key=lambda directory: len(directory.logs))
 
     def delete(self, partition: TopicPartition) -> None:
         """Drop the log: renamed now, erased after ``file.delete.delay.ms`` (BRK-150). Nothing when there is none.
@@ -229,7 +234,7 @@ class LogManager:
             doomed = self._logs.pop(partition, None)
             if doomed is None:
                 return
-            directory = next(d for d in self._dirs if d.path == doomed.directory.parent)
+            directory = next(d for d in self._dirs if d.logs.pop(partition, None) is not None)
             self._just_deleted.add(partition)
         try:
             renamed = directory.rename_deleted(doomed.directory)
@@ -250,6 +255,8 @@ class LogManager:
         self.write_recovery_points()
         self.write_log_starts()
         for directory in list(self._dirs):
+            self._write_cleaned_offsets(directory)
+        for directory in list(self._dirs):
             try:
                 directory.forget_high_watermarks(pending)
             except (OSError, CheckpointDamagedError) as e:
@@ -268,13 +275,15 @@ class LogManager:
         return LogConfig.from_broker(self._config, self._overrides_of(topic))
 
     def _logs_in(self, directory: LogDir) -> list[Log]:
-        return [one for one in self.logs() if one.directory.parent == directory.path]
+        with self._lock:
+            return list(directory.logs.values())
 
     def _services(self, directory: LogDir) -> LogServices:
         return LogServices(
             defer=lambda fn, delay_ms: self._scheduler.schedule("log-job", fn, delay_ms=delay_ms),
             on_io_error=lambda error: self._take_offline(directory.path, error),
             on_recovery_point_lowered=lambda: self._write_recovery_points(directory),
+            on_cleaned_to_changed=lambda: self._write_cleaned_offsets(directory),
         )
 
     # --- background work -----------------------------------------------------------------------------------------
@@ -316,6 +325,10 @@ class LogManager:
         """Checkpoint the log starts that the segments do not show (BRK-141)."""
         for directory in list(self._dirs):
             self._checkpoint(directory, directory.write_log_starts, _raised_starts(self._logs_in(directory)))
+
+    def _write_cleaned_offsets(self, directory: LogDir) -> None:
+        cleaned = {one.partition: one.cleaned_to for one in self._logs_in(directory) if one.cleaned_to is not None}
+        self._checkpoint(directory, directory.write_cleaned_offsets, cleaned)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """The checkpointed ones of all live dirs; a dir whose file is damaged goes offline."""
@@ -362,10 +375,10 @@ class LogManager:
             if path in self._offline or self._closed:
                 return
             self._offline[path] = error
-            lost = [one for one in self._logs.values() if one.directory.parent == path]
+            failed = [directory for directory in self._dirs if directory.path == path]
+            lost = [one for directory in failed for one in directory.logs.values()]
             for one in lost:
                 del self._logs[one.partition]
-            failed = [directory for directory in self._dirs if directory.path == path]
             self._dirs = [directory for directory in self._dirs if directory.path != path]
         log.error("log dir %s is offline with %d partitions: %s", path, len(lost), error)
         for one in lost:
@@ -383,7 +396,7 @@ def _flush_and_close(one: Log) -> None:
     one.close()
 
 
-def _raised_starts(logs: Sequence[Log]) -> dict[TopicPartition, int]:
+def _raised_starts(logs: Iterable[Log]) -> dict[TopicPartition, int]:
     return {
         one.partition: one.log_start_offset for one in logs if one.log_start_offset > one.segments.first.base_offset
     }

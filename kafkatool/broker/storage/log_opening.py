@@ -12,29 +12,20 @@ from pathlib import Path
 from kafkatool.broker.storage.batch_scan import scan_valid
 from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
 from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
+from kafkatool.broker.storage.leftovers import finish_leftovers
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.log_values import LogServices
 from kafkatool.broker.storage.producer_reload import newest_snapshot, reload_producers, replay, replay_batch
-from kafkatool.broker.storage.producer_snapshot import SUFFIX, delete_snapshots, snapshots, write_snapshot
+from kafkatool.broker.storage.producer_snapshot import delete_snapshots, snapshots, write_snapshot
 from kafkatool.broker.storage.producer_state import ProducerState
-from kafkatool.broker.storage.segment import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIXES,
-    LOG_SUFFIX,
-    MAX_RELATIVE_OFFSET,
-    Segment,
-    file_name,
-)
+from kafkatool.broker.storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, file_name
 from kafkatool.broker.storage.segments import Segments
 from kafkatool.broker.storage.transactions import append_aborted
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.records import BatchHeader
 
 log = logging.getLogger(__name__)
-
-_CLEANED_SUFFIX = ".cleaned"
-_SWAP_SUFFIX = ".swap"
 
 
 def open_log(
@@ -94,8 +85,7 @@ def _find_segments(directory: Path, lock: threading.RLock) -> list[Segment]:
     """The segments on disk, after what an earlier life left unfinished is finished or removed (BRK-136)."""
     with os.scandir(directory) as entries:
         sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-    if any(name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, _SWAP_SUFFIX, ".tmp")) for name in sizes):
-        sizes = _finish_leftovers(directory, sizes)
+    finish_leftovers(directory, sizes)
     logs = {name.removesuffix(LOG_SUFFIX) for name in sizes if name.endswith(LOG_SUFFIX)}
     for name in sizes:
         stem, _, _ = name.partition(".")
@@ -103,39 +93,6 @@ def _find_segments(directory: Path, lock: threading.RLock) -> list[Segment]:
             (directory / name).unlink()
     bases = sorted(int(stem) for stem in logs if stem.isdecimal())
     return [Segment(directory, base, lock, size_bytes=sizes[file_name(base, LOG_SUFFIX)]) for base in bases]
-
-
-def _finish_leftovers(directory: Path, sizes: dict[str, int]) -> dict[str, int]:
-    swaps: list[tuple[int, str]] = []
-    for name in list(sizes):
-        if name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, SUFFIX + ".tmp")):
-            (directory / name).unlink()
-            del sizes[name]
-        elif name.endswith(_SWAP_SUFFIX):
-            size = sizes.pop(name)
-            if name.endswith(LOG_SUFFIX + _SWAP_SUFFIX):
-                swaps.append((size, name))
-            else:
-                (directory / name).unlink()
-    for size, name in swaps:
-        _complete_swap(directory, name, sizes)
-        sizes[name.removesuffix(_SWAP_SUFFIX)] = size
-    return sizes
-
-
-def _complete_swap(directory: Path, name: str, sizes: dict[str, int]) -> None:
-    """A compacted file takes the place of the segments whose offsets it covers."""
-    base = int(name.partition(".")[0])
-    lock = threading.RLock()
-    swap = Segment(directory, base, lock, size_bytes=(directory / name).stat().st_size, suffix=_SWAP_SUFFIX)
-    end = max((header.next_offset for _, header in swap.headers()), default=base)
-    for other in sorted(n for n in sizes if n.endswith(LOG_SUFFIX)):
-        other_base = int(other.partition(".")[0])
-        if base <= other_base < end or other_base == base:
-            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-                (directory / file_name(other_base, suffix)).unlink(missing_ok=True)
-                sizes.pop(file_name(other_base, suffix), None)
-    (directory / name).rename(directory / name.removesuffix(_SWAP_SUFFIX))
 
 
 def _recover(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkatool.broker.storage.segment import Segment
 from kafkatool.core.protocol.file_region import FileRegion
 
 
@@ -48,6 +49,26 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int | None
 
 
+class LastBatch(NamedTuple):
+    """What must stay of an idempotent producer: its epoch and, when it wrote data, the end of its last batch."""
+
+    producer_epoch: int
+    last_offset: int | None
+
+
+class Cleanable(NamedTuple):
+    """A log as it was when a round of compaction began."""
+
+    segments: list[Segment]
+    """The active one is the last."""
+    stable_offset: int
+    """Nothing at or above it is touched: no transaction is open and all is replicated below."""
+    last_batches: dict[int, LastBatch]
+    """By producer id."""
+    cuts: int
+    """Tells whether anything was cut off since."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogServices:
     """What a log needs from whoever manages it."""
@@ -58,3 +79,5 @@ class LogServices:
     """The disk failed: take the log dir offline (BRK-146)."""
     on_recovery_point_lowered: Callable[[], None]
     """Truncated below it: write the checkpoint before this returns (BRK-142)."""
+    on_cleaned_to_changed: Callable[[], None]
+    """Compaction came to its end, or what it had cleaned was cut off: write the checkpoint."""

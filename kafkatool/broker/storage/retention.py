@@ -26,7 +26,7 @@ def removable_segments(
         if segment_end > high_watermark or (is_last and not segment.size_bytes):
             break
         below_start = not is_last and segment_end <= log_start_offset
-        too_old = deletes and config.retention_ms >= 0 and now_ms - _newest_ms(segment) > config.retention_ms
+        too_old = deletes and config.retention_ms >= 0 and now_ms - newest_ms(segment) > config.retention_ms
         too_much = deletes and config.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
         if not (below_start or too_old or too_much):
             break
@@ -35,7 +35,7 @@ def removable_segments(
     return gone
 
 
-def _newest_ms(segment: Segment) -> float:
+def newest_ms(segment: Segment) -> float:
     """Its largest timestamp; without any, when the file was last written."""
     timestamp = segment.largest[0]
     return timestamp if timestamp >= 0 else segment.modified_ms

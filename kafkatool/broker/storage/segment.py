@@ -45,10 +45,11 @@ class Segment:
         self.created_ms = time.time() * 1000
         self.roll_jitter_ms = 0
         self._lock = lock
-        self._path = directory / file_name(base_offset, LOG_SUFFIX + suffix)
+        self._directory = directory
+        self._suffix = suffix
         self._file: SegmentFile | None = None
-        self.offset_index = IndexFile(directory / file_name(base_offset, ".index"), OFFSET_ENTRY, lock)
-        self.time_index = IndexFile(directory / file_name(base_offset, ".timeindex"), TIME_ENTRY, lock)
+        self.offset_index = IndexFile(self._path_of(".index"), OFFSET_ENTRY, lock)
+        self.time_index = IndexFile(self._path_of(".timeindex"), TIME_ENTRY, lock)
         self._recent: RecentBatches | None = None  # None: not active, all look-ups go through the index
         self._largest: tuple[int, int] | None = None  # (timestamp, its offset); None: not read yet
         self._first_timestamp: int | None = None
@@ -57,8 +58,7 @@ class Segment:
 
     def create(self, *, preallocate_bytes: int = 0) -> None:
         """Make the files, empty whatever was there, as the active segment. Raises OSError."""
-        file = self.file
-        os.ftruncate(file.fileno(), 0)
+        file = self._file = SegmentFile(self._path_of(LOG_SUFFIX), create=True)
         if preallocate_bytes:
             os.posix_fallocate(file.fileno(), 0, preallocate_bytes)
         self.offset_index.create()
@@ -69,14 +69,17 @@ class Segment:
     @property
     def transaction_index_path(self) -> Path:
         """Of the aborted transactions; most segments have no such file."""
-        return self._path.parent / file_name(self.base_offset, ".txnindex")
+        return self._path_of(".txnindex")
+
+    def _path_of(self, kind: str) -> Path:
+        return self._directory / file_name(self.base_offset, kind + self._suffix)
 
     @property
     def file(self) -> SegmentFile:
         """The open file, opened now if need be. Raises OSError."""
         file = self._file
         if file is None:
-            file = self._file = SegmentFile(self._path)
+            file = self._file = SegmentFile(self._path_of(LOG_SUFFIX))
         return file
 
     # --- appending, under the lock --------------------------------------------------------------------------------
@@ -196,7 +199,7 @@ class Segment:
     @property
     def modified_ms(self) -> float:
         """When the file was last written. Raises OSError."""
-        return self._path.stat().st_mtime * 1000
+        return self._path_of(LOG_SUFFIX).stat().st_mtime * 1000
 
     def _read_largest(self) -> tuple[int, int]:
         self._open_indexes()
@@ -270,18 +273,22 @@ class Segment:
     def mark_deleted(self) -> None:
         """Rename the files so that they are gone for every later start; ``erase`` comes when readers are done."""
         self.deleted = True
-        directory = self._path.parent
-        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-            path = directory / file_name(self.base_offset, suffix)
+        self.rename(DELETED_SUFFIX)
+
+    def rename(self, suffix: str) -> None:
+        """Put another suffix behind the names of all its files. Raises OSError."""
+        old = [self._path_of(kind) for kind in (LOG_SUFFIX, *INDEX_SUFFIXES)]
+        self._suffix = suffix
+        for kind, path in zip((LOG_SUFFIX, *INDEX_SUFFIXES), old, strict=True):
             with contextlib.suppress(FileNotFoundError):  # an index may not have been written
-                path.rename(path.with_name(path.name + DELETED_SUFFIX))
-        self._path = self._path.with_name(self._path.name + DELETED_SUFFIX)
+                path.rename(self._path_of(kind))
+        self.offset_index.path = self._path_of(".index")
+        self.time_index.path = self._path_of(".timeindex")
 
     def erase(self) -> None:
-        """Remove the renamed files."""
-        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-            name = file_name(self.base_offset, suffix + DELETED_SUFFIX)
-            (self._path.parent / name).unlink(missing_ok=True)
+        """Remove the files, by the names they have now."""
+        for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
+            self._path_of(kind).unlink(missing_ok=True)
 
     def release(self) -> None:
         """Write what is not written; give descriptor and memory back."""

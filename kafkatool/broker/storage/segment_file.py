@@ -15,10 +15,11 @@ class SegmentFile:
 
     __slots__ = ("_fd",)
 
-    def __init__(self, path: Path) -> None:
-        """Open, making the file if it is not there. Raises OSError."""
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        """Open; with ``create`` make the file, empty whatever was there. Raises OSError."""
         self._fd = -1
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if create else 0)
+        self._fd = os.open(path, flags, 0o644)
 
     def fileno(self) -> int:
         """The descriptor."""
@@ -28,6 +29,15 @@ class SegmentFile:
         if self._fd >= 0:
             with contextlib.suppress(OSError):  # nothing is lost: what must be durable was fsynced
                 os.close(self._fd)
+
+
+def sync_directory(path: Path) -> None:
+    """The names in it are on the disk as they are now. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:

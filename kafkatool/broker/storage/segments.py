@@ -22,6 +22,11 @@ class Segments:
         return len(self._chain[1])
 
     @property
+    def generation(self) -> object:
+        """Another object whenever the list has changed."""
+        return self._chain
+
+    @property
     def first(self) -> Segment:
         """The oldest."""
         return self._chain[1][0]

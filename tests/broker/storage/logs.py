@@ -34,6 +34,7 @@ class Later:
     jobs: list[Callable[[], object]] = field(default_factory=list)
     errors: list[OSError] = field(default_factory=list)
     lowered: int = 0
+    checkpointed: int = 0
 
     def run(self) -> None:
         """Do all of it now."""
@@ -46,7 +47,10 @@ class Later:
         def lower() -> None:
             self.lowered += 1
 
-        return LogServices(lambda job, delay_ms: self.jobs.append(job), self.errors.append, lower)
+        def checkpoint() -> None:
+            self.checkpointed += 1
+
+        return LogServices(lambda job, delay_ms: self.jobs.append(job), self.errors.append, lower, checkpoint)
 
 
 def make_log(directory: Path, later: Later | None = None, *, clean: bool = False, **options: Any) -> Log:

@@ -1,0 +1,43 @@
+"""Giving a stored batch (format v2) other records or another codec, without decoding what stays.
+
+Offsets, leader epoch, producer and sequence stay as they are: followers, consumers and the idempotence check go by
+them (BRK-130, BRK-167).
+"""
+
+from struct import Struct
+
+import crc32c
+
+from kafkatool.core.protocol.compression import Codec, compress, decompress
+from kafkatool.core.protocol.legacy_records import CODEC_MASK
+from kafkatool.core.protocol.records import HEADER_BYTES, PREFIX_BYTES, BatchHeader
+from kafkatool.core.protocol.types import Buffer
+
+_INT = Struct(">i")
+_LONG = Struct(">q")
+_CRC = Struct(">I")
+_AT_LENGTH, _AT_CRC, _CRC_FROM, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP, _AT_COUNT = 8, 17, 21, 22, 35, 57
+
+
+def plain_records(batch: memoryview, header: BatchHeader) -> bytes:
+    """The records' bytes, decompressed. Raises CorruptRecordsError."""
+    return decompress(header.codec, batch[HEADER_BYTES : header.size_bytes])
+
+
+def with_records(
+    batch: memoryview, records: Buffer, *, codec: int, count: int, max_timestamp: int | None = None
+) -> bytearray:
+    """``batch`` with these ``count`` records, not compressed yet, in their place; an empty one is never compressed."""
+    if not count:
+        codec = Codec.NONE
+    payload = compress(codec, records) if codec else records
+    out = bytearray(batch[:HEADER_BYTES])
+    out += payload
+    _INT.pack_into(out, _AT_LENGTH, len(out) - PREFIX_BYTES)
+    out[_AT_LOW_ATTRIBUTES] = out[_AT_LOW_ATTRIBUTES] & ~CODEC_MASK | codec
+    _INT.pack_into(out, _AT_COUNT, count)
+    if max_timestamp is not None:
+        _LONG.pack_into(out, _AT_MAX_TIMESTAMP, max_timestamp)
+    with memoryview(out) as view:
+        _CRC.pack_into(out, _AT_CRC, crc32c.crc32c(view[_CRC_FROM:]))
+    return out

@@ -1,0 +1,102 @@
+"""What of a log is dirty, whether it is worth cleaning, and what is cleaned into one file (BRK-167). No I/O.
+
+Source: Kafka 2.3.1 log/LogCleanerManager.scala, log/LogCleaner.scala.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from kafkatool.broker.storage.log_config import LogConfig
+
+_MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class ClosedSegment(Protocol):
+    """What the plan looks at."""
+
+    base_offset: int
+    size_bytes: int
+
+
+S = TypeVar("S", bound=ClosedSegment)
+
+
+class CleanPlan(NamedTuple, Generic[S]):
+    """A log that could be cleaned."""
+
+    segments: Sequence[S]
+    """From the log's first up to the last that may be cleaned."""
+    first_dirty: int
+    """Where the last round ended."""
+    end: int
+    """The offset at which this round ends: where the first segment begins that may not be cleaned."""
+    dirty_bytes: int
+    clean_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Dirty part of what would be read."""
+        return self.dirty_bytes / max(1, self.dirty_bytes + self.clean_bytes)
+
+
+def plan_cleaning(
+    segments: Sequence[S],
+    config: LogConfig,
+    *,
+    cleaned_to: int | None,
+    log_start: int,
+    stable_offset: int,
+    log_end: int,
+    now_ms: float,
+    newest_ms: Callable[[S], float],
+) -> CleanPlan[S] | None:
+    """The plan for all segments of a log, the active one last; None when nothing is dirty enough.
+
+    Cleaned are closed segments that end at or below ``stable_offset``, up to the first dirty one with a record younger
+    than ``min.compaction.lag.ms``. ``cleaned_to`` is the checkpointed end of the last round: one that does not fit the
+    log (any more) counts for nothing.
+    """
+    first_dirty = max(log_start, segments[0].base_offset)
+    if cleaned_to is not None and first_dirty < cleaned_to <= log_end:
+        first_dirty = cleaned_to
+    limit = 0
+    clean_bytes = dirty_bytes = 0
+    for number, segment in enumerate(segments[:-1]):
+        following = segments[number + 1].base_offset
+        if following > stable_offset:
+            break
+        is_dirty = following > first_dirty
+        lag = config.min_compaction_lag_ms
+        if is_dirty and lag > 0 and newest_ms(segment) > now_ms - lag:
+            break
+        if is_dirty:
+            dirty_bytes += segment.size_bytes
+        else:
+            clean_bytes += segment.size_bytes
+        limit = number + 1
+    plan = CleanPlan(segments[:limit], first_dirty, segments[limit].base_offset, dirty_bytes, clean_bytes)
+    return plan if dirty_bytes and plan.ratio > config.min_cleanable_dirty_ratio else None
+
+
+def group_segments(segments: Sequence[S], max_bytes: int, end: int) -> list[list[S]]:
+    """Neighbours that fit together into one segment, so that segments do not shrink to nothing.
+
+    A group's bytes stay within ``max_bytes``, its offsets within what an index can hold. ``end`` is the offset after
+    the last segment.
+    """
+    groups: list[list[S]] = []
+    size = 0
+    for number, segment in enumerate(segments):
+        last_offset = (segments[number + 1].base_offset if number + 1 < len(segments) else end) - 1
+        fits = (
+            bool(groups)
+            and size + segment.size_bytes <= max_bytes
+            and last_offset - groups[-1][0].base_offset <= _MAX_RELATIVE_OFFSET
+        )
+        if fits:
+            groups[-1].append(segment)
+            size += segment.size_bytes
+        else:
+            groups.append([segment])
+            size = segment.size_bytes
+    return groups
