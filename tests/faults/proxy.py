@@ -24,10 +24,17 @@ class Link:
         self.open = threading.Event()
         self.open.set()
         self.closed = False
+        self._lock = threading.Lock()
+
+    def silence(self) -> None:
+        with self._lock:
+            if not self.closed:
+                self.open.clear()
 
     def close(self) -> None:
-        self.closed = True
-        self.open.set()
+        with self._lock:
+            self.closed = True
+            self.open.set()
         for end in (self.client, self.server):
             if end is not None:
                 with contextlib.suppress(OSError):
@@ -49,6 +56,7 @@ class Proxy:
         self._silent: set[str] = set()
         self._refused: set[str] = set()
         self._threads: list[threading.Thread] = []
+        self._threads_lock = threading.Lock()
         self.accepted = 0
         self.port = next(free_ports(1))
         self._listening = socket.create_server((HOST, self.port), backlog=128)
@@ -60,7 +68,7 @@ class Proxy:
         with self._lock:
             self._silent.add(peer)
             for link in self._of(peer):
-                link.open.clear()
+                link.silence()
 
     def cut(self, peer: str = ANYONE) -> None:
         """End its connections; new ones end as soon as they speak."""
@@ -113,9 +121,10 @@ class Proxy:
 
     def _spawn(self, run: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=run, args=arguments, daemon=True)
-        self._threads = [t for t in self._threads if t.is_alive()]
-        self._threads.append(thread)
-        thread.start()
+        with self._threads_lock:
+            self._threads = [t for t in self._threads if t.is_alive()]
+            thread.start()
+            self._threads.append(thread)
 
     def _accept(self) -> None:
         while self._running:
@@ -130,7 +139,7 @@ class Proxy:
                 self._links.append(link)
                 self.accepted += 1
                 if ANYONE in self._silent:
-                    link.open.clear()
+                    link.silence()
             self._spawn(self._serve, link)
             if not self._running:
                 link.close()
@@ -144,7 +153,7 @@ class Proxy:
             with self._lock:
                 link.peer = self._peer_of(first)
                 if link.peer in self._silent:
-                    link.open.clear()
+                    link.silence()
                 refused = link.peer in self._refused
             if refused:
                 link.close()

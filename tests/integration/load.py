@@ -4,8 +4,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -24,10 +25,18 @@ class Load:
     """A producer with acks=all that numbers its records and notes the acknowledged ones, until stopped.
 
     At most 4,000 records a second, so that two cores are left for the brokers. ``errors`` are those of records whose
-    delivery failed for good.
+    delivery failed for good. ``one_by_one``: one request in flight, so that also without idempotence order is kept.
     """
 
-    def __init__(self, bootstrap: str, topic: str, *, idempotent: bool = False, records_per_step: int = 20) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        idempotent: bool = False,
+        one_by_one: bool = False,
+        records_per_step: int = 20,
+    ) -> None:
         self.acknowledged: dict[int, tuple[int, int]] = {}
         self.errors: list[str] = []
         self._topic = topic
@@ -37,6 +46,7 @@ class Load:
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
                 "enable.idempotence": idempotent,
+                **({"max.in.flight": 1} if one_by_one else {}),
                 "linger.ms": 2,
                 "message.timeout.ms": _DELIVERY_MS,
                 "log_level": 0,
@@ -112,13 +122,20 @@ def await_in_sync(zk: ZooKeeper, topics: Iterable[str] | None = None, seconds: f
         raise AssertionError(f"{e}: {out_of_sync(zk, wanted)[:10]}") from e
 
 
-def read_all(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, bytes]]:
-    """(number, value) of every record from start to end, with what is there twice."""
+class Found(NamedTuple):
+    partition: int
+    offset: int
+    number: int
+    value: bytes
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> list[Found]:
+    """Every record from start to end, partition by partition in its order."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
     )
     try:
-        seen: list[tuple[int, bytes]] = []
+        seen: list[Found] = []
         ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(partitions)]
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         reached = [0] * partitions
@@ -127,7 +144,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, byt
             for message in consumer.consume(1000, 0.5):
                 assert message.error() is None, message.error()
                 reached[message.partition()] = message.offset() + 1
-                seen.append((int(message.key()), message.value()))
+                seen.append(Found(message.partition(), message.offset(), int(message.key()), message.value()))
             return all(r >= e for r, e in zip(reached, ends, strict=True))
 
         eventually(done, "all records to be read", 120)
@@ -136,19 +153,37 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, byt
         consumer.close()
 
 
-def check_records(cluster: EmbeddedCluster, topic: str, partitions: int, load: Load, *, once: bool = False) -> None:
-    """Nothing acknowledged is lost, nothing is garbled, and with ``once`` nothing is there twice."""
+def check_records(
+    cluster: EmbeddedCluster, topic: str, partitions: int, load: Load, *, once: bool = False, ordered: bool = False
+) -> None:
+    """Nothing acknowledged is lost, moved or garbled. ``once``: nothing is there twice, and all is in order.
+
+    ``ordered``: what is there twice aside, the order is that of sending.
+    """
     seen = read_all(cluster.bootstrap, topic, partitions)
-    numbers = {number for number, _ in seen}
+    numbers = {found.number for found in seen}
     lost = sorted(set(load.acknowledged) - numbers)
     assert not lost, (
         f"{len(lost)} acknowledged records lost, the first: {[(n, load.acknowledged[n]) for n in lost[:5]]}"
     )
-    assert all(value == b"value-%d" % number for number, value in seen)
+    assert all(found.value == b"value-%d" % found.number for found in seen)
+    places = {(found.partition, found.offset): found.number for found in seen}
+    moved = [
+        (number, place)
+        for number, place in load.acknowledged.items()
+        if place[1] >= 0 and places.get(place) != number  # the offset of a repeat may be unknown to the client
+    ]
+    assert not moved, f"{len(moved)} records are not where they were acknowledged: {moved[:5]}"
     if once:
-        twice = [number for number, count in Counter(n for n, _ in seen).items() if count > 1]
+        twice = [number for number, count in Counter(found.number for found in seen).items() if count > 1]
         assert not twice, f"{len(twice)} records are there twice: {twice[:5]}"
         assert not load.errors, load.errors[:5]
+    if once or ordered:
+        order: dict[int, dict[int, None]] = defaultdict(dict)
+        for found in seen:
+            order[found.partition].setdefault(found.number)
+        for partition, sent in order.items():
+            assert list(sent) == sorted(sent), f"partition {partition} is out of order"
 
 
 def check_replicas_equal(cluster: EmbeddedCluster) -> None:

@@ -204,6 +204,9 @@ class ControllerWorker:
                 return
             self.term = Term(surroundings, epoch, version)
             take_over(self.term)
+        except (ControllerFencedError, SessionExpiredError, ConnectionLostError) as e:  # these happen
+            log.warning("Error while electing or becoming leader on broker %d: %s", self._broker_id, e)
+            self.step_down()
         except Exception:  # noqa: BLE001  whatever went wrong, a half-made controller must make room (CTL-6, CTL-26)
             self._fail()
 

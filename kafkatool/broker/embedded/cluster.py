@@ -56,7 +56,8 @@ class EmbeddedCluster:
     """ZooKeeper and ``brokers`` broker processes under ``directory``; a temporary one, removed at the end, if None.
 
     ``options`` are broker properties in Kafka's names; they win over the embedded defaults, which every broker's
-    server.properties shows. ``port`` is the first broker's, the others follow; None picks free ones.
+    server.properties shows. ``port`` is the first broker's, the others follow; None picks free ones. ``adjust`` gets a
+    broker's id and its properties at each start and returns those it is to have besides or instead.
 
     >>> with EmbeddedCluster(brokers=3) as cluster:
     ...     producer = Producer({"bootstrap.servers": cluster.bootstrap})
@@ -70,6 +71,7 @@ class EmbeddedCluster:
         options: Mapping[str, str] | None = None,
         zookeeper_port: int | None = None,
         port: int | None = None,
+        adjust: Callable[[int, Mapping[str, str]], Mapping[str, str]] | None = None,
     ) -> None:
         if brokers < 1:
             raise RefusedError(f"a cluster needs at least one broker, not {brokers}")
@@ -81,6 +83,7 @@ class EmbeddedCluster:
         self._options = dict(options or {})
         self._zookeeper_port = zookeeper_port
         self._first_port = port
+        self._adjust = adjust
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     # --- the whole cluster --------------------------------------------------------------------------------------
@@ -256,7 +259,10 @@ class EmbeddedCluster:
             time.sleep(0.02)
 
     def _spawn(self, broker_id: int, spec: ClusterSpec) -> None:
-        self.files.write_properties(broker_id, self._properties(broker_id, spec))
+        properties = self._properties(broker_id, spec)
+        if self._adjust:
+            properties |= self._adjust(broker_id, properties)
+        self.files.write_properties(broker_id, properties)
         command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config"]
         self._children[broker_id] = processes.spawn(
             [*command, str(self.files.properties(broker_id))], self.files.output(broker_id)

@@ -1,0 +1,195 @@
+"""A cluster whose every wire can be cut: each broker is reached, and reaches ZooKeeper, through a proxy of its own."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.broker.embedded.ports import HOST
+from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.errors import NoNodeError
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.faults.proxy import Proxy, broker_of
+from tests.faults.schedule import Fault, Step
+from tests.faults.torn import tear
+from tests.waiting import eventually
+
+BROKERS = (1, 2, 3)
+OPTIONS = {
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+    "auto.create.topics.enable": "false",
+    "replica.lag.time.max.ms": "4000",
+    "replica.socket.timeout.ms": "6000",
+    "controller.socket.timeout.ms": "6000",
+    "log.segment.bytes": "300000",
+}
+_DISK = "300m"
+_PATIENCE_S = 90
+
+
+class World:
+    """Does the faults of a schedule to its cluster, and mends them. ``said`` is told each thing it could not do."""
+
+    def __init__(self, directory: Path) -> None:
+        self.doors: dict[int, Proxy] = {}  # through which the others reach this broker
+        self.sessions: dict[int, Proxy] = {}  # through which it reaches ZooKeeper
+        self.notes: list[str] = []
+        self._mounted: list[Path] = []
+        self.cluster = EmbeddedCluster(brokers=len(BROKERS), directory=directory, options=OPTIONS, adjust=self._wire)
+
+    def _wire(self, broker_id: int, properties: Mapping[str, str]) -> Mapping[str, str]:
+        if broker_id not in self.doors:
+            self.doors[broker_id] = Proxy(int(properties["listeners"].rpartition(":")[2]), broker_of)
+            self.sessions[broker_id] = Proxy(int(properties["zookeeper.connect"].rpartition(":")[2]))
+        return {
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.doors[broker_id].port}",
+            "zookeeper.connect": f"{HOST}:{self.sessions[broker_id].port}",
+        }
+
+    def up(self) -> None:
+        for broker_id in BROKERS:
+            data = self.cluster.files.data(broker_id)
+            data.mkdir(parents=True)
+            command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(data)]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                self._mounted.append(data)
+        self.cluster.up()
+        self.zk = ZooKeeper(self.cluster.zookeeper, session_timeout_ms=60_000, connection_timeout_ms=60_000).start()
+
+    def down(self) -> None:
+        """End everything, whatever state it is in."""
+        if hasattr(self, "zk"):
+            self.zk.close()
+        self.cluster.down(gentle=False)
+        for proxy in (*self.doors.values(), *self.sessions.values()):
+            proxy.close()
+        for data in self._mounted:
+            subprocess.run(["umount", "-l", str(data)], check=False)
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def begin(self, step: Step) -> None:
+        for fault in step.faults:
+            self._begin(fault)
+
+    def end(self, step: Step) -> None:
+        """Wires first: what is started again must reach the others."""
+        order = ("link", "isolate", "zookeeper", "expire", "freeze")
+        for fault in sorted(step.faults, key=lambda f: order.index(f.kind) if f.kind in order else len(order)):
+            self._end(fault)
+
+    def _begin(self, fault: Fault) -> None:
+        match fault.kind:
+            case "kill" | "tear":
+                self.cluster.kill_broker(fault.broker)
+                if fault.variant == "expired":
+                    self._await_gone(fault.broker)
+                if fault.kind == "tear":
+                    tear(self.cluster.files.data(fault.broker), fault.variant, random.Random(fault.salt))
+            case "kill all":
+                for broker_id in BROKERS:
+                    self.cluster.kill_broker(broker_id)
+            case "stop":
+                self.cluster.stop_broker(fault.broker)
+            case "freeze":
+                os.kill(self._pid(fault.broker), signal.SIGSTOP)
+                if fault.variant == "expired":
+                    self._await_gone(fault.broker)
+            case "zookeeper":
+                self._zookeeper().stop(gentle=False)
+            case "expire":
+                self.sessions[fault.broker].silence()
+                self._await_gone(fault.broker)
+            case "link":
+                self._part(fault.broker, fault.other, fault.variant)
+            case "isolate":
+                for other in BROKERS:
+                    if other != fault.broker:
+                        self._part(fault.broker, other, fault.variant)
+            case "disk":
+                self._fill_disk(fault.broker)
+            case "depose":
+                with contextlib.suppress(NoNodeError):
+                    self.zk.delete("/controller")
+
+    def _end(self, fault: Fault) -> None:
+        match fault.kind:
+            case "kill" | "tear" | "stop":
+                self.cluster.start_broker(fault.broker)
+            case "kill all":
+                for broker_id in BROKERS:
+                    self.cluster.start_broker(broker_id)
+            case "freeze":
+                os.kill(self._pid(fault.broker), signal.SIGCONT)
+                self._await_back(fault.broker)
+            case "zookeeper":
+                self._zookeeper().start().wait_ready()
+            case "expire":
+                self.sessions[fault.broker].heal(how=fault.healing)
+                self._await_back(fault.broker)
+            case "link":
+                self._join(fault.broker, fault.other, fault)
+            case "isolate":
+                for other in BROKERS:
+                    if other != fault.broker:
+                        self._join(fault.broker, other, fault)
+            case "disk":
+                self._clear_disk(fault.broker)
+
+    # --- their parts --------------------------------------------------------------------------------------------
+
+    def _part(self, here: int, there: int, variant: str) -> None:
+        ways = [(here, there)] if variant.endswith("one way") else [(here, there), (there, here)]
+        for speaker, listener in ways:
+            door = self.doors[listener]
+            (door.silence if variant.startswith("silent") else door.cut)(str(speaker))
+
+    def _join(self, here: int, there: int, fault: Fault) -> None:
+        for speaker, listener in ((here, there), (there, here)):
+            self.doors[listener].heal(str(speaker), fault.healing)
+
+    def _zookeeper(self) -> ZooKeeperProcess:
+        return ZooKeeperProcess(self.cluster.files.zookeeper, int(self.cluster.zookeeper.rpartition(":")[2]))
+
+    def _find_pid(self, broker_id: int) -> int | None:
+        return next(b.pid for b in self.cluster.status().brokers if b.id == broker_id)
+
+    def _pid(self, broker_id: int) -> int:
+        pid = self._find_pid(broker_id)
+        assert pid is not None, f"broker {broker_id} has ended by itself: {self.cluster.files.output(broker_id)}"
+        return pid
+
+    def _registered(self) -> set[int]:
+        return set(read_cluster(self.zk, [], states=False).brokers)
+
+    def _await_gone(self, broker_id: int) -> None:
+        eventually(lambda: broker_id not in self._registered(), f"the session of {broker_id} to end", _PATIENCE_S)
+
+    def _await_back(self, broker_id: int) -> None:
+        eventually(lambda: broker_id in self._registered(), f"{broker_id} to register again", _PATIENCE_S)
+
+    def _fill_disk(self, broker_id: int) -> None:
+        data = self.cluster.files.data(broker_id)
+        if data not in self._mounted:
+            self.notes.append("no full disk: that needs the right to mount")
+            return
+        for size_bytes in (1 << 20, 1 << 12, 1):
+            with (
+                (data.parent / "data" / f"filling-{size_bytes}").open("wb", buffering=0) as f,
+                contextlib.suppress(OSError),
+            ):
+                while f.write(bytes(size_bytes)) == size_bytes:
+                    pass
+        eventually(lambda: self._find_pid(broker_id) is None, f"{broker_id} to give up its full disk", _PATIENCE_S)
+
+    def _clear_disk(self, broker_id: int) -> None:
+        for filling in self.cluster.files.data(broker_id).glob("filling-*"):
+            filling.unlink()
+        if self._find_pid(broker_id) is None:
+            self.cluster.start_broker(broker_id)
