@@ -8,9 +8,11 @@ import pytest
 
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.server import Broker
+from kafkatool.broker.storage.checkpoint import read_offsets
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.protocol.records import iter_batches
 from kafkatool.core.znodes import PreferredElectionZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat import real_kafka
@@ -173,16 +175,23 @@ def test_our_directory_serves_a_real_broker_and_theirs_ours(mixed: Mixed) -> Non
     mixed.real.data_directory(OURS).symlink_to(data)
     load = Load(mixed.bootstrap, "handed", idempotent=True, records_per_step=5)
 
-    def files() -> dict[str, tuple[int, bytes]]:
-        """Of each partition the log file's inode and content."""
-        logs = [data / f"handed-{p}" / "00000000000000000000.log" for p in EACH_WAY]
-        return {str(path): (path.stat().st_ino, path.read_bytes()) for path in logs}
+    def files() -> dict[int, tuple[int, bytes]]:
+        """Of each partition the log file's inode and content, as far as every replica in sync has it."""
+        marks = read_offsets(data / "replication-offset-checkpoint")
+        kept = {}
+        for partition in EACH_WAY:
+            log = data / f"handed-{partition}" / "00000000000000000000.log"
+            mark, content = marks[TopicPartition("handed", partition)], log.read_bytes()
+            ends = [at + b.size_bytes for at, b in iter_batches(content) if b.next_offset <= mark]
+            kept[partition] = (log.stat().st_ino, content[: max(ends, default=0)])
+        return kept
 
-    def taken_over(before: dict[str, tuple[int, bytes]]) -> None:
+    def taken_over(before: dict[int, tuple[int, bytes]]) -> None:
         load.goes_on(100)
         await_in_sync(mixed.zk, ["handed"])
-        for path, (inode, content) in files().items():
-            assert inode == before[path][0] and content.startswith(before[path][1][: len(content)])
+        for partition, (inode, content) in before.items():
+            log = data / f"handed-{partition}" / "00000000000000000000.log"
+            assert inode == log.stat().st_ino and log.read_bytes().startswith(content)
 
     try:
         load.goes_on(300)
