@@ -249,6 +249,7 @@ class Broker:
             zookeeper=zookeeper,
             timer=timer,
             client_quotas=client_quotas,
+            log_manager=log_manager,
         )
         self._will_stop("request handlers", sockets.stop_serving)
         sockets.serve(Dispatcher(load_handlers(), context), quick_apis=QUICK)

@@ -5,7 +5,7 @@ The controller sees the nodes and does the rest. Source: Kafka 1.1.1 server/Admi
 
 import logging
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkatool.broker.config import BrokerConfig
@@ -22,10 +22,17 @@ from kafkatool.core.operations.topic_names import (
     check_collision,
     check_name,
 )
-from kafkatool.core.operations.topics import TopicExistsError, commit_creation, plan_nodes
+from kafkatool.core.operations.topics import (
+    TopicExistsError,
+    TopicMissingError,
+    commit_creation,
+    grow,
+    plan_growth,
+    plan_nodes,
+)
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.topic_configs import check_configs
-from kafkatool.core.znodes import DeleteTopicsZnode, TopicZnode
+from kafkatool.core.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -127,6 +134,45 @@ class TopicAdmin:
         if not validate_only:
             self._write(topic, assignment)
             log.info("created topic %s with assignment %s", topic.name, assignment)
+
+    def grow(
+        self, name: str, count: int, lists: Sequence[tuple[int, ...]] | None, *, validate_only: bool = False
+    ) -> None:
+        """Bring it to ``count`` partitions; ``lists``: the replicas of those added. Raises TopicError, ZooKeeperError."""
+        topic, mark, moving = self._zookeeper.get_many(
+            [TopicZnode.path(name), DeleteTopicsZnode.topic_path(name), ReassignmentZnode.PATH]
+        )
+        if topic is None:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        if mark is not None:
+            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+        if moving is not None and any(p.topic == name for p in ReassignmentZnode.decode(moving.data)):
+            raise TopicError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"A partition reassignment is in progress for the topic '{name}'.",
+            )
+        existing = TopicZnode.decode(name, topic.data).assignment
+        if count <= len(existing):
+            why = f"Topic already has {count} partitions."
+            if count < len(existing):
+                why = f"Topic currently has {len(existing)} partitions, which is higher than the requested {count}."
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, why)
+        added = count - len(existing)
+        if lists is not None and len(lists) != added:
+            raise TopicError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Increasing the number of partitions by {added} but {len(lists)} assignments provided.",
+            )
+        groups = None if lists is None else [*(existing[p] for p in sorted(existing)), *lists]
+        try:
+            (plan_growth if validate_only else grow)(self._zookeeper, name, count, groups=groups)
+        except TopicMissingError as e:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(e)) from e
+        except RefusedError as e:
+            code = ErrorCode.INVALID_PARTITIONS if lists is None else ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            raise TopicError(code, str(e)) from e
+        if not validate_only:
+            log.info("topic %s grows from %d to %d partitions", name, len(existing), count)
 
     def delete(self, name: str) -> None:
         """Mark it for deletion; marked already is success. Raises TopicError, ZooKeeperError."""

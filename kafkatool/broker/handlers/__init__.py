@@ -38,6 +38,12 @@ SERVED: Mapping[str, tuple[int, int]] = {  # handler module -> first and last ve
     "init_producer_id": (0, 1),
     "offset_for_leader_epoch": (0, 3),
     "delete_groups": (0, 1),
+    "describe_configs": (0, 2),
+    "alter_configs": (0, 1),
+    "incremental_alter_configs": (0, 0),
+    "create_partitions": (0, 1),
+    "delete_records": (0, 1),
+    "describe_log_dirs": (0, 1),
 }
 
 QUICK = frozenset({0, 1, 2, 9, 12, 18, 23})

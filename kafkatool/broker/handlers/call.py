@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkatool.broker.network.connection import Connection
     from kafkatool.broker.producer_ids import ProducerIds
     from kafkatool.broker.replication.replica_manager import ReplicaManager
+    from kafkatool.broker.storage.log_manager import LogManager
     from kafkatool.broker.timer import Timer
     from kafkatool.broker.topic_admin import TopicAdmin
     from kafkatool.core.protocol.schema import Api
@@ -50,6 +51,7 @@ class HandlerContext:
     zookeeper: "ZooKeeper"
     timer: "Timer"
     client_quotas: "ClientQuotas | None" = None
+    log_manager: "LogManager | None" = None
 
 
 class Call:

@@ -1,11 +1,13 @@
 """All APIs whose messages this package can read and write. What a broker serves is decided by its handlers."""
 
 from kafkatool.core.protocol import (
+    alter_configs,
     api_versions,
     controlled_shutdown,
     create_partitions,
     create_topics,
     delete_groups,
+    delete_records,
     delete_topics,
     describe_configs,
     describe_groups,
@@ -13,6 +15,7 @@ from kafkatool.core.protocol import (
     fetch,
     find_coordinator,
     heartbeat,
+    incremental_alter_configs,
     init_producer_id,
     join_group,
     leader_and_isr,
@@ -33,11 +36,13 @@ from kafkatool.core.protocol.schema import Api
 APIS: dict[int, Api] = {
     module.API.key: module.API
     for module in (
+        alter_configs,
         api_versions,
         controlled_shutdown,
         create_partitions,
         create_topics,
         delete_groups,
+        delete_records,
         delete_topics,
         describe_configs,
         describe_groups,
@@ -45,6 +50,7 @@ APIS: dict[int, Api] = {
         fetch,
         find_coordinator,
         heartbeat,
+        incremental_alter_configs,
         init_producer_id,
         join_group,
         leader_and_isr,

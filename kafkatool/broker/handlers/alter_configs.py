@@ -1,0 +1,36 @@
+"""AlterConfigs (key 33), versions 0-1: give topics or this broker exactly the settings named (KIP-133). No policies."""
+
+from collections.abc import Callable
+from functools import partial
+
+from kafkatool.broker.config_admin import ConfigAdmin
+from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.topic_admin import TopicError
+from kafkatool.core.errors import ZooKeeperError
+from kafkatool.core.protocol.alter_configs import AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult
+from kafkatool.core.protocol.error_codes import ErrorCode
+
+
+def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+    context = call.context
+    admin = ConfigAdmin(context.zookeeper, context.config, context.broker_id)
+    results = []
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        values = [(c.name, c.value) for c in resource.configs]
+        results.append(
+            outcome(kind, name, partial(admin.replace, kind, name, values, validate_only=request.validate_only))
+        )
+    return AlterConfigsResponse(resources=results)
+
+
+def outcome(kind: int, name: str, alter: Callable[[], None]) -> AlterConfigsResult:
+    """What to say of one resource."""
+    result = AlterConfigsResult(resource_type=kind, resource_name=name)
+    try:
+        alter()
+    except TopicError as e:
+        result.error_code, result.error_message = e.code, str(e)
+    except ZooKeeperError as e:
+        result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(e)
+    return result

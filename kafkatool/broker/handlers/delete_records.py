@@ -1,0 +1,43 @@
+"""DeleteRecords (key 21), versions 0-1: raise a partition's log start, on all live replicas (KIP-107).
+
+Each partition is asked of its leader. The space is given back with the next retention run.
+"""
+
+from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.record_deletion import WaitingDeletions, delete_on_leader
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kafkatool.core.protocol.error_codes import ErrorCode
+
+
+def handle(request: DeleteRecordsRequest, call: Call) -> None:
+    context = call.context
+    find_leader = context.replica_manager.leader_partition_or_error
+    deletions = {
+        partition: delete_on_leader(partition, wanted.offset, find_leader)
+        for topic in request.topics
+        for wanted in topic.partitions
+        for partition in [TopicPartition(topic.name, wanted.partition)]
+    }
+
+    def result(topic: str, number: int) -> DeleteRecordsPartitionResult:
+        deletion = deletions[TopicPartition(topic, number)]
+        low = deletion.low_watermark if deletion.error is ErrorCode.NONE else -1
+        return DeleteRecordsPartitionResult(partition=number, low_watermark=low, error_code=deletion.error)
+
+    def answer() -> None:
+        topics = [
+            DeleteRecordsTopicResult(name=t.name, partitions=[result(t.name, p.partition) for p in t.partitions])
+            for t in request.topics
+        ]
+        call.respond(DeleteRecordsResponse(topics=topics))
+
+    waiting = WaitingDeletions(
+        deletions, find_leader, lambda: set(context.metadata_cache.snapshot.brokers), context.timer, answer
+    )
+    waiting.start(request.timeout_ms)

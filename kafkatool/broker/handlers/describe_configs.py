@@ -1,0 +1,52 @@
+"""DescribeConfigs (key 32), versions 0-2: the settings of topics and of this broker (KIP-133, KIP-226).
+
+Any broker tells of a topic, with its own defaults; a broker's settings are asked of that broker.
+"""
+
+from kafkatool.broker.config_admin import ConfigAdmin
+from kafkatool.broker.config_description import ConfigSource, Setting
+from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.topic_admin import TopicError
+from kafkatool.core.errors import ZooKeeperError
+from kafkatool.core.protocol.describe_configs import (
+    DescribeConfigsEntry,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kafkatool.core.protocol.error_codes import ErrorCode
+
+
+def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+    context = call.context
+    admin = ConfigAdmin(context.zookeeper, context.config, context.broker_id)
+    results = [_describe(admin, resource, synonyms=request.include_synonyms) for resource in request.resources]
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(admin: ConfigAdmin, resource: DescribeConfigsResource, *, synonyms: bool) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        settings = admin.describe(resource.resource_type, resource.resource_name)
+    except TopicError as e:
+        result.error_code, result.error_message = e.code, str(e)
+    except ZooKeeperError as e:
+        result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(e)
+    else:
+        wanted = resource.configuration_keys
+        result.configs = [_entry(s, synonyms=synonyms) for s in settings if wanted is None or s.name in wanted]
+    return result
+
+
+def _entry(setting: Setting, *, synonyms: bool) -> DescribeConfigsEntry:
+    return DescribeConfigsEntry(
+        name=setting.name,
+        value=setting.value,
+        read_only=setting.read_only,
+        is_default=setting.source is ConfigSource.DEFAULT,
+        config_source=setting.source,
+        is_sensitive=False,
+        synonyms=[DescribeConfigsSynonym(name=n, value=v, source=s) for n, v, s in setting.synonyms if synonyms],
+    )

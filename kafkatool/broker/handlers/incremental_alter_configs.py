@@ -1,0 +1,23 @@
+"""IncrementalAlterConfigs (key 44), version 0: change single settings of topics or of this broker (KIP-339). No policies."""
+
+from functools import partial
+
+from kafkatool.broker.config_admin import Change, ConfigAdmin
+from kafkatool.broker.handlers.alter_configs import outcome
+from kafkatool.broker.handlers.call import Call
+from kafkatool.core.protocol.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
+    context = call.context
+    admin = ConfigAdmin(context.zookeeper, context.config, context.broker_id)
+    results = []
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
+        alter = partial(admin.change, kind, name, changes, validate_only=request.validate_only)
+        results.append(outcome(kind, name, alter))
+    return IncrementalAlterConfigsResponse(responses=results)

@@ -1,0 +1,253 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs against a real ZooKeeper, in each version."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.health import make_base_paths
+from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.protocol import alter_configs, describe_configs, incremental_alter_configs
+from kafkatool.core.topic_configs import CONFIGS
+from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode
+from kafkatool.core.zookeeper import SetData, ZooKeeper
+from tests.broker.handlers.served import Client, broker_of, handler_context
+
+SERVED = {key: s for key, s in load_handlers().items() if key in (32, 33, 44)}
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+@pytest.fixture
+def client(zk: ZooKeeper) -> Iterator[Client]:
+    make_base_paths(zk)
+    create_topic(zk, "t", {0: (1,)}, {"retention.ms": "5000"})
+    properties = {
+        "zookeeper.connect": "zk:2181/kafka",
+        "broker.id": "1",
+        "log.retention.hours": "2",
+        "log.segment.bytes": "1000000",
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+    }
+    config = BrokerConfig.from_properties(properties)
+    with broker_of(SERVED, handler_context(zookeeper=zk, config=config)) as made:
+        yield made
+
+
+def describe(
+    client: Client, kind: int, name: str, keys: list[str] | None = None, version: int = 2, *, synonyms: bool = False
+) -> Any:
+    resource = describe_configs.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    request = describe_configs.DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms)
+    (result,) = client.call(describe_configs.API, version, request).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+def change(client: Client, kind: int, name: str, *ops: tuple[str, int, str | None], validate: bool = False) -> int:
+    resource = incremental_alter_configs.IncrementalAlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[incremental_alter_configs.ConfigOperation(name=n, config_operation=op, value=v) for n, op, v in ops],
+    )
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate)
+    (result,) = client.call(incremental_alter_configs.API, 0, request).responses
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    assert (result.error_message is None) == (result.error_code == 0)
+    return int(result.error_code)
+
+
+def replace(
+    client: Client, kind: int, name: str, values: dict[str, str | None], version: int = 1, *, validate: bool = False
+) -> int:
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[alter_configs.AlterableConfig(name=n, value=v) for n, v in values.items()],
+    )
+    request = alter_configs.AlterConfigsRequest(resources=[resource], validate_only=validate)
+    (result,) = client.call(alter_configs.API, version, request).resources
+    return int(result.error_code)
+
+
+def stored(zk: ZooKeeper, kind: str = "topics", name: str = "t") -> dict[str, str]:
+    path = ConfigZnode.path(kind, name)
+    node = zk.get(path)
+    return ConfigZnode.decode(path, node.data) if node else {}
+
+
+def notifications(zk: ZooKeeper) -> list[str]:
+    children = sorted(zk.children(ConfigChangeZnode.PATH) or [])
+    nodes = zk.get_many([f"{ConfigChangeZnode.PATH}/{child}" for child in children])
+    return [ConfigChangeZnode.decode(node.data) for node in nodes if node is not None]
+
+
+# --- describe --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("BRK-162", "BRK-125")
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_topics_settings_are_its_own_or_the_brokers(client: Client, version: int) -> None:
+    result = describe(client, TOPIC, "t", version=version)
+    assert (result.error_code, result.error_message) == (0, None)
+    entries = {e.name: e for e in result.configs}
+    assert sorted(entries) == sorted(CONFIGS)
+    assert not any(e.read_only or e.is_sensitive for e in result.configs)
+    values = {name: entries[name].value for name in ("retention.ms", "segment.bytes", "cleanup.policy", "preallocate")}
+    assert values == {
+        "retention.ms": "5000",
+        "segment.bytes": "1000000",
+        "cleanup.policy": "delete",
+        "preallocate": "false",
+    }
+    if version == 0:
+        assert [n for n, e in sorted(entries.items()) if not e.is_default] == ["retention.ms", "segment.bytes"]
+    else:
+        sources = {n: e.config_source for n, e in entries.items() if e.config_source != 5}
+        assert sources == {"retention.ms": 1, "segment.bytes": 4}
+        assert not any(e.synonyms for e in result.configs), "not asked for"
+
+
+@pytest.mark.spec("BRK-162")
+@pytest.mark.parametrize("version", [1, 2])
+def test_synonyms_tell_where_a_value_would_come_from_next(client: Client, version: int) -> None:
+    keys = ["retention.ms", "leader.replication.throttled.replicas"]
+    result = describe(client, TOPIC, "t", keys, version, synonyms=True)
+    by_name = {e.name: [(s.name, s.value, s.source) for s in e.synonyms] for e in result.configs}
+    assert by_name == {
+        "leader.replication.throttled.replicas": [],
+        "retention.ms": [
+            ("retention.ms", "5000", 1),
+            ("log.retention.hours", "2", 4),
+            ("log.retention.ms", "604800000", 5),
+        ],
+    }
+
+
+@pytest.mark.spec("BRK-162")
+def test_a_brokers_settings_are_those_in_force(client: Client, zk: ZooKeeper) -> None:
+    entries = {e.name: e for e in describe(client, BROKER, "1").configs}
+    assert "properties" not in entries
+    assert (entries["log.retention.ms"].value, entries["log.retention.ms"].config_source) == ("7200000", 4)
+    assert (entries["num.io.threads"].value, entries["num.io.threads"].config_source) == ("8", 5)
+    assert entries["listeners"].value == "PLAINTEXT://127.0.0.1:9092"
+    assert entries["broker.rack"].value is None
+    writable = {name: e.value for name, e in entries.items() if not e.read_only}
+    rates = dict.fromkeys(("leader.replication.throttled.rate", "follower.replication.throttled.rate"), str(2**63 - 1))
+    assert writable == rates
+    assert change(client, BROKER, "1", ("leader.replication.throttled.rate", SET, "1000")) == 0
+    assert stored(zk, "brokers", "1") == {"leader.replication.throttled.rate": "1000"}
+    assert notifications(zk) == ["brokers/1"]
+    (rate,) = describe(client, BROKER, "1", ["leader.replication.throttled.rate"], synonyms=True).configs
+    assert (rate.value, rate.config_source) == ("1000", 2)
+    assert [(s.value, s.source) for s in rate.synonyms] == [("1000", 2), (str(2**63 - 1), 5)]
+
+
+@pytest.mark.spec("BRK-162")
+def test_what_cannot_be_described_says_why(client: Client) -> None:
+    for kind, name, code in [
+        (TOPIC, "gone", 3),
+        (TOPIC, "bad name", 17),
+        (BROKER, "2", 42),
+        (BROKER, "x", 42),
+        (3, "g", 42),
+    ]:
+        result = describe(client, kind, name)
+        assert (result.error_code, result.configs) == (code, [])
+        assert result.error_message
+    assert describe(client, BROKER, "").configs == [], "nothing is set for all brokers"
+
+
+# --- change ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("BRK-125", "Z-26")
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_topic_gets_exactly_the_settings_named(client: Client, zk: ZooKeeper, version: int) -> None:
+    wanted: dict[str, str | None] = {"segment.ms": "7000", "cleanup.policy": "compact"}
+    assert replace(client, TOPIC, "t", wanted, version, validate=True) == 0
+    assert (stored(zk), notifications(zk)) == ({"retention.ms": "5000"}, [])
+    assert replace(client, TOPIC, "t", wanted, version) == 0
+    assert (stored(zk), notifications(zk)) == (wanted, ["topics/t"])
+    for values, code in [({"no.such": "1"}, 40), ({"segment.ms": "x"}, 42), ({"segment.ms": None}, 42)]:
+        assert replace(client, TOPIC, "t", values, version) == code  # type: ignore[arg-type]
+    assert replace(client, TOPIC, "gone", wanted, version) == 3
+    assert (stored(zk), notifications(zk)) == (wanted, ["topics/t"])
+
+
+@pytest.mark.spec("BRK-125", "Z-26")
+def test_single_settings_are_set_and_deleted_and_the_others_stay(client: Client, zk: ZooKeeper) -> None:
+    ops = (("segment.ms", SET, "7000"), ("retention.ms", DELETE, None))
+    assert change(client, TOPIC, "t", *ops, validate=True) == 0
+    assert stored(zk) == {"retention.ms": "5000"}
+    assert change(client, TOPIC, "t", *ops) == 0
+    assert (stored(zk), notifications(zk)) == ({"segment.ms": "7000"}, ["topics/t"])
+    assert change(client, TOPIC, "t", ("retention.ms", DELETE, None)) == 0, "nothing to delete is no error"
+
+
+@pytest.mark.spec("BRK-125")
+def test_items_are_added_to_lists_and_taken_from_them(client: Client, zk: ZooKeeper) -> None:
+    policy = "cleanup.policy"
+    assert change(client, TOPIC, "t", (policy, APPEND, "compact")) == 0
+    assert stored(zk)[policy] == "delete,compact", "beside the broker's default"
+    assert change(client, TOPIC, "t", (policy, APPEND, "compact")) == 0
+    assert change(client, TOPIC, "t", (policy, SUBTRACT, "delete")) == 0
+    assert stored(zk)[policy] == "compact"
+    throttled = "leader.replication.throttled.replicas"
+    assert change(client, TOPIC, "t", (throttled, APPEND, "0:1,0:2"), (policy, APPEND, "delete")) == 0
+    assert stored(zk) == {"retention.ms": "5000", policy: "compact,delete", throttled: "0:1,0:2"}
+    assert change(client, TOPIC, "t", ("retention.ms", APPEND, "1")) == 42
+    assert change(client, TOPIC, "t", ("retention.ms", SUBTRACT, "5000")) == 42
+
+
+@pytest.mark.spec("BRK-125")
+def test_a_change_that_is_refused_changes_nothing(client: Client, zk: ZooKeeper) -> None:
+    refused: list[tuple[int, str, tuple[tuple[str, int, str | None], ...], int]] = [
+        (TOPIC, "t", (("retention.ms", SET, "1"), ("retention.ms", DELETE, None)), 42),
+        (TOPIC, "t", (("retention.ms", SET, None),), 42),
+        (TOPIC, "t", (("retention.ms", SET, "1"), ("no.such", SET, "1")), 40),
+        (TOPIC, "t", (("retention.ms", 9, "1"),), 42),
+        (TOPIC, "t", (("min.insync.replicas", SET, "0"),), 42),
+        (TOPIC, "gone", (("retention.ms", SET, "1"),), 3),
+        (TOPIC, "", (("retention.ms", SET, "1"),), 17),
+        (BROKER, "1", (("num.io.threads", SET, "1"),), 42),
+        (BROKER, "1", (("leader.replication.throttled.rate", SET, "-1"),), 42),
+        (BROKER, "2", (("leader.replication.throttled.rate", SET, "1"),), 42),
+        (BROKER, "", (("leader.replication.throttled.rate", SET, "1"),), 42),
+        (8, "x", (("retention.ms", SET, "1"),), 42),
+    ]
+    for kind, name, ops, code in refused:
+        assert change(client, kind, name, *ops) == code, (kind, name, ops)
+    assert stored(zk) == {"retention.ms": "5000"}
+    assert notifications(zk) == []
+
+
+@pytest.mark.spec("BRK-125", "Z-26")
+def test_what_a_newer_kafka_stored_is_kept_and_not_judged(client: Client, zk: ZooKeeper) -> None:
+    path = ConfigZnode.path("topics", "t")
+    zk.commit([SetData(path, b'{"version":1,"config":{"new.one":"x"},"beside":7}', -1)])
+    assert change(client, TOPIC, "t", ("segment.ms", SET, "7000")) == 0
+    node = zk.get(path)
+    assert node is not None and b'"beside":7' in node.data
+    assert stored(zk) == {"new.one": "x", "segment.ms": "7000"}
+    zk.commit([SetData(path, b"rubbish", -1)])
+    assert change(client, TOPIC, "t", ("segment.ms", SET, "8000")) == 0
+    assert stored(zk) == {"segment.ms": "8000"}
+
+
+@pytest.mark.spec("BRK-125")
+def test_a_change_between_read_and_write_is_not_lost(
+    client: Client, zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, other = zk.set, iter([b'{"version":1,"config":{"segment.ms":"9000"}}'])
+
+    def late(path: str, data: bytes, version: int) -> int:
+        if theirs := next(other, None):
+            write(path, theirs, -1)
+        return write(path, data, version)
+
+    monkeypatch.setattr(zk, "set", late)
+    assert change(client, TOPIC, "t", ("flush.ms", SET, "1")) == 0
+    assert stored(zk) == {"segment.ms": "9000", "flush.ms": "1"}

@@ -1,0 +1,130 @@
+"""DeleteRecords: what the leader does at once, and when the request is answered. The log is real, followers are told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import RLock
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol import delete_records as api
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.records import Record, encode_batch
+from tests.broker.handlers.served import Client, broker_of, handler_context, live, update
+from tests.broker.network.raw_client import network_config
+from tests.waiting import eventually
+
+SERVED = {21: load_handlers()[21]}
+TP = TopicPartition("t", 0)
+RECORDS = 10
+HIGH_WATERMARK = 8
+
+
+class Leader:
+    """Stands for the replica manager of a broker that leads one partition with followers 2 (alive) and 3 (dead)."""
+
+    def __init__(self, directory: Path) -> None:
+        self.scheduler = Scheduler(1, "test")
+        config = network_config(**{"log.dirs": str(directory)})
+        self.logs = LogManager(config, lambda _: {}, self.scheduler, "cluster")
+        self.logs.load()
+        self.log = self.logs.get_or_create(TP, is_new=True)
+        for i in range(RECORDS):
+            self.log.append_as_leader(encode_batch([Record(0, i, b"k", b"v", ())]), 0)
+        self.log.high_watermark = HIGH_WATERMARK
+        self.follower, self.dead = SimpleNamespace(log_start_offset=-1), SimpleNamespace(log_start_offset=-1)
+        self.partition: Any = SimpleNamespace(
+            lock=RLock(),
+            leader_log=self.log,
+            high_watermark=SimpleNamespace(offset=HIGH_WATERMARK),
+            remote={2: self.follower, 3: self.dead},
+        )
+
+    def leader_partition_or_error(self, partition: TopicPartition) -> Any:
+        return self.partition if partition == TP else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def close(self) -> None:
+        self.scheduler.shutdown()
+        self.logs.shutdown()
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[Leader]:
+    (tmp_path / "data").mkdir()
+    made = Leader(tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(leader: Leader) -> Iterator[Client]:
+    cache = MetadataCache(1)
+    cache.update(update(brokers=[live(1), live(2)]))
+    replicas: Any = leader
+    with broker_of(SERVED, handler_context(replica_manager=replicas, metadata_cache=cache)) as made:
+        yield made
+
+
+def request(offset: int, topic: str = "t", timeout_ms: int = 60_000) -> Any:
+    wanted = [api.DeleteRecordsPartition(partition=0, offset=offset)]
+    return api.DeleteRecordsRequest(
+        topics=[api.DeleteRecordsTopic(name=topic, partitions=wanted)], timeout_ms=timeout_ms
+    )
+
+
+def ask(client: Client, wanted: Any, version: int = 1) -> tuple[int, int]:
+    (topic,) = client.call(api.API, version, wanted).topics
+    (partition,) = topic.partitions
+    return partition.low_watermark, partition.error_code
+
+
+@pytest.mark.spec("BRK-162")
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(("offset", "start"), [(3, 3), (-1, HIGH_WATERMARK), (0, 0)])
+def test_records_are_gone_when_the_live_followers_have_dropped_them_too(
+    leader: Leader, client: Client, version: int, offset: int, start: int
+) -> None:
+    client.send_request(api.API, version, request(offset))
+    eventually(lambda: leader.log.log_start_offset == start, "the leader's log start")
+    leader.follower.log_start_offset = start
+    (topic,) = client.receive_response(api.API, version).topics
+    assert [(p.low_watermark, p.error_code) for p in topic.partitions] == [(start, 0)]
+
+
+@pytest.mark.spec("BRK-162")
+def test_a_follower_that_does_not_follow_ends_in_a_time_out(leader: Leader, client: Client) -> None:
+    assert ask(client, request(3, timeout_ms=1)) == (-1, 7)
+    assert leader.log.log_start_offset == 3, "gone here all the same"
+    assert ask(client, request(3, timeout_ms=0)) == (-1, 7)
+
+
+@pytest.mark.spec("BRK-162")
+def test_what_cannot_be_deleted_says_why(leader: Leader, client: Client) -> None:
+    leader.follower.log_start_offset = 0
+    assert ask(client, request(HIGH_WATERMARK + 1)) == (-1, 1)
+    assert ask(client, request(-2)) == (-1, 1)
+    assert ask(client, request(0, topic="gone")) == (-1, 3)
+    assert ask(client, request(0, topic="__consumer_offsets")) == (-1, 17)
+    compacted = LogConfig.from_broker(network_config(), {"cleanup.policy": "compact"})
+    before, leader.log.config = leader.log.config, compacted
+    assert ask(client, request(1)) == (-1, 44)
+    leader.log.config = before
+    leader.partition.leader_log = None
+    assert ask(client, request(1)) == (-1, 6)
+    assert leader.log.log_start_offset == 0
+
+
+@pytest.mark.spec("BRK-162")
+def test_a_leader_that_is_deposed_meanwhile_says_so(leader: Leader, client: Client) -> None:
+    client.send_request(api.API, 1, request(3))
+    eventually(lambda: leader.log.log_start_offset == 3, "the leader's log start")
+    leader.partition.leader_log = None
+    (topic,) = client.receive_response(api.API, 1).topics
+    assert [(p.low_watermark, p.error_code) for p in topic.partitions] == [(-1, 6)]
