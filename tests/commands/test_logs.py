@@ -13,7 +13,7 @@ import psutil
 import pytest
 from click.testing import CliRunner, Result
 
-from kafkatool.commands import logs as command
+from kafkatool.commands import logs_session as command
 from kafkatool.commands.main import kt
 from tests.core.statelog.logs import InProcess, merger_output, record, story
 

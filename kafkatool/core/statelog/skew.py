@@ -1,0 +1,46 @@
+"""A look at the brokers' clocks that costs a merge nothing: only the end of each log is read (SCL-20X).
+
+The whole logs are compared by ``kt logs report --skew``.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kafkatool.core.statelog.chunks import Chunk, ChunkAccount, read_records
+from kafkatool.core.statelog.details import DetailStore
+from kafkatool.core.statelog.figures import Skew, skews
+from kafkatool.core.statelog.observations import Observation, observe
+from kafkatool.core.statelog.sources import Source
+from kafkatool.core.statelog.zones import Clock
+
+WARN_MS: Final = 1000
+"""Clocks further apart than this make the order of a merged log doubtful."""
+
+LOOK_BYTES: Final = 64 * 1024
+"""Read of each log, from its end."""
+
+MOST_LOGS: Final = 50
+"""Of more logs than that (hourly ones), the last."""
+
+
+def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -> list[tuple[tuple[int, int], Skew]]:
+    """Clock differences by (controller, broker) that the ends of the logs prove. OSError, SourceChangedError."""
+    store = DetailStore()
+    told: dict[tuple[str, int, int], list[Observation]] = {}
+    heard_from: dict[int, str] = {}
+    for number in range(max(len(sources) - MOST_LOGS, 0), len(sources)):
+        source, size = sources[number], sources[number].size
+        chunk = Chunk(0, number, source.next_record(max(size - LOOK_BYTES, 0))[0], size)
+        for record in read_records(source, clocks[number], chunk, store, ChunkAccount()):
+            for topic, partition, o in observe(record, number, record.line_number):
+                if o.controller is not None:
+                    told.setdefault((topic, partition, o.controller), []).append(o)
+                    if o.actor == "controller":
+                        heard_from[o.controller] = min(heard_from.get(o.controller, o.time), o.time)
+    found: dict[tuple[int, int], Skew] = {}
+    for (_, _, controller), observations in told.items():
+        if controller not in heard_from:
+            continue
+        for pair, skew in skews(observations, heard_from[controller]).items():
+            found[pair] = found[pair].joined(skew) if pair in found else skew
+    return sorted(found.items())
