@@ -24,7 +24,7 @@ from kafkatool.core.protocol.create_topics import CreateTopicsRequest, CreateTop
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.file_region import FileRegion
 from kafkatool.core.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kafkatool.core.protocol.records import Record, decode_records, encode_batch
+from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
 from kafkatool.core.znodes import BrokersZnode, BrokerZnode, ConfigChangeZnode, ConfigZnode, ControllerZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.network.raw_client import wait_until
@@ -89,7 +89,13 @@ def read(connection: Connection, topic: str) -> list[bytes | None]:
     (partition,) = connection.send(fetch.API, 4, request).topics[0].partitions
     batches = partition.records
     assert not isinstance(batches, FileRegion)
-    return [record.value for record in decode_records(batches)] if batches else []
+    if not batches:
+        return []
+    return [
+        record.value
+        for position, header in iter_batches(batches)
+        for record in decode_records(batches[position : position + header.size_bytes])
+    ]
 
 
 @pytest.mark.spec("BRK-119", "BRK-123", "BRK-128")
