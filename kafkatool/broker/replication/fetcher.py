@@ -19,7 +19,7 @@ from kafkatool.broker.replication.follow import Follow, FollowStep
 from kafkatool.broker.replication.follower_session import FollowerSession
 from kafkatool.broker.replication.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.replication_quota import ReplicationQuota
-from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
+from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, StorageError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
@@ -228,6 +228,9 @@ class ReplicaFetcher:
             outcome = step()
         except (BrokerUnreachableError, ProtocolError):
             raise  # the connection's trouble, not the partition's
+        except StorageError as e:
+            log.error("replication of %s stops until the next LeaderAndIsr: %s", topic_partition, e)
+            outcome = FollowStep.FAILED
         except Exception:  # a bad partition must not stop the others (KIP-461)
             log.exception("replication of %s stops until the next LeaderAndIsr", topic_partition)
             outcome = FollowStep.FAILED
