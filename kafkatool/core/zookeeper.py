@@ -478,17 +478,21 @@ class ZooKeeper:
         return self.get(path)
 
     def _was_committed(self, ops: Sequence[Op]) -> bool:
-        """Whether a transaction whose reply was lost took effect: its first write tells for all (Z-40)."""
-        for op in ops:
-            match op:
-                case Create(path, data, _):
-                    node = self._look(path)
-                    return node is not None and node.data == data
-                case SetData(path, data, version):
-                    node = self._look(path)
-                    return node is not None and node.version == version + 1 and node.data == data
-                case Delete(path, _):
-                    return self._look(path) is None
-                case Check():
-                    continue
-        return False
+        """Whether a transaction whose reply was lost took effect (Z-40): then all its writes are there.
+
+        One alone proves nothing: an empty node, for instance, is the same whoever made it.
+        """
+        writes = [op for op in ops if not isinstance(op, Check)]
+        nodes = self.get_many([op.path for op in writes])
+        return bool(writes) and all(_shows(node, op) for node, op in zip(nodes, writes, strict=True))
+
+
+def _shows(node: Node | None, op: Op) -> bool:
+    """Whether the node is as that write leaves it."""
+    match op:
+        case Create(_, data, _):
+            return node is not None and node.data == data
+        case SetData(_, data, version):
+            return node is not None and node.version == version + 1 and node.data == data
+        case _:
+            return node is None
