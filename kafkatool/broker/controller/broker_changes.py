@@ -108,15 +108,17 @@ class BrokerChanges:
         with term.batch.filling():  # before any LeaderAndIsr: whoever follows must know where (CTL-31)
             term.batch.add_metadata(context.leadership)
         starting: dict[TopicPartition, list[int]] = {}
+        topics: dict[str, None] = {}
         for broker in sorted(brokers):
             for partition in context.partitions_on(broker):
+                topics[partition.topic] = None
                 if context.replica_status_of(partition, broker) in LEGAL[ReplicaStatus.ONLINE]:
                     starting.setdefault(partition, []).append(broker)
         with term.batch.filling():
             term.replicas.move(starting, ReplicaStatus.ONLINE)
             term.partitions.bring_online()
         term.reassignment.on_brokers_started(brokers)
-        term.deletion.resume_after_return({p.topic for p in starting})
+        term.deletion.resume_after_return(topics)
 
     # --- failure ------------------------------------------------------------------------------------------------
 
@@ -129,6 +131,7 @@ class BrokerChanges:
             for partition in context.partitions_on(broker):
                 lost.setdefault(partition, []).append(broker)
         self.on_replicas_lost(lost)
+        self._term.reassignment.on_brokers_lost(sorted(brokers))
 
     def on_replicas_lost(self, lost: dict[TopicPartition, list[int]]) -> None:
         """Replicas that cannot serve any more: with their broker, or with its log directory (CTL-39, CTL-122)."""

@@ -18,6 +18,7 @@ from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.znodes import PartitionStateZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import Watch, WatchEvent
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Replicas = tuple[int, ...]
+
+_BEING_DELETED = "its topic is being deleted"
 
 
 def union(old: Replicas, wanted: Replicas) -> Replicas:
@@ -55,12 +58,14 @@ class Reassignment:
         self._term = term
         self._fired: deque[TopicPartition] = deque()  # state nodes that changed; filled by the watch's thread
         self._watched: set[TopicPartition] = set()  # each state node has one watch at most
+        self._stopping: dict[TopicPartition, set[int]] = {}  # step 9: who has not answered yet
+        self._owed: dict[int, dict[TopicPartition, None]] = {}  # broker -> replicas it could not be told to delete
 
     # --- the request --------------------------------------------------------------------------------------------
 
     def watch(self) -> dict[TopicPartition, Replicas]:
         """Set the watch on ``/admin/reassign_partitions``; what it asks for. Unreadable: logged, left (Z-35)."""
-        return self.read(self._term.watch("reassignment", lambda _: self._on_request()))
+        return self.read(self._term.watch("reassignment", lambda _: self._take_up(self.watch())))
 
     def read(self, watch: Watch | None = None) -> dict[TopicPartition, Replicas]:
         """What the request asks for now."""
@@ -71,11 +76,10 @@ class Reassignment:
             log.error("%s; nothing is reassigned until it is removed", e)
             return {}
 
-    def _on_request(self) -> None:
+    def _take_up(self, request: Mapping[TopicPartition, Replicas]) -> None:
         context = self._term.context
-        wanted = {p: rar for p, rar in self.watch().items() if p not in context.reassigning}
-        if any(not context.knows(p) for p in wanted):
-            self._term.topic_changes.refresh(watched=True)  # it may have been created a moment ago
+        wanted = {p: rar for p, rar in request.items() if p not in context.reassigning}
+        self._term.topic_changes.catch_up(wanted)  # they may have been created a moment ago
         refused: dict[TopicPartition, str] = {}
         for partition, rar in wanted.items():
             if why := self._why_refused(partition, rar):
@@ -88,7 +92,7 @@ class Reassignment:
         if not context.knows(partition):
             return "there is no such partition"
         if context.is_deleting(partition):
-            return "its topic is being deleted"
+            return _BEING_DELETED
         if wanted == context.replicas(partition):
             return "these are its replicas already"
         return why_unusable(wanted)
@@ -105,18 +109,40 @@ class Reassignment:
         for partition, rar in wanted.items():
             state = context.leadership.get(partition)
             in_sync = state is not None and set(rar) <= set(state.leader_and_isr.isr)
-            if not context.knows(partition) or (rar == context.replicas(partition) and in_sync):
+            if not context.knows(partition):  # gone, or made after the topics were read: then its event comes first
+                self._term.enqueue("reassignment", lambda p=partition: self._take_up_again(p))  # type: ignore[misc]
+            elif rar == context.replicas(partition) and in_sync:
                 done.append(partition)
+            elif context.is_deleting(partition):  # its partitions may have no leader any more: it would never end
+                refused[partition] = _BEING_DELETED
             elif why := why_unusable(rar):
                 refused[partition] = why
             else:
                 going[partition] = rar
         if done:
-            log.info("reassignments that are done or pointless: %s", ", ".join(map(str, done)))
-            self._stop_orphans({p: wanted[p] for p in done if context.knows(p)})
+            log.info("reassignments that are done: %s", ", ".join(map(str, done)))
+            self._stop_orphans({p: wanted[p] for p in done})
             self._remove_entries(done)
         self._refuse(refused)
         self._begin(going)
+
+    def _take_up_again(self, partition: TopicPartition) -> None:
+        self._take_up({p: rar for p, rar in self.read().items() if p == partition})
+
+    def give_up(self, topic: str) -> None:
+        """Partitions without live leader can go no step further once their topic waits for its deletion: nobody elects
+        leaders for it any more (CTL-79), and the deletion would wait for them for ever (CTL-78).
+        """
+        context = self._term.context
+        stuck = [
+            p
+            for p in context.reassigning
+            if p.topic == topic and p not in self._stopping and context.leader(p) not in context.live_for(p)
+        ]
+        if stuck:
+            for partition in stuck:
+                del context.reassigning[partition]
+            self._refuse(dict.fromkeys(stuck, _BEING_DELETED))
 
     def _stop_orphans(self, moved: Mapping[TopicPartition, Replicas]) -> None:
         """Have every other live broker delete its replica, if it has one.
@@ -142,10 +168,30 @@ class Reassignment:
     def on_brokers_started(self, brokers: Collection[int]) -> None:
         """Reassignments to a broker that has just started are driven on (CTL-34, 89, 95)."""
         context = self._term.context
+        with self._term.batch.filling():
+            for broker in brokers:
+                for partition in self._owed.pop(broker, ()):
+                    if broker not in context.replicas(partition):
+                        self._term.batch.add_stop_replica(broker, partition, delete=True)
         waiting = [
             p for p, rar in context.reassigning.items() if p not in self._watched or not set(brokers).isdisjoint(rar)
         ]
         self._drive(waiting, prepare=True)
+
+    def on_brokers_lost(self, brokers: Collection[int]) -> None:
+        """They will not answer: their replicas are deleted when they return."""
+        for broker in brokers:
+            self._stopped(broker, [p for p, left in self._stopping.items() if broker in left], deleted=False)
+
+    def on_answer(self, broker: int, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
+        """A broker has deleted replicas, or cannot (step 9)."""
+        failed = {(p.topic, p.partition) for p in answer.partitions if p.error_code}
+        asked = [p for p in request.partitions if broker in self._stopping.get(p, ())]
+        refused = [p for p in asked if answer.error_code or p in failed]
+        if refused:
+            log.warning("broker %d could not delete its replicas of %s", broker, ", ".join(map(str, refused)))
+        self._stopped(broker, refused, deleted=False)
+        self._stopped(broker, [p for p in asked if p not in refused], deleted=True)
 
     def _on_isr(self, event: WatchEvent) -> None:
         """A state node of ours changed. Many fire at once: the first event handles all."""
@@ -157,6 +203,7 @@ class Reassignment:
 
     def _drive(self, partitions: list[TopicPartition], *, prepare: bool) -> None:
         """Steps 5 to 12 where RAR is in sync; elsewhere, with ``prepare``, steps 1 to 3, and wait."""
+        partitions = [p for p in partitions if p not in self._stopping]
         if not partitions:
             return
         context = self._term.context
@@ -239,18 +286,40 @@ class Reassignment:
             stopped = term.replicas.move({p: brokers for p, brokers in old.items() if brokers}, ReplicaStatus.OFFLINE)
             ready = {p: brokers for p, brokers in old.items() if len(stopped.get(p, ())) == len(brokers)}  # 8
             term.replicas.move({p: b for p, b in ready.items() if b}, ReplicaStatus.DELETION_STARTED)  # 9
-            for target in (ReplicaStatus.DELETION_SUCCESSFUL, ReplicaStatus.NON_EXISTENT):
-                term.replicas.move({p: b for p, b in ready.items() if b}, target)
         for partition in partitions:
             if partition not in ready:  # no leader among RAR, or a write failed: nothing is moved (CTL-95)
                 context.set_replicas(partition, both[partition])
                 log.warning("reassignment of partition %s to %s waits: none of them could take over", partition,
                             list(rar[partition]))  # fmt: skip
-        if ready:
-            self._conclude({p: rar[p] for p in ready})
+        self._conclude([p for p, brokers in ready.items() if not brokers])
+        self._stopping.update({p: set(brokers) for p, brokers in ready.items() if brokers})
+        gone = {b for brokers in ready.values() for b in brokers} - context.brokers.keys()
+        self.on_brokers_lost(sorted(gone))
 
-    def _conclude(self, done: Mapping[TopicPartition, Replicas]) -> None:
+    def _stopped(self, broker: int, partitions: Collection[TopicPartition], *, deleted: bool) -> None:
+        """Step 9 is over for that broker; behind the last one comes the end.
+
+        Until then ZooKeeper names the old replicas, so that the next controller tells them too, whenever this one dies.
+        """
+        if not partitions:
+            return
+        if not deleted:
+            self._owed.setdefault(broker, {}).update(dict.fromkeys(partitions))
+        for target in (ReplicaStatus.DELETION_SUCCESSFUL, ReplicaStatus.NON_EXISTENT):
+            self._term.replicas.move({p: [broker] for p in partitions}, target)
+        over = []
+        for partition in partitions:
+            self._stopping[partition].discard(broker)
+            if not self._stopping[partition]:
+                del self._stopping[partition]
+                over.append(partition)
+        self._conclude(over)
+
+    def _conclude(self, partitions: Collection[TopicPartition]) -> None:
         term, context = self._term, self._term.context
+        done = {p: rar for p in partitions if (rar := context.reassigning.get(p))}  # its topic may be gone
+        if not done:
+            return
         self._write_assignments(done)  # 10
         self._remove_entries(done)  # 11
         for partition in done:

@@ -127,9 +127,13 @@ class Term:
             message = request.message
             assert isinstance(message, StopReplicaRequest)
             if message.delete_partitions:
-                self.enqueue("StopReplica answer", lambda: self.deletion.on_answer(broker, message, answer))
+                self.enqueue("StopReplica answer", lambda: self._on_deleted(broker, message, answer))
         elif answer.error_code:
             log.info("broker %d answered UpdateMetadata with error %d", broker, answer.error_code)
+
+    def _on_deleted(self, broker: int, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
+        self.reassignment.on_answer(broker, request, answer)
+        self.deletion.on_answer(broker, request, answer)
 
     def _unclean_topics(self, topics: Collection[str]) -> set[str]:
         """Topics that allow unclean leader election, read now (CTL-44)."""

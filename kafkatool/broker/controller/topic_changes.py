@@ -9,7 +9,7 @@ from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model import Assignment, TopicPartition
 from kafkatool.core.znodes import TopicsZnode, TopicZnode
-from kafkatool.core.zookeeper import Node, WatchEvent
+from kafkatool.core.zookeeper import Node, Watch, WatchEvent
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term
@@ -31,9 +31,21 @@ class TopicChanges:
     def read(self, topics: Collection[str]) -> dict[str, Assignment]:
         """Their assignments; the data of each topic is watched by the same read (CTL-24 step 8a, Z-43)."""
         watch = self._term.watch("partition change", self._on_data)
+        return self._read(topics, watch)
+
+    def _read(self, topics: Collection[str], watch: Watch | None = None) -> dict[str, Assignment]:
         nodes = self._term.raw_zookeeper.get_many([TopicZnode.path(t) for t in topics], watch)
         found = {t: _decode(t, node) for t, node in zip(topics, nodes, strict=True)}
         return {t: assignment for t, assignment in found.items() if assignment is not None}
+
+    def catch_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take up those of them that exist, though the event that tells of them has not come to its turn."""
+        context = self._term.context
+        topics = sorted({p.topic for p in partitions if not context.knows(p)})
+        if any(t not in context.assignments for t in topics):
+            self.refresh(watched=True)
+        for topic, assignment in self._read([t for t in topics if t in context.assignments]).items():
+            self._grow(topic, assignment)
 
     def refresh(self, *, watched: bool) -> None:
         """Take up new topics, forget those that are gone (CTL-69). ``watched``: the last watch has not fired."""
@@ -62,7 +74,12 @@ class TopicChanges:
         if topic not in context.assignments:
             return  # deleted, or not taken up yet: then it is read with the topics
         assignment = self.read([topic]).get(topic)
-        added = {n: r for n, r in (assignment or {}).items() if n not in context.assignments[topic]}
+        if assignment is not None:
+            self._grow(topic, assignment)
+
+    def _grow(self, topic: str, assignment: Assignment) -> None:
+        context = self._term.context
+        added = {n: r for n, r in assignment.items() if n not in context.assignments[topic]}
         if not added:
             return
         if topic in context.deleting:

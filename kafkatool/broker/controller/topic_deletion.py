@@ -87,16 +87,25 @@ class TopicDeletion:
         context = self._term.context
         if topic in context.ineligible:
             return False
+        self._term.reassignment.give_up(topic)
         if any(p in context.reassigning or p in context.electing for p in partitions):
             return False
-        unreachable = {
-            p: gone for p in partitions if (gone := [b for b in context.replicas(p) if b not in context.live_for(p)])
-        }
+        unreachable = {p: gone for p in partitions if (gone := self._unreachable(p))}
         if unreachable:
             log.info("deletion of topic %s waits for brokers %s", topic,
                      sorted({b for gone in unreachable.values() for b in gone}))  # fmt: skip
             self.fail(unreachable)
         return not unreachable
+
+    def _unreachable(self, partition: TopicPartition) -> list[int]:
+        """Brokers that have yet to delete their replica, and cannot be told now."""
+        context = self._term.context
+        live = context.live_for(partition)
+        return [
+            b
+            for b in context.replicas(partition)
+            if b not in live and context.replica_status_of(partition, b) is not ReplicaStatus.DELETION_SUCCESSFUL
+        ]
 
     def _start(self, topics: Collection[str]) -> None:
         term, context = self._term, self._term.context
