@@ -1,0 +1,145 @@
+"""Server, brokers, their disks, and what the operator does to them; what must be true when it has come to rest."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.znodes import (
+    PERSISTENT_PATHS,
+    BrokersZnode,
+    ConfigZnode,
+    ControllerZnode,
+    DeleteTopicsZnode,
+    PreferredElectionZnode,
+    ReassignmentZnode,
+    TopicsZnode,
+    TopicZnode,
+)
+from kafkatool.core.zookeeper import Create, Delete, SetData
+from tests.simulation.invariants import Invariants
+from tests.simulation.process import Process
+from tests.simulation.replicas import Disk
+from tests.simulation.server import OPERATOR, Server
+from tests.simulation.world import World
+
+DEFAULTS = {
+    "delete.topic.enable": "true",
+    "unclean.leader.election.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "inter.broker.protocol.version": "2.3",
+}
+
+
+class Refusals(logging.Handler):
+    """The controllers' ERROR lines that tell an operator why a request is not carried out."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self.reassignments: dict[TopicPartition, float] = {}  # refused last when
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._world.trace is not None:
+            self._world.note("%s %s%s", record.levelname, record.getMessage(),
+                             f": {record.exc_info[1]!r}" if record.exc_info else "")  # fmt: skip
+        if record.levelno >= logging.ERROR and isinstance(record.args, tuple) and record.args:
+            partition = record.args[0]
+            if record.msg.startswith("reassignment of partition") and isinstance(partition, TopicPartition):
+                self.reassignments[partition] = self._world.now
+
+
+class Cluster:
+    """``processes`` holds the latest life of each broker, dead or alive."""
+
+    def __init__(self, world: World, broker_ids: Sequence[int], properties: Mapping[str, str] = {}) -> None:
+        self.world = world
+        self.server = Server(world)
+        self.properties = {**DEFAULTS, **properties}
+        self.invariants = Invariants(world, self.server)
+        self.after_send: Callable[[Process], None] = lambda _: None
+        self.disks: dict[int, Disk] = {b: Disk() for b in broker_ids}
+        self.invariants.disks = self.disks
+        self.processes: dict[int, Process] = {}
+        self.refusals = Refusals(world)
+        self.reassignments: dict[TopicPartition, tuple[float, tuple[int, ...]]] = {}  # asked for last
+        for path in PERSISTENT_PATHS:
+            parent = ""
+            for name in path.split("/")[1:]:
+                parent += f"/{name}"
+                if parent not in self.server.nodes:
+                    self.server.write(Create(parent), OPERATOR)
+
+    # --- brokers --------------------------------------------------------------------------------------------------
+
+    def start(self, broker: int) -> None:
+        """If it does not run."""
+        running = self.processes.get(broker)
+        if running is None or not running.alive:
+            self.world.note("broker %d starts", broker)
+            self.processes[broker] = Process(self, broker, self.disks[broker], self.properties)
+
+    def alive(self) -> list[Process]:
+        return [p for p in self.processes.values() if p.alive]
+
+    def controller_id(self) -> int | None:
+        node = self.server.nodes.get(ControllerZnode.PATH)
+        return ControllerZnode.decode(node.data) if node else None
+
+    def controller(self) -> Process | None:
+        """The process that ``/controller`` names, if it runs."""
+        process = self.processes.get(self.controller_id() or -1)
+        return process if process is not None and process.alive else None
+
+    def registered(self) -> list[int]:
+        return sorted(int(n) for n in self.server.nodes[BrokersZnode.PATH].children)
+
+    # --- the operator ---------------------------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        return sorted(self.server.nodes[TopicsZnode.PATH].children)
+
+    def is_marked(self, topic: str) -> bool:
+        return DeleteTopicsZnode.topic_path(topic) in self.server.nodes
+
+    def create_topic(self, topic: str, assignment: Mapping[int, Sequence[int]], *, unclean: bool = False) -> None:
+        config = {"unclean.leader.election.enable": "true"} if unclean else {}
+        if TopicZnode.path(topic) in self.server.nodes:
+            return
+        path = ConfigZnode.path("topics", topic)
+        if path in self.server.nodes:
+            self.server.write(Delete(path), OPERATOR)
+        data = TopicZnode({p: tuple(r) for p, r in assignment.items()}).encode()
+        self.server.commit(
+            [Create(path, ConfigZnode.encode(config)), Create(TopicZnode.path(topic), data)],
+            OPERATOR,
+        )
+        self.reassignments = {p: asked for p, asked in self.reassignments.items() if p.topic != topic}
+
+    def add_partitions(self, topic: str, replicas: Sequence[int], count: int) -> None:
+        node = self.server.nodes[TopicZnode.path(topic)]
+        old = TopicZnode.decode(topic, node.data)
+        new = {**old.assignment, **{len(old.assignment) + n: tuple(replicas) for n in range(count)}}
+        self.server.write(SetData(TopicZnode.path(topic), old.with_assignment(new).encode(), node.version), OPERATOR)
+
+    def delete_topic(self, topic: str) -> None:
+        if not self.is_marked(topic):
+            self.server.write(Create(DeleteTopicsZnode.topic_path(topic)), OPERATOR)
+
+    def reassign(self, plan: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Nothing, if one is under way."""
+        if ReassignmentZnode.PATH not in self.server.nodes and plan:
+            wanted = {p: tuple(r) for p, r in plan.items()}
+            self.server.write(Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(wanted)), OPERATOR)
+            self.reassignments.update({p: (self.world.now, r) for p, r in wanted.items()})
+
+    def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
+        if PreferredElectionZnode.PATH not in self.server.nodes:
+            data = PreferredElectionZnode.encode(partitions)
+            self.server.write(Create(PreferredElectionZnode.PATH, data), OPERATOR)
+
+    def delete_controller(self) -> None:
+        if ControllerZnode.PATH in self.server.nodes:
+            self.server.write(Delete(ControllerZnode.PATH), OPERATOR)
+
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(t, n) for t in self.topics() for n in sorted(self.invariants.assignment(t))]
