@@ -76,7 +76,7 @@ def merge_command(
     master: str,
     labels: tuple[str, ...],
     form: str,
-    out: Path | None,
+    out_path: Path | None,
     strict: bool,
     show_source: bool,
     **filters: Any,
@@ -84,12 +84,12 @@ def merge_command(
     """One log in order of time from the state-change logs of all brokers."""
     paths = wanted_files(names, logs_regex)
     selection = _selection(**filters)
-    _check(form, out, selection, zones, show_source)
+    _check(form, out_path, selection, zones, show_source)
     with log_session(paths, master, zones, labels=labels, join_rolled=not selection.kafka_compatible) as session:
         if not selection.kafka_compatible:
             _warn_of_skew(session)  # now, while Spark is still starting
         merged, rows = _merge(session, selection, form, show_source)
-        _write(session, merged, form, out)
+        _write(session, merged, form, out_path)
     session.tell_warnings()
     more = {} if form == "text" else {"rows_written": rows}
     click.echo(account(session.opened.files, merged.counts, **more), err=True)

@@ -124,9 +124,12 @@ def selection_options(function: F) -> F:
 
 
 def out_option(function: F) -> F:
-    """``--out FILE``; passes ``out: Path | None``."""
+    """``--out FILE``; passes ``out_path: Path | None``."""
     return click.option(
-        "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write this file: whole or not at all."
+        "--out",
+        "out_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write this file: whole or not at all.",
     )(function)
 
 
