@@ -10,6 +10,7 @@ import pytest
 
 from kafkatool.broker.storage import segment_copy
 from kafkatool.broker.storage.log import Log
+from kafkatool.broker.storage.segment import Segment
 from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
 from tests.broker.storage.batches import batch
 from tests.broker.storage.compacting import append, clean, cleaner_of, compacted_log, consumed, latest, roll
@@ -103,7 +104,7 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_its_dir_online(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(segment_copy.Segment, "write", no_space)
+        full.setattr(Segment, "write", no_space)
         cleaner = cleaner_of(log)
         assert cleaner.clean_dirtiest()
         assert not cleaner.clean_dirtiest()  # not again at once
@@ -125,7 +126,7 @@ def test_a_broken_disk_takes_the_dir_offline(tmp_path: Path, monkeypatch: pytest
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(segment_copy.Segment, "write", broken)
+    monkeypatch.setattr(Segment, "write", broken)
     cleaner_of(log).clean_dirtiest()
     assert [e.errno for e in later.errors] == [errno.EIO]
 
