@@ -175,6 +175,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while chunk := source.recv(65_536):
                 link.open.wait()
+                if link.closed:
+                    return
                 sink.sendall(chunk)
         link.open.wait()  # a silenced peer's end is not heard either
         link.close()

@@ -1,0 +1,35 @@
+"""The schedule of a fault run: reproducible, varied, and never asking for what cannot be."""
+
+import itertools
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.faults.schedule import ALONE, TOGETHER, steps
+
+_BROKERS = (1, 2, 3)
+
+
+@given(seed=st.integers(0, 1 << 32))
+def test_the_same_seed_gives_the_same_schedule(seed: int) -> None:
+    once, again = (list(itertools.islice(steps(seed, _BROKERS), 30)) for _ in range(2))
+    assert once == again
+
+
+@given(seed=st.integers(0, 1 << 32))
+def test_faults_of_one_step_get_along(seed: int) -> None:
+    for step in itertools.islice(steps(seed, _BROKERS), 50):
+        kinds = [f.kind for f in step.faults]
+        assert len(step.faults) == 1 or not set(kinds) & set(ALONE)
+        processes = Counter(f.broker for f in step.faults if f.kind in ("kill", "freeze"))
+        assert all(count == 1 for count in processes.values())
+        assert kinds.count("zookeeper") <= 1
+        if "zookeeper" in kinds:
+            assert not {"expire", "freeze", "kill"} & set(kinds)
+        assert 0 <= step.seconds <= 12
+
+
+def test_every_kind_of_fault_comes_up() -> None:
+    drawn = {f.kind for step in itertools.islice(steps(1, _BROKERS), 200) for f in step.faults}
+    assert drawn == set(ALONE) | set(TOGETHER)
