@@ -73,9 +73,9 @@ def _compatible(one: Fault, other: Fault) -> bool:
     """A process that is dead cannot be frozen, and there is one ZooKeeper."""
     if one.kind == other.kind == "zookeeper":
         return False
-    # Who waits for a session to end needs a ZooKeeper that ends it.
+    # Who waits for a session to end, or deletes a node, needs a ZooKeeper that does it.
     if "zookeeper" in (one.kind, other.kind):
-        return not {"expire", "freeze", "kill"} & {one.kind, other.kind}
+        return not {"expire", "freeze", "kill", "depose"} & {one.kind, other.kind}
     return one.broker != other.broker or not {one.kind, other.kind} & {"kill", "freeze"}
 
 

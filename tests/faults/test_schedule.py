@@ -26,7 +26,7 @@ def test_faults_of_one_step_get_along(seed: int) -> None:
         assert all(count == 1 for count in processes.values())
         assert kinds.count("zookeeper") <= 1
         if "zookeeper" in kinds:
-            assert not {"expire", "freeze", "kill"} & set(kinds)
+            assert not {"expire", "freeze", "kill", "depose"} & set(kinds)
         assert 0 <= step.seconds <= 12
 
 
