@@ -1,0 +1,100 @@
+"""A client program at work: its lines as they come, its end."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections import defaultdict
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.compat.client_programs import ROOT, Program
+
+END_S: Final = 90
+
+
+class ClientProcess:
+    """A context manager; whatever still runs at its end is killed.
+
+    ``records``: (topic, partition) -> offset -> (key, value). ``count`` is of records told, with those told twice.
+    """
+
+    def __init__(self, program: Program, log: Path, *arguments: str) -> None:
+        self.client = ""
+        self.acknowledged: set[int] = set()
+        self.assigned: tuple[int, ...] = ()
+        self.records: defaultdict[tuple[str, int], dict[int, tuple[str, str]]] = defaultdict(dict)
+        self.count = 0
+        self.contradictions: list[str] = []
+        self._log = log
+        with log.open("wb") as sink:
+            self._process = subprocess.Popen(
+                [*program.command, *arguments],
+                cwd=ROOT,
+                env={**os.environ, **program.environment},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+                start_new_session=True,  # a program may have children, to be killed with it
+            )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for text in self._process.stdout:
+            line = json.loads(text)
+            if "record" in line:
+                topic, partition, offset, key, value = line["record"]
+                known = self.records[topic, partition].setdefault(offset, (key, value))
+                if known != (key, value):
+                    self.contradictions.append(f"{topic}-{partition} at {offset}: {known}, then {(key, value)}")
+                self.count += 1
+            elif "acknowledged" in line:
+                self.acknowledged.add(line["acknowledged"])
+            elif "assigned" in line:
+                self.assigned = tuple(line["assigned"] or ())
+            else:
+                self.client = line["client"]
+
+    def read_of(self, topic: str) -> set[tuple[str, str]]:
+        """(key, value) of the records read from that topic."""
+        return {r for (t, _), records in list(self.records.items()) if t == topic for r in list(records.values())}
+
+    def check_alive(self) -> None:
+        """AssertionError with its last words if it has ended."""
+        assert (code := self._process.poll()) is None, f"ended with {code}: {self._words()}"
+
+    def finish(self, seconds: float = END_S) -> None:
+        """Its work has an end of its own: wait for it."""
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not done after {seconds:g} s: {self._words()}") from None
+        self._reader.join()
+        assert code == 0, f"ended with {code}: {self._words()}"
+        assert not self.contradictions, self.contradictions[:3]
+
+    def end(self, seconds: float = END_S) -> None:
+        """End its stdin, which asks it to finish, and wait for it."""
+        self.check_alive()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self.finish(seconds)
+
+    def _words(self) -> str:
+        return self._log.read_text(errors="replace").strip()[-600:] or "(it said nothing)"

@@ -1,0 +1,153 @@
+"""The client programs of ``clients/``: fetched and built on first use, each then a command that starts it.
+
+What is made is kept in $KAFKATOOL_CLIENTS, else ~/.cache/kafkatool-compat/clients, by the hash of what it is made from.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from kafkatool.core.java import JavaNotFoundError, find_java
+
+SOURCES: Final = Path(__file__).parent / "clients"
+ROOT: Final = Path(__file__).parents[2]
+BUILD_TIMEOUT_S: Final = 600
+
+
+class MissingError(Exception):
+    """What the client needs is not on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A client program ready to run; see clients/README.md for its arguments."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def _tool(name: str, *also: Path) -> str:
+    """Path of a tool of a toolchain, MissingError where it is absent."""
+    found = shutil.which(name) or next((str(d / name) for d in also if (d / name).exists()), None)
+    if found is None:
+        raise MissingError(f"{name} is not installed")
+    return found
+
+
+def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
+    """The directory that ``make`` fills from the sources, made once; another process may be doing the same."""
+    digest = hashlib.sha256(b"".join(s.read_bytes() for s in sources)).hexdigest()[:12]
+    root = Path(os.environ.get("KAFKATOOL_CLIENTS") or Path.home() / ".cache" / "kafkatool-compat" / "clients")
+    home = root / f"{name}-{digest}"
+    if not home.exists():
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=root, prefix=f"{name}-") as directory:
+            work = Path(directory) / "work"
+            work.mkdir()
+            make(work)
+            try:
+                work.rename(home)
+            except OSError:
+                if not home.exists():  # else the other process was first
+                    raise
+    return home
+
+
+def _build(command: Sequence[str | Path], directory: Path) -> None:
+    done = subprocess.run(
+        [str(c) for c in command],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise MissingError(f"{Path(command[0]).name} failed: {(done.stderr or done.stdout).strip()[:300]}")
+
+
+def _python(module: str, *needed: str) -> Callable[[], Program]:
+    def prepare() -> Program:
+        if absent := [n for n in needed if find_spec(n) is None]:
+            raise MissingError(f"Python packages {', '.join(absent)} are not installed")
+        return Program((sys.executable, "-m", f"tests.compat.clients.{module}"))
+
+    return prepare
+
+
+def _kcat() -> Program:
+    _tool("kcat")
+    return _python("kcat")()
+
+
+def _java(version: str) -> Callable[[], Program]:
+    def prepare() -> Program:
+        try:
+            java = find_java()
+        except JavaNotFoundError as e:
+            raise MissingError(str(e)) from e
+        source = SOURCES / "java" / "Client.java"
+
+        def fetch_and_compile(home: Path) -> None:
+            javac = _tool("javac", java.executable.parent)
+            (home / "pom.xml").write_text(
+                '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+                "<groupId>compat</groupId><artifactId>compat</artifactId><version>1</version><dependencies><dependency>"
+                "<groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>"
+                f"<version>{version}</version></dependency></dependencies></project>"
+            )
+            _build([_tool("mvn"), "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"], home)
+            _build([javac, "-d", "classes", "-cp", "libs/*", source], home)
+
+        home = _made(f"java-{version}", [source], fetch_and_compile)
+        options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
+        return Program((str(java.executable), *options, "-cp", f"{home / 'classes'}:{home / 'libs'}/*", "Client"))
+
+    return prepare
+
+
+def _go() -> Program:
+    go = _tool("go", Path("/usr/local/go/bin"))
+    source = SOURCES / "go"
+    sources = [source / name for name in ("main.go", "go.mod", "go.sum")]
+    home = _made("go", sources, lambda home: _build([go, "build", "-o", home / "client", "."], source))
+    return Program((str(home / "client"),))
+
+
+def _node() -> Program:
+    node, npm = _tool("node"), _tool("npm")
+    source = SOURCES / "node"
+
+    def install(home: Path) -> None:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(source / name, home)
+        _build([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], home)
+
+    home = _made("node", [source / "package-lock.json"], install)
+    return Program(
+        (node, str(source / "client.cjs")),
+        {"NODE_PATH": str(home / "node_modules"), "KAFKAJS_NO_PARTITIONER_WARNING": "1"},
+    )
+
+
+PREPARE: Final[dict[str, Callable[[], Program]]] = {
+    "confluent-kafka": _python("confluent", "confluent_kafka"),
+    "kcat": _kcat,
+    "java-2.8": _java("2.8.2"),
+    "java-3.9": _java("3.9.1"),
+    "java-4.1": _java("4.1.0"),
+    "aiokafka": _python("aio", "aiokafka"),
+    "kafka-python": _python("kafka_python", "kafka", "snappy", "lz4", "zstandard"),
+    "franz-go": _go,
+    "kafkajs": _node,
+}
+"""Client -> what gives its program; raises MissingError with the reason."""
