@@ -11,7 +11,7 @@ from tests.faults.run import play
 from tests.faults.schedule import steps
 from tests.faults.world import BROKERS, World
 
-_SEED = int(os.environ.get("KAFKATOOL_FAULT_SEED", "13175"))
+_SEED = int(os.environ.get("KAFKATOOL_FAULT_SEED", "10553"))
 _STEPS = int(os.environ.get("KAFKATOOL_FAULT_STEPS", "7"))
 
 
