@@ -18,6 +18,7 @@ from kafkatool.commands.logs_session import (
     strict_option,
     wanted_files,
 )
+from kafkatool.commands.logs_verdict import verdict
 from kafkatool.commands.options import KtCommand, output_option
 from kafkatool.commands.output import Answer, Output
 from kafkatool.core.statelog.analysis import Logs, gather
@@ -132,31 +133,6 @@ def lines(data: Data) -> Iterator[str]:
             skews,
         )
     yield from _table("Lines", ("CLASS", "NUMBER"), [(k.replace("_", " "), n) for k, n in data["lines"].items()])
-
-
-def verdict(data: Data) -> str:
-    """The outage in a sentence or two."""
-    totals, seen = data["totals"], data["visibility"]
-    changes = len(data["controllers"]) - 1
-    if not totals["partitions"]:
-        return "The logs tell nothing about partitions."
-    without = totals["without_leader"]
-    if without:
-        worst = data["partitions"][0]
-        told = (
-            f"{without} of {totals['partitions']} partitions were without leader: {duration(totals['leaderless_ms'])} in "
-            f"all, at most {duration(totals['longest_leaderless_ms'])} at a time; worst {worst['topic']}-{worst['partition']}"
-            f". {totals['still_without_leader'] or 'None'} still {'are' if totals['still_without_leader'] > 1 else 'is'} "
-            "at the end."
-        )
-    elif seen["offline"]:
-        told = f"None of {totals['partitions']} partitions was without leader."
-    else:
-        told = f"{totals['partitions']} partitions; whether any was without leader is not visible in these logs."
-    return (
-        f"{told} {totals['leader_changes']} leader changes, {totals['isr_shrinks']} ISR shrinks, "
-        f"{totals['failed']} failures, {changes if changes > 0 else 'no'} controller change{'s' * (changes > 1)}."
-    )
 
 
 def _partition_row(p: Data, seen: Data) -> tuple[object, ...]:
