@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Self
 
 from kafkatool.core.statelog.grammar import LEVELS
-from kafkatool.core.statelog.shapes import Shape, Shapes, classify, classify_like_kafka
+from kafkatool.core.statelog.shapes import ONE_DIGIT, Shape, Shapes, classify, classify_like_kafka
 
 EARLIEST = "0000-00-00 00:00:00,000"
 LATEST = "9999-99-99 99:99:99,999"
@@ -47,26 +47,59 @@ class Selection:
 
         The reason is the name of the count it belongs to. Where nothing can be dropped there is no function.
         """
-        if replace(self, continuation=True, with_context=False) == Selection():
+        if not self.bounded and not self.by_shape:
             return None
         start, end = self.start_time.encode(), self.end_time.encode()
-        levels, events, topic = self.levels, self.events, self._topic_filter()
-        drop_without_partition = self.kafka_compatible or (topic is not None and not self.with_context)
+        verdict, topic = self.verdict(), self.topic_filter()
 
         def reason(time: bytes, line: bytes, shape: Shape) -> str | None:
             if not start <= time <= end:
                 return "filtered_by_time"
+            if dropped := verdict(shape):
+                return dropped
+            return "filtered_by_topic" if topic and shape.spans and not topic(line, shape) else None
+
+        return reason
+
+    @property
+    def bounded(self) -> bool:
+        """Does a record's time matter?"""
+        return (self.start_time, self.end_time) != (EARLIEST, LATEST)
+
+    @property
+    def by_shape(self) -> bool:
+        """Does anything but a record's time matter?"""
+        unbounded = replace(self, start_time=EARLIEST, end_time=LATEST, continuation=True, with_context=False)
+        return unbounded != Selection()
+
+    def verdict(self) -> Callable[[Shape], str | None]:
+        """A function of a shape that gives the reason to drop all lines of it, or None."""
+        levels, events = self.levels, self.events
+        about_a_topic = self.topic is not None or self.topic_regex is not None
+        drop_without_partition = self.kafka_compatible or (about_a_topic and not self.with_context)
+
+        def reason(shape: Shape) -> str | None:
             if levels and shape.level not in levels:
                 return "filtered_by_level"
             if events and shape.event not in events:
                 return "filtered_by_event"
-            if not shape.spans:
-                return "dropped_without_partition" if drop_without_partition else None
-            return "filtered_by_topic" if topic and not topic(line, shape) else None
+            return "dropped_without_partition" if drop_without_partition and not shape.spans else None
 
         return reason
 
-    def _topic_filter(self) -> Callable[[bytes, Shape], bool] | None:
+    def topic_by_shape(self) -> Callable[[bytes, Shape], bool] | None:
+        """Can lines of a shape (its key, its class) name a topic asked for? None: every one is asked for.
+
+        True may be wrong: a shape has lost its digits.
+        """
+        if self.topic_regex is not None:
+            return lambda key, shape: True
+        if self.topic is None:
+            return None
+        topic = os.fsencode(self.topic).translate(ONE_DIGIT)
+        return lambda key, shape: any(key[span.topic_start : span.topic_end] == topic for span in shape.spans)
+
+    def topic_filter(self) -> Callable[[bytes, Shape], bool] | None:
         """Does a record (first line, shape) name a partition asked for? None: every one is asked for (SCL-5)."""
         if self.topic_regex is not None:
             pattern = re.compile(os.fsencode(self.topic_regex))
@@ -117,9 +150,9 @@ class Counts:
         """All lines read."""
         return self.records + self.continuation_lines + self.orphan_lines
 
-    def drop(self, reason: str) -> None:
-        """Counts one record dropped for that reason."""
-        setattr(self, reason, getattr(self, reason) + 1)
+    def drop(self, reason: str, number: int = 1) -> None:
+        """Counts records dropped for that reason."""
+        setattr(self, reason, getattr(self, reason) + number)
 
     def add(self, other: Self) -> None:
         """Adds the counts of another part of the input."""

@@ -10,6 +10,7 @@ The guess thus decides how fast the merge is, never what it writes.
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 from kafkatool.core.statelog.sources import Source
@@ -24,7 +25,10 @@ MOST_SAMPLES = 4096
 """Samples in all logs together: each costs a seek, 30 microseconds when cached."""
 
 PRECISION_BYTES = 16 * 1024
-"""A cut is searched between two samples down to this distance."""
+"""A cut is searched between two samples down to this distance, and then read through."""
+
+QUIET_BYTES = 256 * 1024
+"""How far around the place where a cut would share out the work best a log is looked through for a pause."""
 
 
 class Range(NamedTuple):
@@ -115,8 +119,11 @@ def plan_slices(
     total = sum(source.size for source in sources)
     distance = max(sample_bytes, total // MOST_SAMPLES)
     samples = [_sample(source, distance) if slices > 1 else [] for source in sources]
-    times = sorted(time for taken in samples for _, time in taken)
-    cuts = tuple(sorted({times[len(times) * k // slices] for k in range(1, slices)} - {times[0]})) if times else ()
+    places = sorted((time, number, place) for number, taken in enumerate(samples) for place, time in taken)
+    wanted = [places[len(places) * k // slices] for k in range(1, slices)] if places else []
+    around = min(distance, QUIET_BYTES)
+    quiet = {_after_pause(sources[number], place, around) for _, number, place in wanted}
+    cuts = tuple(sorted(quiet - {places[0][0]})) if places else ()
     bounds = tuple(
         _bounds(source, taken, cuts, precision_bytes) for source, taken in zip(sources, samples, strict=True)
     )
@@ -136,6 +143,20 @@ def _sample(source: Source, distance: int) -> list[tuple[int, bytes]]:
     return samples
 
 
+def _after_pause(source: Source, place: int, around: int) -> bytes:
+    """The time that ends the longest pause near a record: where it is quiet, no line is on the wrong side of the cut."""
+    times = [time for _, time in source.records(max(place - around, 0), min(place + around, source.size))]
+    moments = list(map(_milliseconds, times))
+    pauses = [after - before for before, after in pairwise(moments)]
+    return times[pauses.index(max(pauses)) + 1] if pauses else times[0]
+
+
+def _milliseconds(time: bytes) -> int:
+    """Distances count only, and between days or months hardly that: each is longer than any pause within a day."""
+    days = (int(time[:4]) * 12 + int(time[5:7])) * 31 + int(time[8:10])
+    return ((days * 24 + int(time[11:13])) * 60 + int(time[14:16])) * 60_000 + int(time[17:19] + time[20:23])
+
+
 def _bounds(
     source: Source, samples: list[tuple[int, bytes]], cuts: Sequence[bytes], precision_bytes: int
 ) -> tuple[int, ...]:
@@ -151,6 +172,7 @@ def _bounds(
                 low = position
             else:  # reached there, or no record begins between the two
                 high = middle
-        bounds.append(max(bounds[-1], source.next_record(high)[0]))
+        reached = next((place for place, time in source.records(low, high) if time >= cut), None)
+        bounds.append(max(bounds[-1], source.next_record(high)[0] if reached is None else reached))
     bounds.append(source.size)
     return tuple(bounds)

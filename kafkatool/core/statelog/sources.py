@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.statelog.grammar import TIME
+from kafkatool.core.statelog.grammar import TIME, TIME_LENGTH
 
 _FIRST_LOOK_BYTES = 8 * 1024
 _RECORD_START = re.compile(rf"\n\[?({TIME})".encode(), re.ASCII)
@@ -82,6 +82,15 @@ class Source:
                 break
             look *= 4
         return size, None
+
+    def records(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Offset and time of every record that begins from ``start`` to before ``end``."""
+        begin = max(start - 1, 0)
+        data = (b"" if start else b"\n") + self.read(begin, min(end + TIME_LENGTH + 1, self.size))
+        first = begin if start else -1  # offset of the data's first byte
+        for found in _RECORD_START.finditer(data):
+            if (offset := first + found.start() + 1) < end:
+                yield offset, found[1]
 
 
 @contextmanager
