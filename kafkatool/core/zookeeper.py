@@ -6,6 +6,7 @@ What it adds to kazoo:
 - kazoo forgets all watches when the connection drops, though the session lives on. Here they fire as ``reconnected``
   once the same session is back: whoever watches reads again and misses nothing (Z-43). An expiry drops them.
 - Oversized packets are refused before they are sent (COM-10X): the server answers them by closing the connection.
+- Many requests at once cost little more than their bytes: `zookeeper_pipeline`.
 - A server that accepts a connection and never answers it does not cost the session: `zookeeper_handshake`.
 """
 
@@ -38,6 +39,7 @@ from kafkatool.core.errors import (
     ZooKeeperUnavailableError,
 )
 from kafkatool.core.zookeeper_handshake import Handshake
+from kafkatool.core.zookeeper_pipeline import Pipeline
 
 log = logging.getLogger(__name__)
 
@@ -173,6 +175,7 @@ class ZooKeeper:
         self._expiries = 0
         self._closing = False
         self._client = self._make_client()
+        self._pipeline = Pipeline(self._client)
         self._client.add_listener(self._on_state)
 
     def _make_client(self) -> KazooClient:
@@ -208,6 +211,7 @@ class ZooKeeper:
     def _start(self) -> None:
         try:
             self._client.start(timeout=self._timeout)
+            self._pipeline.started()
         except KazooTimeoutError as e:
             raise ZooKeeperUnavailableError(
                 f"ZooKeeper at {self._hosts} did not answer within {self._timeout:g} s: "
@@ -333,22 +337,30 @@ class ZooKeeper:
         def ask(path: str) -> Any:
             return self._client.get_async(path, watch=self._wrap(watch, path)())
 
-        return [n and _node(n) for n in self._gather([ask(p) for p in paths], paths, ask)]
+        return [n and _node(n) for n in self._gather(paths, ask)]
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """The children of each path in one pipelined pass, in order."""
-        pending = [self._client.get_children_async(p) for p in paths]
-        return self._gather(pending, paths, self._client.get_children_async)
+        return self._gather(paths, self._client.get_children_async)
 
-    def _gather(self, pending: list[Any], paths: Sequence[str], again: Callable[[str], Any]) -> list[Any]:
-        answers: list[Any] = []
-        for request, path in zip(pending, paths, strict=True):
-            try:
-                answers.append(self._wait(request, path))
-            except NoNodeError:
-                answers.append(None)
-            except ConnectionLostError:
-                answers.append(self._read(lambda p=path: again(p), path))  # type: ignore[misc]
+    def _gather(self, paths: Sequence[str], ask: Callable[[str], Any]) -> list[Any]:
+        """What each path is answered, None where there is no node; what a lost connection took is asked for again."""
+        answers: list[Any] = [None] * len(paths)
+        missing: Sequence[int] = range(len(paths))
+        while missing:
+            with self._pipeline.held():
+                pending = [(index, ask(paths[index])) for index in missing]
+            lost: dict[int, ConnectionLostError] = {}
+            for index, request in pending:
+                try:
+                    answers[index] = self._wait(request, paths[index])
+                except NoNodeError:
+                    pass
+                except ConnectionLostError as e:
+                    lost[index] = e
+            if lost and (self._closing or not self._client._live.wait(self._timeout)):
+                raise next(iter(lost.values()))
+            missing = list(lost)
         return answers
 
     # --- writes -------------------------------------------------------------------------------------------------
@@ -429,7 +441,8 @@ class ZooKeeper:
 
     def commit_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[int | None] | TransactionError]:
         """Several transactions in one pipelined pass, each all or nothing by itself."""
-        pending = [self._submit(ops) for ops in transactions]
+        with self._pipeline.held():
+            pending = [self._submit(ops) for ops in transactions]
         outcomes: list[list[int | None] | TransactionError] = []
         for request, ops in zip(pending, transactions, strict=True):
             try:
