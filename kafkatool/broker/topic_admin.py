@@ -139,6 +139,10 @@ class TopicAdmin:
         self, name: str, count: int, lists: Sequence[tuple[int, ...]] | None, *, validate_only: bool = False
     ) -> None:
         """Bring it to ``count`` partitions; ``lists``: the replicas of those added. Raises TopicError, ZooKeeperError."""
+        try:
+            check_name(name)  # it becomes part of a path
+        except InvalidTopicError as e:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from e
         topic, mark, moving = self._zookeeper.get_many(
             [TopicZnode.path(name), DeleteTopicsZnode.topic_path(name), ReassignmentZnode.PATH]
         )

@@ -2,13 +2,14 @@
 
 import random
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.frames import encode_request
 from kafkatool.core.protocol.records import Record, encode_batch
 from kafkatool.core.protocol.registry import APIS
-from kafkatool.core.protocol.schema import Array, Blob, Struct, Text, WireType, fields_of
+from kafkatool.core.protocol.schema import Api, Array, Blob, Struct, Text, WireType, fields_of
 from kafkatool.core.protocol.types import Fixed
 
 CONTROL_KEYS = frozenset({4, 5, 6, 7})
@@ -27,18 +28,33 @@ class RandomRequests:
 
     def frame(self) -> bytes:
         """A whole frame that decodes, at least on the outside; length prefix included."""
+        api = self._chance.choice(self._apis)
+        return self._frame(api, self._chance.randint(api.min_version, api.max_version))
+
+    def _frame(self, api: Api, version: int) -> bytes:
         while True:
-            api = self._chance.choice(self._apis)
-            version = self._chance.randint(api.min_version, api.max_version)
             try:
                 message = self._message(api.request, version)
                 return encode_request(api, version, self._chance.randrange(1 << 31), _CLIENT_ID, message)
             except (ValueError, TypeError, struct.error, OverflowError):
                 continue  # a value this version cannot carry
 
+    def each(self) -> Iterator[bytes]:
+        """For every version of every API: a whole frame, one damaged, one cut off with a length that fits."""
+        for api in self._apis:
+            for version in range(api.min_version, api.max_version + 1):
+                whole = self._frame(api, version)
+                yield whole
+                yield self._damaged(whole)
+                body = whole[4 : self._chance.randrange(4, len(whole))]
+                yield struct.pack(">i", len(body)) + body
+
     def mutated(self) -> bytes:
-        """Such a frame, damaged behind its length prefix."""
-        data = bytearray(self.frame())
+        """A frame, damaged behind its length prefix."""
+        return self._damaged(self.frame())
+
+    def _damaged(self, whole: bytes) -> bytes:
+        data = bytearray(whole)
         for _ in range(self._chance.randint(1, 4)):
             at = self._chance.randrange(4, len(data))
             match self._chance.randrange(4):

@@ -103,6 +103,9 @@ def test_each_refusal_has_its_code_and_changes_nothing(setup: Setup, zk: ZooKeep
         (("t", 2, [[1]]), 39),
         (("t", 2, [[1, 9]]), 39),
         (("gone", 2, None), 3),
+        (("", 2, None), 3),
+        (("..", 2, None), 3),
+        (("t/partitions", 2, None), 3),
         (("u", 2, None), 17),
         (("__consumer_offsets", 2, None), 37),
     ]:
