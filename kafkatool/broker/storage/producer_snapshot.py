@@ -65,7 +65,9 @@ def offset_of(path: Path) -> int:
 
 def snapshots(directory: Path) -> list[Path]:
     """The partition's snapshot files, oldest first."""
-    return sorted((p for p in directory.glob("*" + SUFFIX) if p.stem.isdecimal()), key=offset_of)
+    with os.scandir(directory) as entries:  # at every flush: no glob
+        names = [entry.name for entry in entries if entry.name.endswith(SUFFIX)]
+    return sorted((path for name in names if (path := directory / name).stem.isdecimal()), key=offset_of)
 
 
 def delete_snapshots(directory: Path, *, below: int = 0, above: int = 2**63 - 1) -> None:

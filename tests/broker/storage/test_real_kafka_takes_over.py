@@ -1,0 +1,179 @@
+"""Real Kafka starts on directories written here, and this broker on those of real Kafka, old formats among them."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.core.client import Connection
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.protocol import fetch, produce
+from kafkatool.core.protocol.compression import Codec
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.broker.storage.compacting import COMPACTED, Kept, append, clean, compacted_log, consumed, latest
+from tests.broker.storage.crashing import Killed, Steps
+from tests.broker.storage.logs import broker_config
+from tests.compat.real_kafka import RealKafka, require
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+_BROKER = 1
+
+
+def _fetched(connection: Connection, topic: str, partition: int) -> list[Kept] | None:
+    """All records of the partition; None while it has no leader."""
+    found: list[Kept] = []
+    offset = 0
+    while True:
+        wanted = fetch.FetchRequestPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = fetch.FetchRequest(
+            replica_id=-1,
+            max_wait_ms=50,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            topics=[fetch.FetchRequestTopic(topic=topic, partitions=[wanted])],
+        )
+        (answer,) = connection.send(fetch.API, 4, request).topics[0].partitions
+        if answer.error_code:
+            return None
+        data = bytes(answer.records or b"")  # type: ignore[arg-type]
+        if not data or answer.high_watermark <= offset:
+            return found
+        for position, header in iter_batches(data):
+            found += [Kept(r.offset, r.timestamp, r.key, r.value) for r in decode_records(data[position:])]
+            offset = header.next_offset
+
+
+def _read_all(real: RealKafka, topic: str, partitions: int) -> list[list[Kept]]:
+    connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=30_000)
+    try:
+        found: dict[int, list[Kept]] = {}
+
+        def served() -> bool:
+            for partition in set(range(partitions)) - set(found):
+                if (records := _fetched(connection, topic, partition)) is not None:
+                    found[partition] = records
+            return len(found) == partitions
+
+        eventually(served, "all partitions to be served", 90)
+        return [found[partition] for partition in range(partitions)]
+    finally:
+        connection.close()
+
+
+@pytest.mark.spec("BRK-129", "BRK-136", "BRK-167")
+@pytest.mark.parametrize("version", ["2.8.2", "1.1.1"])
+def test_kafka_finishes_what_a_kill_left_of_our_compaction(
+    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition for each step at which the process may die; Kafka starts on all of them."""
+    require(version)
+    original = tmp_path / "original"
+    log = compacted_log(original, segment_bytes="400")
+    for number in range(18):
+        append(log, [(f"k{number % 5}", f"value {number}"), (f"d{number % 3}", None if number > 14 else "x")])
+    expected, end = latest(consumed(log)), log.log_end_offset
+    log.flush()
+    real = RealKafka(version, tmp_path / "real", brokers=1, options={"log.cleaner.enable": "false"})
+    data = real.data_directory(_BROKER)
+    data.mkdir(parents=True)
+    partitions, killed = 0, True
+    with monkeypatch.context() as patched:
+        steps = Steps(patched)
+        while killed:
+            steps.last = None
+            directory = data / f"t-{partitions}"
+            shutil.copytree(original, directory)
+            ours = compacted_log(directory, segment_bytes="400")
+            steps.taken, steps.last = 0, partitions
+            try:
+                clean(ours)
+                killed = False
+            except Killed:
+                pass
+            partitions += 1
+    assert partitions > 30
+    with real, ZooKeeper(real.connect) as zk:
+        create_topic(zk, "t", dict.fromkeys(range(partitions), (_BROKER,)), {"cleanup.policy": "compact"})
+        for number, records in enumerate(_read_all(real, "t", partitions)):
+            assert latest(records) == expected, number
+            assert records[-1].offset == end - 1, number
+
+
+def _produce(connection: Connection, topic: str, codec: Codec, base: int) -> int:
+    records = [
+        Record(i, 1_600_000_000_000 + base + i, b"k%d" % ((base + i) % 7), b"value %d" % (base + i)) for i in range(5)
+    ]
+    batch = produce.ProduceRequestPartition(partition=0, records=bytes(encode_batch(records, codec=codec)))
+    request = produce.ProduceRequest(
+        acks=-1, timeout_ms=20_000, topics=[produce.ProduceRequestTopic(topic=topic, partitions=[batch])]
+    )
+    return connection.send(produce.API, 3, request).topics[0].partitions[0].error_code
+
+
+def _first_record(connection: Connection, topic: str) -> None:
+    def taken() -> bool:
+        return _produce(connection, topic, Codec.NONE, 0) == ErrorCode.NONE
+
+    eventually(taken, f"{topic} to take records", 90)
+
+
+@pytest.mark.spec("BRK-129", "BRK-154", "BRK-167")
+def test_directories_with_the_formats_of_kafka_before_0_11_open_here(tmp_path: Path) -> None:
+    """Kafka 1.1.1, told to keep the formats of 0.10 and 0.9, is killed or stopped; then the directory is ours."""
+    require("1.1.1")
+    formats: Mapping[str, tuple[str, int]] = {"one": ("0.10.2", 1), "zero": ("0.9.0", 0)}
+    codecs = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
+    before: dict[str, list[Kept]] = {}
+    with RealKafka("1.1.1", tmp_path / "real", brokers=1) as real, ZooKeeper(real.connect) as zk:
+        connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=30_000)
+        try:
+            for topic, (version, _) in formats.items():
+                configs = {"message.format.version": version, "segment.bytes": "1000", "retention.ms": "-1"}
+                create_topic(zk, topic, {0: (_BROKER,)}, configs)
+                _first_record(connection, topic)
+                for number in range(1, 40):
+                    assert _produce(connection, topic, codecs[number % 4], number * 5) == ErrorCode.NONE
+        finally:
+            connection.close()
+        for topic in formats:
+            (before[topic],) = _read_all(real, topic, 1)
+        shutil.copytree(real.data_directory(_BROKER), tmp_path / "killed")  # what is there now a kill -9 would leave
+        real.stop_broker(_BROKER)
+    shutil.copytree(real.data_directory(_BROKER), tmp_path / "stopped")
+    for name in ("killed", "stopped"):
+        assert (tmp_path / name / ".kafka_cleanshutdown").exists() == (name == "stopped")
+        _opens_here(tmp_path / name, {topic: magic for topic, (_, magic) in formats.items()}, before)
+
+
+def _opens_here(data: Path, magics: Mapping[str, int], expected: Mapping[str, list[Kept]]) -> None:
+    scheduler = Scheduler(1)
+    overrides = {name.replace("_", "."): text for name, text in COMPACTED.items()}
+    manager = LogManager(broker_config(log_dirs=str(data)), lambda topic: overrides, scheduler)
+    try:
+        manager.load()
+        for topic, magic in magics.items():
+            log = manager.get(TopicPartition(topic, 0))
+            assert log is not None
+            assert consumed(log) == expected[topic]
+            assert log.log_end_offset == expected[topic][-1].offset + 1
+            assert {h.magic for segment in log.segments for _, h in segment.headers()} == {magic}
+            log.high_watermark = log.log_end_offset
+            assert clean(log) >= 1
+            left = consumed(log)
+            assert latest(left) == latest(expected[topic])
+            assert len(left) < len(expected[topic]) / 2
+            assert {h.magic for segment in log.segments for _, h in segment.headers()} == {magic}
+            append(log, [("new", "in format 2")])
+            assert consumed(log)[-1].value == b"in format 2"
+    finally:
+        manager.shutdown()
+        scheduler.shutdown()
