@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from kafkatool.broker.turns import taking_turns
 from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.protocol.update_metadata import (
     UpdateMetadataBroker,
@@ -131,7 +132,7 @@ def _apply(
     topics: dict[str, Mapping[int, UpdateMetadataPartition]] = dict(old)
     changed: dict[str, dict[int, UpdateMetadataPartition]] = {}
     removed: list[TopicPartition] = []
-    for state in states:
+    for state in taking_turns(states):
         partitions = changed.get(state.topic)
         if partitions is None:
             partitions = changed[state.topic] = dict(topics.get(state.topic, ()))

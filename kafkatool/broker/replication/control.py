@@ -16,6 +16,7 @@ from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.broker.turns import taking_turns
 from kafkatool.core.errors import StorageError, ZooKeeperError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
@@ -109,8 +110,11 @@ class ControlRequests:
     def _origin(self, request: _FromController, correlation_id: int) -> lines.Origin:
         return lines.Origin(self._broker_id, request.controller_id, request.controller_epoch, correlation_id)
 
+    def _write(self, level: str, messages: Iterable[str]) -> None:
+        self._state_log.write(level, taking_turns(messages))
+
     def _wake(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
+        for partition in taking_turns(partitions):
             for operations in self._parked:
                 operations.check(partition)
 
@@ -121,7 +125,7 @@ class ControlRequests:
     ) -> LeaderAndIsrResponse:
         """Take over the roles the controller decided; partition by partition (BRK-26 to 33)."""
         origin = self._origin(request, correlation_id)
-        self._state_log.write(lines.TRACE, lines.received(origin, request.partition_states))
+        self._write(lines.TRACE, lines.received(origin, request.partition_states))
         with self._lock:
             latest_epoch = self._controller_epoch
             refusal = self._refusal(request)
@@ -149,7 +153,7 @@ class ControlRequests:
         codes: dict[TopicPartition, ErrorCode] = {}
         accepted: list[LeaderAndIsrPartition] = []
         ignored: list[str] = []
-        for state in states:
+        for state in taking_turns(states):
             topic_partition = _name(state)
             partition = self._hosted.get(topic_partition)
             current = partition.leader_epoch if partition else -1
@@ -177,11 +181,11 @@ class ControlRequests:
         if not states:
             return []
         names = [_name(s) for s in states]
-        self._state_log.write(lines.TRACE, lines.starting(origin, "leader", names))
+        self._write(lines.TRACE, lines.starting(origin, "leader", names))
         self._fetchers.remove(names)
-        self._state_log.write(lines.TRACE, lines.fetchers_stopped_to_lead(origin, states))
+        self._write(lines.TRACE, lines.fetchers_stopped_to_lead(origin, states))
         led: list[Partition] = []
-        for state, topic_partition in zip(states, names, strict=True):
+        for state, topic_partition in taking_turns(zip(states, names, strict=True)):
             try:
                 partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
                 is_new, _ = partition.make_leader(state)
@@ -192,7 +196,7 @@ class ControlRequests:
             if not is_new:
                 self._state_log.write(lines.INFO, [lines.leads_already(origin, state)])
         self._wake(p.tp for p in led)
-        self._state_log.write(lines.TRACE, lines.completed(origin, "leader", names))
+        self._write(lines.TRACE, lines.completed(origin, "leader", names))
         return led
 
     def _make_followers(
@@ -209,10 +213,10 @@ class ControlRequests:
         if not states:
             return []
         names = [_name(s) for s in states]
-        self._state_log.write(lines.TRACE, lines.starting(origin, "follower", names))
+        self._write(lines.TRACE, lines.starting(origin, "follower", names))
         changed: list[tuple[Partition, LeaderAddress]] = []
         deposed: list[Partition] = []
-        for state, topic_partition in zip(states, names, strict=True):
+        for state, topic_partition in taking_turns(zip(states, names, strict=True)):
             try:
                 partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
             except _OPENING_ERRORS as e:
@@ -230,7 +234,7 @@ class ControlRequests:
                 self._state_log.write(lines.INFO, [lines.follows_already(origin, state)])
         self._wake(partition.tp for partition in deposed)
         self._start_following(origin, changed)
-        self._state_log.write(lines.TRACE, lines.completed(origin, "follower", names))
+        self._write(lines.TRACE, lines.completed(origin, "follower", names))
         return [*deposed, *(partition for partition, _ in changed)]
 
     def _start_following(self, origin: lines.Origin, changed: Sequence[tuple[Partition, LeaderAddress]]) -> None:
@@ -238,14 +242,14 @@ class ControlRequests:
             return
         names = [partition.tp for partition, _ in changed]
         self._fetchers.remove(names)
-        self._state_log.write(lines.TRACE, lines.fetchers_stopped_to_follow(origin, names))
+        self._write(lines.TRACE, lines.fetchers_stopped_to_follow(origin, names))
         self._wake(names)
-        self._state_log.write(lines.TRACE, lines.truncated(origin, names))
+        self._write(lines.TRACE, lines.truncated(origin, names))
         if self.shutting_down:
-            self._state_log.write(lines.TRACE, lines.fetchers_not_started(origin, names))
+            self._write(lines.TRACE, lines.fetchers_not_started(origin, names))
             return
         self._fetchers.add(changed)
-        self._state_log.write(lines.TRACE, lines.fetchers_started(origin, names))
+        self._write(lines.TRACE, lines.fetchers_started(origin, names))
 
     def _create(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
         partition = self._make_partition(topic_partition, is_new)
@@ -283,7 +287,7 @@ class ControlRequests:
                 return MetadataUpdate(refusal, [])
             removed = self._metadata_cache.update(request)
             told = lines.metadata(origin, request.partition_states, LEADER_BEING_DELETED)
-            self._state_log.write(lines.TRACE, told)
+            self._write(lines.TRACE, told)
             if self._waiting:
                 on_leadership_change([], self._follow_those_that_waited())
             return MetadataUpdate(ErrorCode.NONE, removed)
@@ -320,7 +324,7 @@ class ControlRequests:
             self._fetchers.remove(names)
             delete = request.delete_partitions
             answers = []
-            for topic_partition in names:
+            for topic_partition in taking_turns(names):
                 self._state_log.write(lines.TRACE, [lines.stopping(self._broker_id, topic_partition, delete)])
                 code = self._delete(topic_partition) if delete else self._stop(topic_partition)
                 self._state_log.write(lines.TRACE, [lines.stopped(self._broker_id, topic_partition, delete)])

@@ -36,6 +36,7 @@ from kafkatool.broker.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.broker.timer import Timer
+from kafkatool.broker.turns import taking_turns
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
@@ -270,7 +271,8 @@ class ReplicaManager:
 
     def shrink_isrs(self) -> None:
         """Drop followers that have not been caught up for too long (BRK-51, 77)."""
-        changes = [change for partition in self._hosted.all() if (change := partition.stragglers_out()) is not None]
+        partitions = taking_turns(self._hosted.all())
+        changes = [change for partition in partitions if (change := partition.stragglers_out()) is not None]
         self.isr_writer.write(changes)
 
     def _start_checkpoints(self) -> None:

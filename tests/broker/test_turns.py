@@ -1,0 +1,31 @@
+"""Long loops pause for other threads, short ones do not."""
+
+import pytest
+
+from kafkatool.broker import turns
+from kafkatool.broker.turns import taking_turns
+
+
+class FakeTime:
+    """An item takes 0.4 ms."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.pauses = 0
+
+    def perf_counter(self) -> float:
+        self.now_s += 0.0004
+        return self.now_s
+
+    def sleep(self, _: float) -> None:
+        self.pauses += 1
+
+
+@pytest.mark.spec("BRK-112")
+def test_a_pause_follows_each_millisecond_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeTime()
+    monkeypatch.setattr(turns, "time", clock)
+    assert list(taking_turns(range(2))) == [0, 1]
+    assert clock.pauses == 0
+    assert list(taking_turns(range(1000))) == list(range(1000))
+    assert 200 <= clock.pauses <= 350
