@@ -88,8 +88,11 @@ def merge_command(
     with log_session(paths, master, zones, labels=labels, join_rolled=not selection.kafka_compatible) as session:
         if not selection.kafka_compatible:
             _warn_of_skew(session)  # now, while Spark is still starting
-        merged, rows = _merge(session, selection, form, show_source)
-        _write(session, merged, form, out_path)
+        if form == "text" and not any(session.clocks):
+            merged, rows = _merge_text(session, selection, out_path, show_source), 0
+        else:
+            merged, rows = _merge_ordered(session, selection, form, show_source)
+            _write(session, merged, form, out_path)
     session.tell_warnings()
     more = {} if form == "text" else {"rows_written": rows}
     click.echo(account(session.opened.files, merged.counts, **more), err=True)
@@ -116,12 +119,30 @@ def _check(form: str, out: Path | None, selection: Selection, zones: tuple[str, 
             raise UsageError(f"{out} exists; a Parquet dataset is a directory of its own: name a new one")
 
 
-def _merge(session: LogSession, selection: Selection, form: str, show_source: bool) -> tuple[Merged, int]:
-    sources, spark, directory = session.opened.sources, session.spark, session.directory
-    if form == "text" and not any(session.clocks):
-        return merge(sources, selection, spark, directory, show_source=show_source), 0
+def _merge_text(session: LogSession, selection: Selection, out: Path | None, show_source: bool) -> Merged:
+    """The fast way, which may write straight into the output."""
+    with output(out) as file:
+        merged = merge(
+            session.opened.sources,
+            selection,
+            session.spark,
+            session.directory,
+            show_source=show_source,
+            output=file,
+        )
+        merged.write_to(file)
+    return merged
+
+
+def _merge_ordered(session: LogSession, selection: Selection, form: str, show_source: bool) -> tuple[Merged, int]:
     return merge_ordered(
-        sources, session.clocks, selection, spark, directory, as_rows=form != "text", show_source=show_source
+        session.opened.sources,
+        session.clocks,
+        selection,
+        session.spark,
+        session.directory,
+        as_rows=form != "text",
+        show_source=show_source,
     )
 
 

@@ -130,7 +130,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 def _slots(plan: Plan, output: BinaryIO | None) -> Slots | None:
     """Where each slice belongs in an output that is a file by name, still empty; None: it is no such file."""
-    if output is None or not isinstance(output.name, str) or not Path(output.name).is_file():
+    name = getattr(output, "name", None)  # a number or "<stdout>" for streams that were handed to us
+    if not isinstance(name, str) or not Path(name).is_file():
         return None
     sizes = [0] * plan.slices
     for source, bounds in zip(plan.sources, plan.bounds, strict=True):
@@ -140,7 +141,7 @@ def _slots(plan: Plan, output: BinaryIO | None) -> Slots | None:
             sizes[index] += end - start
         if first < source.size and source.read(source.size - 1, source.size) != b"\n":
             sizes[max(index for index, bound in enumerate(reached[:-1]) if bound < source.size)] += 1
-    return Slots(Path(output.name), tuple(accumulate(sizes, initial=0)))
+    return Slots(Path(name), tuple(accumulate(sizes, initial=0)))
 
 
 def _slices(total_bytes: int, mapper: Mapper) -> int:
