@@ -118,7 +118,7 @@ def _plots(data: Data) -> Iterator[str]:
     if data["partitions"]:
         yield '<section id="isr"><h2>In-sync replicas</h2><p>Replicas that are assigned but not in sync, in all '
         yield "partitions together: while it is above 0, a further death may cost data or leaders.</p><figure>"
-        missing = [("var(--warn)", "out of sync", plots["out_of_sync"])]
+        missing = [("var(--b7)", "out of sync", plots["out_of_sync"])]
         label = "Replicas out of sync over time"
         yield stacked(missing, axis, steps=plots["steps"], marks=marks, label=label, unit="replicas")
         yield "</figure></section>"

@@ -30,9 +30,12 @@ class State:
 
     @property
     def controller_epoch(self) -> int | None:
-        """Epoch of the controller that chose the leader."""
+        """Epoch of the controller that chose the leader: the least that is told with the state.
+
+        A controller that finds nothing to change logs what it found under its own, later epoch (Kafka 2.8, C6).
+        """
         known = [o.state_epoch for o in self.told if o.state_epoch is not None]
-        return max(known or [o.epoch for o in self.told if o.epoch is not None], default=None)
+        return min(known or [o.epoch for o in self.told if o.epoch is not None], default=None)
 
     @property
     def decision(self) -> Observation:
