@@ -34,7 +34,8 @@ class State:
 
         A controller that finds nothing to change logs what it found under its own, later epoch (Kafka 2.8, C6).
         """
-        known = [o.state_epoch for o in self.told if o.state_epoch is not None]
+        elected = [o.epoch for o in self.told if o.event == "partition_online" and o.epoch is not None]
+        known = elected + [o.state_epoch for o in self.told if o.state_epoch is not None]
         return min(known or [o.epoch for o in self.told if o.epoch is not None], default=None)
 
     @property
