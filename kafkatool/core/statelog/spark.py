@@ -1,9 +1,9 @@
 """Starts Spark for one job and ends it: no shell scripts, no SQL session, no web pages, nothing left behind.
 
-The JVM is run directly with the class pyspark's launcher would end up running; that and what is switched off make the
-start 2 to 3 s instead of 5 to 7 s. It runs while the caller still looks into its files: ``Spark.map`` waits for it.
-With a ``local`` master every socket is on loopback and the JVM is killed at the end, since a clean stop takes a second
-and all it would tidy is in our own directory. ``pyspark`` is imported here only, and only when a job is started.
+The JVM is run directly, with a class-data archive where one has been made (``archive``), and comes up in a thread of
+its own while the caller still looks into its files. With a ``local`` master every socket is on loopback and the JVM is
+killed at the end, since a clean stop takes a second and all it would tidy is in our own directory. ``pyspark`` is
+imported only when a job is started.
 """
 
 import os
@@ -12,14 +12,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.java import Java, find_java
+from kafkatool.core.java import find_java
+from kafkatool.core.statelog.archive import archive_path, discard, make_in_background, usable
+from kafkatool.core.statelog.jvm import SparkError, archive_options, gateway_command
+
+__all__ = ["Spark", "SparkError"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,43 +32,38 @@ Result = TypeVar("Result")
 START_TIMEOUT_S = 120
 """Longest time the JVM may take to come up; it needs 1 to 2 s, on an overloaded machine ten times that."""
 
-POLL_S = 0.02
-GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
-HEAP = "-Xmx512m"  # the JVM only schedules: rows stay in the Python workers
+POLL_S = 0.01
+PROGRESS_S = 0.2
 
-_OPENED_PACKAGES = (  # as org.apache.spark.launcher.JavaModuleOptions of Spark 4
-    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
-    *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
-    *("sun.security.action", "sun.util.calendar"),
-)
 _EXCEPTION = re.compile(r"(?:Caused by: )?[\w.]*(?:Error|Exception)\b")
-_LOGGING = """\
-rootLogger.level = warn
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %p %c{1}: %m%n%ex
-"""
-
-
-class SparkError(KafkatoolError):
-    """Spark did not start, or a job of it failed for a reason that is not the job's own error."""
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,.*)?\])?")
 
 
 class Spark:
-    """Spark from start to end, as a context manager. ``directory`` must be the caller's own: all files go there."""
+    """Spark from start to end, as a context manager. ``directory`` must be the caller's own: all files go there.
 
-    def __init__(self, master: str, directory: Path) -> None:
+    ``announce`` may be set: then a missing class-data archive is made after the end, in the background, and told.
+    ``progress`` may be set: it is called with tasks done and tasks in all while a job runs.
+    """
+
+    announce: Callable[[str], None] | None = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __init__(self, master: str, directory: Path, *, jvm_options: Sequence[str] = ()) -> None:
         """Starts the JVM and returns at once. JavaNotFoundError, SparkError."""
         self.master = master
         self.local = master.startswith("local")
         self._directory = directory
         self._log = directory / "spark.log"
         self._connection = directory / "gateway"
-        self._context: Any = None
-        self._jvm = self._launch(find_java())
+        self._java = find_java()
+        self._archive = archive_path(self._java)
+        self._with_archive = not jvm_options and usable(self._archive)
+        self._jvm = self._launch(jvm_options or archive_options(self._archive if self._with_archive else None))
+        self._closed = False
+        self._context: Future[Any] = Future()
+        self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
+        self._starter.start()
 
     def __enter__(self) -> Self:
         return self
@@ -73,8 +73,11 @@ class Spark:
 
     @property
     def parallelism(self) -> int:
-        """Tasks that run at the same time. Waits for the start."""
-        return int(self._connected().defaultParallelism)
+        """Tasks that run at the same time. Waits for the start unless the master's name says it."""
+        named = _LOCAL.fullmatch(self.master)
+        if named is None:
+            return int(self._connected().defaultParallelism)
+        return len(os.sched_getaffinity(0)) if named[1] == "*" else int(named[1] or 1)
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """``function`` of each item, one task each, results in the items' order; keep them small. SparkError.
@@ -87,7 +90,8 @@ class Spark:
 
         context = self._connected()
         try:
-            outcomes = context.parallelize(list(items), len(items)).map(_Guarded(function)).collect()
+            with self._progress_told(context, len(items)):
+                outcomes = context.parallelize(list(items), len(items)).map(_Guarded(function)).collect()
         except (Py4JError, OSError) as e:
             raise SparkError(f"Spark's job failed: {self._last_words()}") from e
         results: list[Result] = []
@@ -107,51 +111,68 @@ class Spark:
         except (Py4JError, OSError) as e:
             raise SparkError(f"Spark's job failed: {self._last_words()}") from e
 
+    def stop_cleanly(self) -> None:
+        """Ends Spark as Spark itself does, which takes a second; ``close`` must follow."""
+        self._connected().stop()
+        if self._jvm.stdin:
+            self._jvm.stdin.close()
+        self._jvm.wait()
+
     def close(self) -> None:
         """Ends Spark. Safe to call twice."""
-        context, self._context = self._context, None
-        if context is not None:
-            from pyspark.core.context import SparkContext
-
-            updates, context._accumulatorServer = context._accumulatorServer, None
-            updates.handle_error = lambda *_: None  # it would print that its connection ends with the JVM
-            threading.Thread(target=updates.shutdown, daemon=True).start()  # it takes a second to notice
-            if self.local:
-                context._jsc = None  # stop() would wait for the JVM, which is killed below
-            context.stop()
-            if SparkContext._gateway is not None:
-                SparkContext._gateway.close()
-            SparkContext._gateway = SparkContext._jvm = None
+        if self._closed:
+            return
+        self._closed = True
+        came_up = self._context.done() and not self._context.exception()
+        if came_up and not self.local:
+            self._connected().stop()  # the cluster must hear of it
         if self._jvm.stdin:
             self._jvm.stdin.close()  # the JVM would end by itself now, a second later
         self._jvm.kill()
         self._jvm.wait()
+        self._starter.join()
+        _forget(None if self._context.exception() else self._connected())
+        if came_up and self.announce and not self._with_archive and make_in_background(self._archive):
+            self.announce(f"making {self._archive} in the background, once: kt logs starts faster with it")
 
-    def _launch(self, java: Java) -> subprocess.Popen[bytes]:
-        package = find_spec("pyspark")
-        if package is None or package.origin is None:
-            raise SparkError("pyspark is not installed; `pip install pyspark`")
-        logging = self._directory / "log4j2.properties"
-        logging.write_text(_LOGGING)
-        command = [
-            str(java.executable),
-            *("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
-            *("-Xshare:auto", HEAP, f"-Djava.io.tmpdir={self._directory}"),
-            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED_PACKAGES),
-            *("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"),
-            f"-Dlog4j2.configurationFile={logging.as_uri()}",
-            *(f"-D{key}={value}" for key, value in self._settings().items()),
-            *("-cp", str(Path(package.origin).parent / "jars" / "*"), GATEWAY_CLASS),
-        ]
+    def _launch(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
             return subprocess.Popen(
-                command,
+                gateway_command(self._java, self._directory, self._settings(), options),
                 stdin=subprocess.PIPE,  # the JVM ends when this end is closed, however we end
                 stdout=log,
                 stderr=log,
                 env=self._environment(),
                 start_new_session=True,  # Ctrl-C is ours to handle
             )
+
+    def _start(self) -> None:
+        try:
+            self._context.set_result(self._connect())
+        except BaseException as e:  # noqa: BLE001 -- a thread's top: it is raised where the context is asked for
+            self._context.set_exception(e)
+
+    @contextmanager
+    def _progress_told(self, context: Any, tasks: int) -> Iterator[None]:
+        """Looks at the job's stage until it ends."""
+        if self.progress is None:
+            yield
+            return
+        ended = threading.Event()
+        teller = threading.Thread(target=self._tell_progress, args=(context, tasks, ended), daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            teller.join()
+
+    def _tell_progress(self, context: Any, tasks: int, ended: threading.Event) -> None:
+        tracker = context.statusTracker()
+        while self.progress and not ended.wait(PROGRESS_S):
+            for stage in tracker.getActiveStageIds():
+                if info := tracker.getStageInfo(stage):
+                    self.progress(info.numCompletedTasks, tasks)
 
     def _settings(self) -> Mapping[str, str]:
         settings = {
@@ -161,6 +182,8 @@ class Spark:
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(self._directory),
             "spark.shuffle.push.enabled": "false",
+            "spark.python.daemon.module": "kafkatool.core.statelog.daemon",
+            "spark.executorEnv.PYTHONPATH": self._python_path(),
         }
         if self.local:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -169,28 +192,38 @@ class Spark:
     def _environment(self) -> dict[str, str]:
         """Without the user's Spark installation; with our package on the workers' path."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
-        ours = str(Path(__file__).parents[3])
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
+        environment["PYTHONPATH"] = self._python_path()
         environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(self._connection)
         if self.local:
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         return environment
 
+    def _python_path(self) -> str:
+        ours = str(Path(__file__).parents[3])
+        return os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
+
     def _connected(self) -> Any:
-        if self._context is None:
-            self._context = self._connect()
-        return self._context
+        return self._context.result()
+
+    def _await_gateway(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._connection.exists():  # written elsewhere and renamed: complete when it is there
+            if (
+                self._jvm.poll() is not None and self._with_archive and not self._closed
+            ):  # it may be the archive: without it once more
+                discard(self._archive)
+                self._with_archive = False
+                self._jvm = self._launch(archive_options(None))
+            if self._jvm.poll() is not None or time.monotonic() > deadline:
+                raise SparkError(f"Spark did not start: {self._last_words()}")
+            time.sleep(POLL_S)
 
     def _connect(self) -> Any:
         from py4j.protocol import Py4JError
         from pyspark.conf import SparkConf
         from pyspark.core.context import SparkContext
 
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._connection.exists():  # written elsewhere and renamed: complete when it is there
-            if self._jvm.poll() is not None or time.monotonic() > deadline:
-                raise SparkError(f"Spark did not start: {self._last_words()}")
-            time.sleep(POLL_S)
+        self._await_gateway()
         told = self._connection.read_bytes()  # port, length of the secret, secret
         ours = {
             "PYSPARK_GATEWAY_PORT": str(int.from_bytes(told[:4], "big")),
@@ -215,6 +248,22 @@ class Spark:
         lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
         telling = [line for line in lines if _EXCEPTION.match(line)] or [line for line in lines if "ERROR" in line]
         return (telling or lines or ["it said nothing"])[-1]
+
+
+def _forget(context: Any | None) -> None:
+    """Takes back what pyspark keeps about a JVM that is no more."""
+    from pyspark.core.context import SparkContext
+
+    if context is not None:
+        updates, context._accumulatorServer = context._accumulatorServer, None
+        if updates is not None:
+            updates.handle_error = lambda *_: None  # it would print that its connection ends with the JVM
+            threading.Thread(target=updates.shutdown, daemon=True).start()  # it takes a second to notice
+        context._jsc = None  # stop() would wait for the JVM
+        context.stop()
+    if SparkContext._gateway is not None:
+        SparkContext._gateway.close()
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 class _Guarded:
