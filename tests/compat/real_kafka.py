@@ -120,6 +120,12 @@ class RealKafka:
         process.terminate()
         process.wait(STOP_TIMEOUT_S)
 
+    def kill_broker(self, broker: int) -> None:
+        """kill -9; its session is still there."""
+        process = self._processes.pop(f"broker-{broker}")
+        process.kill()
+        process.wait(STOP_TIMEOUT_S)
+
     def start_broker(self, broker: int) -> None:
         """Start it again on its data and its port; returns when the others know it."""
         self._spawn_broker(broker)

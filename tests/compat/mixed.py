@@ -1,0 +1,219 @@
+"""A cluster of two real brokers and one of ours in one ZooKeeper, each a process that can be stopped and killed."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.compat.real_kafka import RealKafka
+from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal
+from tests.ports import free_port
+from tests.waiting import eventually
+
+OURS: Final = 3
+OFFSETS: Final = "__consumer_offsets"
+WAIT_S: Final = 90
+
+
+class OurBroker:
+    """Broker 3, ``kt broker start`` on its own directory and port. A context manager; starts with it."""
+
+    def __init__(self, directory: Path, connect: str, options: Mapping[str, str]) -> None:
+        self.port = free_port()
+        self.data = directory / "data"
+        self._directory = directory
+        self._connect = connect
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True)
+        properties = {
+            **options,
+            "broker.id": OURS,
+            "zookeeper.connect": connect,
+            "log.dirs": self.data,
+            "kt.log.dir": directory / "logs",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+        }
+        (directory / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def start(self) -> None:
+        """Returns when it listens and is registered."""
+        command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config"]
+        with (self._directory / "broker.out").open("ab") as sink:
+            self._process = subprocess.Popen(
+                [*command, str(self._directory / "server.properties")],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                start_new_session=True,
+            )
+        with ZooKeeper(self._connect) as zk:
+            eventually(lambda: self._is_up(zk), "our broker to be up", WAIT_S)
+
+    def _is_up(self, zk: ZooKeeper) -> bool:
+        assert self._process is not None
+        code = self._process.poll()
+        assert code is None, f"ended with {code}: {(self._directory / 'broker.out').read_text()[-2000:]}"
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 0.5).close()
+        except OSError:
+            return False
+        return OURS in read_cluster(zk, [], states=False).brokers
+
+    def stop(self) -> None:
+        """Controlled shutdown; returns when the process has ended."""
+        process, self._process = self._process, None
+        assert process is not None
+        process.terminate()
+        assert process.wait(WAIT_S) == 0
+
+    def kill(self) -> None:
+        """kill -9; its session is still there."""
+        process, self._process = self._process, None
+        assert process is not None
+        process.kill()
+        process.wait(WAIT_S)
+
+
+class RealBrokers(RealKafka):
+    """They are not the whole cluster, so whom they know is not to be waited for: the tests wait for replicas in sync."""
+
+    def _wait_known(self, brokers: set[int]) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Real brokers 1 and 2, ours is 3. All are running between two tests."""
+
+    real: RealKafka
+    ours: OurBroker
+    zk: ZooKeeper
+    directory: Path
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.real.bootstrap},127.0.0.1:{self.ours.port}"
+
+    @property
+    def zookeeper(self) -> str:
+        return self.real.connect
+
+    def create(self, topic: str, assignment: Mapping[int, tuple[int, ...]], *, min_in_sync: int = 2) -> None:
+        create_topic(self.zk, topic, dict(assignment), {"min.insync.replicas": str(min_in_sync)})
+        await_in_sync(self.zk, [topic], WAIT_S)
+
+    def leaders(self, topic: str) -> list[int | None]:
+        states = read_cluster(self.zk, [topic]).states
+        return [states[p].leader_and_isr.leader for p in sorted(states)]
+
+    def brokers(self) -> set[int]:
+        """Those registered."""
+        return set(read_cluster(self.zk, [], states=False).brokers)
+
+    def controller(self) -> int | None:
+        return read_cluster(self.zk, [], states=False).controller_id
+
+    def reign(self, broker_id: int) -> None:
+        """Have that broker become controller: the node is deleted until it wins the race."""
+
+        def won() -> bool:
+            if self.controller() == broker_id:
+                return True
+            if self.zk.get("/controller") is not None:
+                self.zk.delete("/controller")
+            return False
+
+        eventually(won, f"broker {broker_id} to be controller", WAIT_S)
+
+    def stop(self, broker: int) -> None:
+        self.ours.stop() if broker == OURS else self.real.stop_broker(broker)
+
+    def kill(self, broker: int) -> None:
+        """kill -9; returns when its session has expired."""
+        self.ours.kill() if broker == OURS else self.real.kill_broker(broker)
+        eventually(lambda: broker not in self.brokers(), "its session to expire", WAIT_S)
+
+    def start(self, broker: int, topics: Iterable[str]) -> None:
+        """Returns when those topics are in sync again."""
+        self.ours.start() if broker == OURS else self.real.start_broker(broker)
+        await_in_sync(self.zk, topics, WAIT_S)
+
+    def kt(self, *arguments: str) -> None:
+        command, *rest = arguments
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkatool", command, "--zookeeper", self.zookeeper, *rest],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def reassign(self, moves: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        """Through ``kt reassign``; returns when all are done."""
+        plan = self.directory / "plan.json"
+        partitions = [{"topic": p.topic, "partition": p.partition, "replicas": r} for p, r in moves.items()]
+        plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        self.kt("reassign", "--execute", "--wait", "--timeout", str(WAIT_S), "--reassignment-json-file", str(plan))
+
+    def check(self, topic: str, load: Load) -> None:
+        """Nothing is lost, doubled or out of place, and the replicas' logs are equal to the byte."""
+        await_in_sync(self.zk, [topic], WAIT_S)
+        assignment = read_cluster(self.zk, [topic]).topics[topic].assignment
+        check_records(self, topic, len(assignment), load, once=True)  # type: ignore[arg-type]
+        for partition, replicas in assignment.items():
+            eventually(lambda p=partition, r=replicas: self._equal(topic, p, r), "equal bytes", WAIT_S)  # type: ignore[misc]
+
+    def _equal(self, topic: str, partition: int, replicas: Iterable[int]) -> bool:
+        logs = [self._log(broker, topic, partition) for broker in replicas]
+        return bool(logs[0]) and all(a == b for a, b in pairwise(logs))
+
+    def _log(self, broker: int, topic: str, partition: int) -> bytes:
+        data = self.ours.data if broker == OURS else self.real.data_directory(broker)
+        return b"".join(s.read_bytes() for s in sorted((data / f"{topic}-{partition}").glob("*.log")))
+
+    def check_replicas(self) -> None:
+        """``kt replica-verify`` over all topics: as followers' fetches see them."""
+        check_replicas_equal(self)  # type: ignore[arg-type]
+
+
+@contextmanager
+def mixed_cluster(version: str, protocol: str, directory: Path) -> Iterator[Mixed]:
+    """Kafka ``version`` and ours, all speaking the inter-broker ``protocol``."""
+    both = {
+        "inter.broker.protocol.version": protocol,
+        "unclean.leader.election.enable": "false",
+        "offsets.topic.num.partitions": "1",
+        "replica.lag.time.max.ms": "10000",
+        "zookeeper.session.timeout.ms": "6000",
+        "auto.leader.rebalance.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    theirs = {**both, "log.message.format.version": protocol}
+    with (
+        RealBrokers(version, directory / "real", brokers=2, options=theirs) as real,
+        OurBroker(directory / "ours", real.connect, both) as ours,
+        ZooKeeper(real.connect) as zk,
+    ):
+        eventually(lambda: len(read_cluster(zk, [], states=False).brokers) == 3, "all to be registered", WAIT_S)
+        create_topic(zk, OFFSETS, {0: (OURS, 1, 2)}, {"cleanup.policy": "compact", "compression.type": "producer"})
+        yield Mixed(real, ours, zk, directory)
