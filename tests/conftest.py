@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: a real ZooKeeper for the run, a fresh chroot for each test."""
 
 import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.ports import free_port
+
+os.environ.setdefault("KAFKATOOL_CLASS_DATA", "off")  # no test leaves a process that makes Spark's archive behind
 
 _numbers = itertools.count()
 

@@ -183,6 +183,9 @@ def log_session(
 ) -> Iterator[LogSession]:
     """Starts Spark and opens the logs; ends Spark and removes every temporary file, also on SIGTERM."""
     with _ended_by_sigterm(), spool() as own, Spark(master, own.directory) as spark:
+        spark.announce = lambda text: click.echo(f"kt: {text}", err=True)
+        if sys.stderr.isatty():
+            spark.progress = _show_progress
         opened = _opened(paths, own, labels, join_rolled=join_rolled)
         try:
             yield LogSession(opened, clocks(opened.sources, zones), spark, own.directory)
@@ -190,6 +193,11 @@ def log_session(
             if isinstance(e, BrokenPipeError):
                 raise
             raise KafkatoolError(f"{e.filename or f'temporary files in {own.directory.parent}'}: {e.strerror}") from e
+
+
+def _show_progress(done: int, tasks: int) -> None:
+    """Tasks of the Spark job under way, on a terminal's last line; erased with the last one."""
+    click.echo("\r\033[K" + (f"Spark: {done} of {tasks} tasks" if done < tasks else ""), err=True, nl=False)
 
 
 def _opened(paths: Sequence[Path], own: Spool, labels: Sequence[str], *, join_rolled: bool) -> OpenedLogs:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -166,13 +166,17 @@ class Spark:
         finally:
             ended.set()
             teller.join()
+            self.progress(tasks, tasks)
 
     def _tell_progress(self, context: Any, tasks: int, ended: threading.Event) -> None:
+        from py4j.protocol import Py4JError
+
         tracker = context.statusTracker()
-        while self.progress and not ended.wait(PROGRESS_S):
-            for stage in tracker.getActiveStageIds():
-                if info := tracker.getStageInfo(stage):
-                    self.progress(info.numCompletedTasks, tasks)
+        with suppress(Py4JError, OSError):  # the JVM is gone: the job itself tells why
+            while self.progress and not ended.wait(PROGRESS_S):
+                for stage in tracker.getActiveStageIds():
+                    if info := tracker.getStageInfo(stage):
+                        self.progress(info.numCompletedTasks, tasks)
 
     def _settings(self) -> Mapping[str, str]:
         settings = {
