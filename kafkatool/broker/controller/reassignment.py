@@ -168,15 +168,24 @@ class Reassignment:
     def on_brokers_started(self, brokers: Collection[int]) -> None:
         """Reassignments to a broker that has just started are driven on (CTL-34, 89, 95)."""
         context = self._term.context
-        with self._term.batch.filling():
-            for broker in brokers:
-                for partition in self._owed.pop(broker, ()):
-                    if broker not in context.replicas(partition):
-                        self._term.batch.add_stop_replica(broker, partition, delete=True)
+        self._tell_again(brokers)
         waiting = [
             p for p, rar in context.reassigning.items() if p not in self._watched or not set(brokers).isdisjoint(rar)
         ]
         self._drive(waiting, prepare=True)
+
+    def _tell_again(self, brokers: Collection[int]) -> None:
+        """Brokers that were out of reach at step 9, until they have answered."""
+        context = self._term.context
+        with self._term.batch.filling():
+            for broker in brokers:
+                owed = [p for p in self._owed.pop(broker, ()) if broker not in context.replicas(p)]
+                self._owed[broker] = dict.fromkeys(owed)
+                for partition in owed:
+                    self._term.batch.add_stop_replica(broker, partition, delete=True)
+                    if partition in self._stopping:  # waited for again
+                        self._stopping[partition].add(broker)
+                        context.set_replica_status(partition, broker, ReplicaStatus.DELETION_STARTED)
 
     def on_brokers_lost(self, brokers: Collection[int]) -> None:
         """They will not answer: their replicas are deleted when they return."""
@@ -186,12 +195,15 @@ class Reassignment:
     def on_answer(self, broker: int, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
         """A broker has deleted replicas, or cannot (step 9)."""
         failed = {(p.topic, p.partition) for p in answer.partitions if p.error_code}
-        asked = [p for p in request.partitions if broker in self._stopping.get(p, ())]
-        refused = [p for p in asked if answer.error_code or p in failed]
-        if refused:
-            log.warning("broker %d could not delete its replicas of %s", broker, ", ".join(map(str, refused)))
-        self._stopped(broker, refused, deleted=False)
-        self._stopped(broker, [p for p in asked if p not in refused], deleted=True)
+        refused = [p for p in request.partitions if answer.error_code or p in failed]
+        deleted = [p for p in request.partitions if p not in refused]
+        for partition in deleted:
+            self._owed.get(broker, {}).pop(partition, None)
+        waiting = [p for p in refused if broker in self._stopping.get(p, ())]
+        if waiting:
+            log.warning("broker %d could not delete its replicas of %s", broker, ", ".join(map(str, waiting)))
+        self._stopped(broker, waiting, deleted=False)
+        self._stopped(broker, [p for p in deleted if broker in self._stopping.get(p, ())], deleted=True)
 
     def _on_isr(self, event: WatchEvent) -> None:
         """A state node of ours changed. Many fire at once: the first event handles all."""
@@ -281,7 +293,7 @@ class Reassignment:
         with term.batch.filling():  # 7
             led = term.partitions.move(electing, PartitionStatus.ONLINE, Strategy.REASSIGN)
             led |= self._raise_epochs({p: both[p] for p in partitions if p not in electing})
-        old = {p: minus(both[p], rar[p]) for p in led}
+        old = {p: minus(both[p], rar[p]) for p in partitions if p in led}
         with term.batch.filling():
             stopped = term.replicas.move({p: brokers for p, brokers in old.items() if brokers}, ReplicaStatus.OFFLINE)
             ready = {p: brokers for p, brokers in old.items() if len(stopped.get(p, ())) == len(brokers)}  # 8
