@@ -90,7 +90,7 @@ class Scenario:
 
         return Chances(
             others_first=random.choice((0.02, 0.1, 0.3)),
-            stopped=sometimes(0.002, 0.01),
+            stopped=sometimes(0.002, 0.01, 0.03),
             killed=sometimes(0.002, 0.01),
             cut=sometimes(0.003, 0.015),
             expiry=random.choice((0.0, 0.3)),

@@ -22,8 +22,8 @@ class Crash(BaseException):
     """The process at work was killed: unwinds its stack through everything that catches mere errors."""
 
 
-class SimulationError(AssertionError):
-    """An invariant does not hold, or the cluster does not come to rest."""
+class SimulationError(BaseException):
+    """An invariant does not hold, or the cluster does not come to rest. No error handling of the program stops it."""
 
 
 @dataclass(slots=True)

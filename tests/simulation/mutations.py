@@ -1,0 +1,209 @@
+"""Faults put into the controller's own code, one at a time: what the simulation has to notice.
+
+A mutation replaces a piece of one function's source text. A text that is not there any more is an error, so the table
+cannot outlive the code it is about.
+"""
+
+import functools
+import importlib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+_CONTROLLER = "kafkatool.broker.controller."
+
+
+class Mutation(NamedTuple):
+    """``target`` is module:function or module:Class.method below the controller's package."""
+
+    name: str
+    target: str
+    old: str
+    new: str
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    # --- conditional writes and epochs
+    Mutation("writes are not bound to the controller epoch", "zookeeper_writes:FencedZooKeeper.commit_groups",
+             "[[self._check, *", "[[Check(ControllerEpochZnode.PATH, -1), *"),
+    Mutation("states are written on any version", "zookeeper_writes:FencedZooKeeper.update_states",
+             "s.version)]", "-1)]"),
+    Mutation("the controller epoch is raised on any version", "failover:raise_epoch", ", node.version)", ", -1)"),
+    Mutation("the controller epoch is not raised", "failover:raise_epoch", "decode(node.data) + 1", "decode(node.data)"),
+    Mutation("an election does not raise the leader epoch", "partition_machine:PartitionStateMachine._decide",
+             "now.leader_epoch + 1", "now.leader_epoch"),
+    Mutation("steps 2 and 7 do not raise the leader epoch", "partition_machine:PartitionStateMachine.raise_epochs",
+             "now.leader_epoch + 1", "now.leader_epoch"),
+    Mutation("leaving the ISR does not raise the leader epoch", "leader_selection:without_replicas",
+             "state.leader_epoch + 1", "state.leader_epoch"),
+    Mutation("brokers are told the version from before the election", "partition_machine:PartitionStateMachine._elect",
+             "state = PartitionState(new[partition].leader_and_isr, outcome)", "state = new[partition]"),
+    Mutation("brokers are told though the write was refused", "partition_machine:PartitionStateMachine._elect",
+             "elif isinstance(outcome, ZooKeeperError):", "elif False:"),
+    Mutation("a refused election is not tried again", "partition_machine:PartitionStateMachine._elect",
+             "pending.append(partition)", "pass"),
+    Mutation("every transaction with a lost reply counts as done", "kafkatool.core.zookeeper:ZooKeeper._was_committed",
+             "return bool(writes) and all(", "return bool(writes) or all("),
+    # --- who leads
+    Mutation("a leader is taken from outside the ISR", "leader_selection:elect_offline",
+             "if broker in in_sync:", "if broker in live:"),
+    Mutation("the preferred replica leads though it is not in sync", "leader_selection:elect_reassigned",
+             "b in live and b in state.isr", "b in live"),
+    Mutation("at a shutdown a replica leads that is not in sync", "leader_selection:elect_for_shutdown",
+             "b in live and b in state.isr and", "b in live and"),
+    Mutation("a dead leader stays leader when it leaves the ISR", "leader_selection:without_replicas",
+             "leader = None if state.leader in gone else state.leader", "leader = state.leader"),
+    Mutation("the last member leaves the ISR", "leader_selection:without_replicas", "    if not isr:", "    if False:"),
+    Mutation("offline replicas stay in the ISR", "leader_selection:without_replicas",
+             "isr = tuple(b for b in state.isr if b not in gone)", "isr = state.isr"),
+    # --- failover
+    Mutation("failover does not start the partitions", "failover:take_over", "term.partitions.startup()", "pass"),
+    Mutation("failover does not tell the replicas", "failover:take_over", "term.replicas.startup()", "pass"),
+    Mutation("failover does not resume reassignments", "failover:take_over",
+             "term.reassignment.resume(reassignments)", "pass"),
+    Mutation("failover does not resume elections", "failover:take_over", "if election is not None:", "if False:"),
+    Mutation("failover does not resume deletions", "failover:take_over", "term.deletion.resume()", "pass"),
+    Mutation("failover tells nobody the metadata", "failover:take_over",
+             "term.batch.add_metadata(context.leadership)", "pass"),
+    Mutation("failover reads before it watches the topics", "failover:take_over",
+             "topics = term.topic_changes.watch()",
+             "topics = term.raw_zookeeper.children('/brokers/topics') or []; term.topic_changes.watch()"),
+    Mutation("a lost session does not end the term", "worker:ControllerWorker._on_expired", "self.resign()", "pass"),
+    Mutation("stepping down leaves /controller", "worker:ControllerWorker.step_down",
+             "self._zookeeper.commit(operations)", "pass"),
+    Mutation("/controller is watched once only", "worker:ControllerWorker._on_controller_change",
+             "node = self._read()", "node = self._zookeeper.get(ControllerZnode.PATH)"),
+    Mutation("a new session makes no attempt", "worker:ControllerWorker._on_new_session", "self.elect()", "pass"),
+    # --- watches that are not set again
+    Mutation("/brokers/ids is watched once only", "broker_changes:BrokerChanges._on_change",
+             "names = self.watch()", "names = self._term.raw_zookeeper.children(BrokersZnode.PATH) or []"),
+    Mutation("/brokers/topics is watched once only", "topic_changes:TopicChanges.refresh",
+             "if watched else", "if True else"),
+    Mutation("a topic is watched once only", "topic_changes:TopicChanges._on_data",
+             "self.read([topic])", "self._read([topic])"),
+    Mutation("/admin/delete_topics is watched once only", "topic_deletion:TopicDeletion._on_marked",
+             "marked = self.watch()",
+             "marked = term.raw_zookeeper.children(DeleteTopicsZnode.PATH) or []"),
+    Mutation("the reassignment request is watched once only", "reassignment:Reassignment.watch",
+             "self._take_up(self.watch())", "self._take_up(self.read())"),
+    Mutation("the election request is watched once only", "preferred_election:PreferredElection.watch",
+             "self.serve(self.watch())", "self.serve(self.read())"),
+    Mutation("ISR changes are watched once only", "notifications:Notifications._on_isr_changes",
+             "paths = self.watch_isr_changes()",
+             "paths = [f'{IsrChangeZnode.PATH}/{n}' for n in self._term.raw_zookeeper.children(IsrChangeZnode.PATH)]"),
+    Mutation("the ISR of a moving partition is not watched", "reassignment:Reassignment._read_and_watch",
+             "for p in unwatched], fired)", "for p in unwatched])"),
+    # --- brokers
+    Mutation("a broker that bounced is not noticed", "broker_changes:BrokerChanges._apply",
+             "if (current[b].epoch or 0) > (known[b].epoch or 0)", "if False"),
+    Mutation("a broker that starts is not told the metadata", "broker_changes:BrokerChanges._on_startup",
+             "term.batch.add_metadata(context.leadership)", "pass"),
+    Mutation("a broker that starts is not told its roles", "broker_changes:BrokerChanges._on_startup",
+             "term.replicas.move(starting, ReplicaStatus.ONLINE)", "pass"),
+    Mutation("partitions without leader are not retried", "broker_changes:BrokerChanges._on_startup",
+             "term.partitions.bring_online()", "pass"),
+    Mutation("a broker that dies keeps its leaderships", "broker_changes:BrokerChanges.on_replicas_lost",
+             "term.partitions.move(leaderless, PartitionStatus.OFFLINE)", "pass"),
+    Mutation("ISR notifications are not removed", "notifications:Notifications._on_isr_changes",
+             "self._term.zookeeper.delete(paths)", "pass"),
+    Mutation("changed ISRs are not passed on", "topic_changes:TopicChanges._create",
+             "term.partitions.move(created, PartitionStatus.ONLINE)", "pass"),
+    # --- reassignment
+    Mutation("step 1 is left out", "reassignment:Reassignment._prepare", "self._write_assignments(wanted)", "pass"),
+    Mutation("step 2 is left out", "reassignment:Reassignment._prepare", "self._raise_epochs(wanted)", "pass"),
+    Mutation("step 3 is left out", "reassignment:Reassignment._prepare",
+             "term.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)", "pass"),
+    Mutation("step 4 does not wait", "reassignment:Reassignment._drive",
+             "if set(context.reassigning[partition]) <= isr", "if True"),
+    Mutation("step 7 elects nobody", "reassignment:Reassignment._finish",
+             "electing = [", "electing = [] and ["),
+    Mutation("step 8 is left out", "reassignment:Reassignment._finish",
+             "stopped = term.replicas.move({p: brokers for p, brokers in old.items() if brokers}, ReplicaStatus.OFFLINE)",
+             "stopped = dict(old); [context.set_replica_status(p, b, ReplicaStatus.OFFLINE) for p in old for b in old[p]]"),
+    Mutation("step 9 sends nothing", "reassignment:Reassignment._finish",
+             "term.replicas.move({p: b for p, b in ready.items() if b}, ReplicaStatus.DELETION_STARTED)",
+             "[context.set_replica_status(p, b, ReplicaStatus.DELETION_STARTED) for p in ready for b in ready[p]]"),
+    Mutation("step 10 does not wait for step 9", "reassignment:Reassignment._finish",
+             "self._conclude([p for p, brokers in ready.items() if not brokers])", "self._conclude(list(ready))"),
+    Mutation("step 10 comes before step 8", "reassignment:Reassignment._finish",
+             "old = {p: minus(both[p], rar[p]) for p in partitions if p in led}",
+             "old = {p: minus(both[p], rar[p]) for p in partitions if p in led}; self._write_assignments({p: rar[p] for p in led})"),
+    Mutation("step 10 is left out", "reassignment:Reassignment._conclude", "self._write_assignments(done)", "pass"),
+    Mutation("step 11 is left out", "reassignment:Reassignment._conclude", "self._remove_entries(done)", "pass"),
+    Mutation("step 12 is left out", "reassignment:Reassignment._conclude", "term.batch.add_metadata(done)", "pass"),
+    Mutation("a dead broker's answer is waited for", "reassignment:Reassignment.on_brokers_lost",
+             "for broker in brokers:", "for broker in ():"),
+    Mutation("a broker out of reach is never told to delete", "reassignment:Reassignment.on_brokers_started",
+             "self._tell_again(brokers)", "pass"),
+    Mutation("a reassignment does not go on when its broker starts", "reassignment:Reassignment.on_brokers_started",
+             "self._drive(waiting, prepare=True)", "pass"),
+    Mutation("a reassignment does not give way to a deletion", "reassignment:Reassignment.give_up",
+             "if stuck:", "if False:"),
+    Mutation("what was made during the failover is refused", "topic_changes:TopicChanges.catch_up",
+             "topics = sorted(", "topics = [] and sorted("),
+    # --- deletion
+    Mutation("clients are not told of a deletion", "request_batch:RequestBatch._metadata_of",
+             "_BEING_DELETED if context.is_deleting(partition) else leader", "leader"),
+    Mutation("a deletion does not wait for the answers", "topic_deletion:TopicDeletion.on_answer",
+             "self.resume({p.topic for p in asked if not self._outstanding.get(p.topic)})",
+             "[self._complete(t, context.partitions_of(t)) for t in {p.topic for p in asked} if t in context.deleting]"),
+    Mutation("a failed deletion counts as done", "topic_deletion:TopicDeletion.on_answer",
+             "if answer.error_code or codes.get(p, 0)]", "if False]"),
+    Mutation("a deletion is not resumed when the broker is back", "topic_deletion:TopicDeletion.resume_after_return",
+             "self.resume(again)", "pass"),
+    Mutation("a deletion does not fail with its broker", "broker_changes:BrokerChanges.on_replicas_lost",
+             "term.deletion.fail(", "dict("),
+    Mutation("the mark of a deletion stays", "topic_deletion:TopicDeletion._complete",
+             "term.zookeeper.delete([DeleteTopicsZnode.topic_path(topic)])", "pass"),
+    Mutation("a deleted topic is not forgotten", "topic_deletion:TopicDeletion._complete",
+             "context.forget_topic(topic)", "pass"),
+    # --- preferred election
+    Mutation("the election request stays", "preferred_election:PreferredElection.serve",
+             "term.zookeeper.delete([PreferredElectionZnode.PATH])", "pass"),
+    Mutation("the rebalance runs once only", "rebalance:Rebalance._tick", "if not self._term.is_over:", "if False:"),
+)  # fmt: skip
+
+
+class StaleMutationError(Exception):
+    """The text to be replaced is not in the function any more."""
+
+
+def _find(target: str) -> tuple[Any, str]:
+    """The module or class that holds the function, and the function's name in it."""
+    module, _, path = target.partition(":")
+    owner: Any = importlib.import_module(module if module.startswith("kafkatool.") else _CONTROLLER + module)
+    *classes, name = path.split(".")
+    return functools.reduce(getattr, classes, owner), name
+
+
+def _mutated(function: Callable[..., Any], mutation: Mutation) -> Callable[..., Any]:
+    source = textwrap.dedent(inspect.getsource(function))
+    if mutation.old not in source:
+        raise StaleMutationError(f"{mutation.name}: {mutation.target} has no {mutation.old!r}")
+    code = compile(source.replace(mutation.old, mutation.new), f"<{mutation.name}>", "exec")
+    namespace = dict(function.__globals__)
+    exec(code, namespace)  # noqa: S102  our own source
+    made: Callable[..., Any] = namespace[function.__name__]
+    return made
+
+
+@contextmanager
+def applied(mutation: Mutation) -> Iterator[None]:
+    """The mutated code, for as long as the block lasts; also where other modules have imported the function."""
+    owner, name = _find(mutation.target)
+    original = inspect.getattr_static(owner, name)
+    mutated = _mutated(original, mutation)
+    places = [(owner, name)]
+    if inspect.ismodule(owner):
+        users = ("failover", "worker", "partition_machine", "replica_machine")
+        modules = [importlib.import_module(_CONTROLLER + m) for m in users]
+        places += [(m, name) for m in modules if m is not owner and getattr(m, name, None) is original]
+    for place, attribute in places:
+        setattr(place, attribute, mutated)
+    try:
+        yield
+    finally:
+        for place, attribute in places:
+            setattr(place, attribute, original)
