@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
+from kafkatool.broker.groups.long_lived import long_lived_objects
+from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offsets_partition, partition_for
 from kafkatool.broker.groups.records import Key
 from kafkatool.core.errors import KafkatoolError
@@ -238,9 +240,10 @@ class HostedGroups:
         if source is None or not self._owned.still_loading(number, epoch):
             return
         try:
-            loaded = load(
-                source, self._config.offsets_load_buffer_size, lambda: self._owned.still_loading(number, epoch)
-            )
+            with long_lived_objects():
+                loaded = load(
+                    source, self._config.offsets_load_buffer_size, lambda: self._owned.still_loading(number, epoch)
+                )
         except (KafkatoolError, OSError) as e:
             log.error("loading %s failed, again in %d ms: %s", source.partition, retry_ms, e)
             again = min(retry_ms * 2, _LONGEST_RETRY_MS)
@@ -278,3 +281,14 @@ class HostedGroups:
             with held.lock:
                 effects = held.group.die()
             self.carry_out(held, effects)
+        self._scheduler.submit(lambda: _let_go(gone), "group-unload")
+
+
+def _let_go(groups: dict[str, HeldGroup]) -> None:
+    """Free them one commit at a time: all at once, a million commits hold the interpreter for a second (GRP-17)."""
+    while groups:
+        _, held = groups.popitem()
+        with held.lock:
+            offsets, held.group.offsets = held.group.offsets, CommittedOffsets()
+        while offsets.in_force:
+            offsets.in_force.popitem()

@@ -49,6 +49,7 @@ class Loaded:
     offsets: dict[str, CommittedOffsets] = field(default_factory=dict)
     damaged: dict[str, set[Key]] = field(default_factory=dict)
     _open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> groups it commits for
+    _partitions: dict[TopicPartition, TopicPartition] = field(default_factory=dict)  # one object for all groups
 
     def group_ids(self) -> set[str]:
         """All that are whole."""
@@ -127,6 +128,7 @@ class Loaded:
 
     def _apply_offset(self, key: OffsetKey, record: Record, producer_id: int | None) -> None:
         partition = TopicPartition(key.topic, key.partition)
+        partition = self._partitions.setdefault(partition, partition)
         offsets = self.of(key.group)
         if record.value is None:
             offsets.in_force.pop(partition, None)

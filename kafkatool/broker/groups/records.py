@@ -5,13 +5,13 @@ Real brokers read what is written here, and the reverse, whenever such a partiti
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
+class OffsetKey(NamedTuple):
     """A committed offset's key."""
 
     group: str
@@ -19,8 +19,7 @@ class OffsetKey:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
+class GroupKey(NamedTuple):
     """A group's key."""
 
     group: str
@@ -29,8 +28,7 @@ class GroupKey:
 Key = OffsetKey | GroupKey
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetValue:
+class OffsetValue(NamedTuple):
     """A committed offset. Times in ms; ``expire_timestamp_ms`` None: the broker's retention rules (GRP-49, 54)."""
 
     offset: int
