@@ -7,7 +7,7 @@ Source of the idea: Kafka 2.3.1 log/OffsetMap.scala, which keeps an MD5 digest o
 
 import hashlib
 
-ENTRY_BYTES = 224
+ENTRY_BYTES = 256
 """What one key costs at most: its bytes, its offset and their place in the table, measured on CPython 3.11."""
 
 _LONGEST_KEY_BYTES = 32

@@ -1,7 +1,10 @@
 """Stopping a process at any one of its changes to the disk, as kill -9 does."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -35,3 +38,37 @@ class Steps:
 
     def _kill(self) -> NoReturn:
         raise Killed
+
+
+_LOOP = """
+import sys
+from pathlib import Path
+from tests.broker.storage.compacting import append, clean, compacted_log
+log = compacted_log(Path(sys.argv[1]), segment_bytes="1000")
+number = log.log_end_offset
+while True:
+    append(log, [(f"k{number % 11}", str(number))])
+    number += 1
+    if number % 20 == 0:
+        log.flush()
+        clean(log)
+        print(number, flush=True)
+"""
+
+
+def kill_while_compacting(directory: Path, rounds: int = 3) -> int:
+    """A process appends to the log and compacts it until it is killed; the log end it spoke of last.
+
+    The record at offset N has the key ``kM``, M being N modulo 11, and the value N.
+    """
+    process = subprocess.Popen([sys.executable, "-c", _LOOP, str(directory)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    seen = 0
+    try:
+        for _, line in zip(range(rounds), process.stdout, strict=False):
+            seen = int(line)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    return seen

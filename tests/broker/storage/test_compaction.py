@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.broker.storage.log import Log
+from kafkatool.broker.storage.offset_map import ENTRY_BYTES
 from kafkatool.core.protocol.compression import Codec
 from kafkatool.core.protocol.records import iter_batches
 from tests.broker.storage.batches import batch, marker
@@ -240,7 +241,7 @@ def test_a_map_too_small_for_all_keys_cleans_bit_by_bit(tmp_path: Path) -> None:
     for number in range(40):
         append(log, [(f"k{number % 20}", str(number))])
     roll(log)
-    assert clean(log, log_cleaner_dedupe_buffer_size=str(224 * 7)) > 2
+    assert clean(log, log_cleaner_dedupe_buffer_size=str(7 * ENTRY_BYTES)) > 2
     assert latest(consumed(log)) == {b"k%d" % n: b"%d" % (n + 20) for n in range(20)}
     assert log.cleaned_to == 40
 

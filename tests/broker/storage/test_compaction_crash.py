@@ -1,8 +1,6 @@
 import errno
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from kafkatool.broker.storage.segment import Segment
 from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
 from tests.broker.storage.batches import batch
 from tests.broker.storage.compacting import append, clean, cleaner_of, compacted_log, consumed, latest, roll
-from tests.broker.storage.crashing import Killed, Steps
+from tests.broker.storage.crashing import Killed, Steps, kill_while_compacting
 from tests.broker.storage.logs import Later, content, make_log
 
 
@@ -208,41 +206,12 @@ def test_readers_never_notice_a_round(tmp_path: Path) -> None:
     assert {r.key: r.offset for r in consumed(log)} == newest
 
 
-_LOOP = """
-import sys
-from pathlib import Path
-from tests.broker.storage.compacting import append, clean, compacted_log
-log = compacted_log(Path(sys.argv[1]), segment_bytes="1000")
-number = log.log_end_offset
-print("ready", flush=True)
-while True:
-    append(log, [(f"k{number % 11}", str(number))])
-    number += 1
-    if number % 20 == 0:
-        log.flush()
-        clean(log)
-        print(number, flush=True)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.spec("BRK-136", "BRK-137", "BRK-167")
 def test_kill_nine_in_the_middle_of_rounds_loses_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     for _ in range(int(os.environ.get("KAFKATOOL_KILLS", "4"))):
-        process = subprocess.Popen([sys.executable, "-c", _LOOP, str(directory)], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        seen = 0
-        try:
-            for line in process.stdout:
-                if line != "ready\n":
-                    seen = int(line)
-                if seen and seen % 60 == 0:
-                    break
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
+        seen = kill_while_compacting(directory)
         log = compacted_log(directory, segment_bytes="1000")
         end = log.log_end_offset
         assert end >= seen > 0

@@ -17,7 +17,7 @@ from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.storage.compacting import COMPACTED, Kept, append, clean, compacted_log, consumed, latest
-from tests.broker.storage.crashing import Killed, Steps
+from tests.broker.storage.crashing import Killed, Steps, kill_while_compacting
 from tests.broker.storage.logs import broker_config
 from tests.compat.real_kafka import RealKafka, require
 from tests.waiting import eventually
@@ -74,7 +74,7 @@ def _read_all(real: RealKafka, topic: str, partitions: int) -> list[list[Kept]]:
 def test_kafka_finishes_what_a_kill_left_of_our_compaction(
     tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition for each step at which the process may die; Kafka starts on all of them."""
+    """A partition for each step at which the process may die, and one really killed; Kafka starts on all of them."""
     require(version)
     original = tmp_path / "original"
     log = compacted_log(original, segment_bytes="400")
@@ -101,11 +101,16 @@ def test_kafka_finishes_what_a_kill_left_of_our_compaction(
                 pass
             partitions += 1
     assert partitions > 30
+    seen = kill_while_compacting(data / f"t-{partitions}")
     with real, ZooKeeper(real.connect) as zk:
-        create_topic(zk, "t", dict.fromkeys(range(partitions), (_BROKER,)), {"cleanup.policy": "compact"})
-        for number, records in enumerate(_read_all(real, "t", partitions)):
+        create_topic(zk, "t", dict.fromkeys(range(partitions + 1), (_BROKER,)), {"cleanup.policy": "compact"})
+        *stepped, killed_for_good = _read_all(real, "t", partitions + 1)
+        for number, records in enumerate(stepped):
             assert latest(records) == expected, number
             assert records[-1].offset == end - 1, number
+        last = killed_for_good[-1].offset
+        assert last + 1 >= seen > 0
+        assert latest(killed_for_good) == {b"k%d" % (n % 11): b"%d" % n for n in range(last - 10, last + 1)}
 
 
 def _produce(connection: Connection, topic: str, codec: Codec, base: int) -> int:
