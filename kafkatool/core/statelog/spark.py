@@ -126,6 +126,8 @@ class Spark:
         came_up = self._context.done() and not self._context.exception()
         if came_up and not self.local:
             self._connected().stop()  # the cluster must hear of it
+        if came_up and (updates := self._connected()._accumulatorServer) is not None:
+            updates.handle_error = lambda *_: None  # it would print that its connection ends with the JVM
         if self._jvm.stdin:
             self._jvm.stdin.close()  # the JVM would end by itself now, a second later
         self._jvm.kill()
@@ -261,7 +263,6 @@ def _forget(context: Any | None) -> None:
     if context is not None:
         updates, context._accumulatorServer = context._accumulatorServer, None
         if updates is not None:
-            updates.handle_error = lambda *_: None  # it would print that its connection ends with the JVM
             threading.Thread(target=updates.shutdown, daemon=True).start()  # it takes a second to notice
         context._jsc = None  # stop() would wait for the JVM
         context.stop()
