@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkatool.core.statelog.merge import Merged, merge_slices
-from kafkatool.core.statelog.selection import Selection
+from kafkatool.core.statelog.kernel import Kernel
+from kafkatool.core.statelog.merge import Merged, merge_slices, replacing
+from kafkatool.core.statelog.selection import Counts, Selection
 from kafkatool.core.statelog.slices import Plan, plan_slices
 from kafkatool.core.statelog.sources import Source
 from tests.core.statelog.logs import InProcess, record, source
@@ -60,10 +61,14 @@ def text_of(merged: Merged) -> bytes:
 
 
 def check(contents: list[bytes], merged: Merged) -> None:
+    check_text(contents, text_of(merged), merged.counts)
+
+
+def check_text(contents: list[bytes], text: bytes, counts: Counts) -> None:
     expected, orphans = plainly_sorted(contents)
-    assert text_of(merged) == expected
-    assert merged.counts.orphan_lines == orphans
-    assert merged.counts.lines_written + orphans == merged.counts.lines == sum(len(c.splitlines()) for c in contents)
+    assert text == expected
+    assert counts.orphan_lines == orphans
+    assert counts.lines_written + orphans == counts.lines == sum(len(c.splitlines()) for c in contents)
 
 
 @pytest.mark.spec("SCL-6", "SCL-8", "SCL-9X", "SCL-10X")
@@ -98,7 +103,29 @@ def test_even_a_plan_made_by_chance_gives_what_one_sort_gives(
         sources = _sources(Path(name), contents)
         bounds = tuple((0, *_any_bounds(log, len(cuts), chance), log.size) for log in sources)
         plan = Plan(tuple(sources), cuts, bounds, margin_bytes)
-        check(contents, merge_slices(plan, Selection(), InProcess(), Path(name)))
+        with replacing(Path(name, "merged")) as output:  # slices are written where they are thought to belong
+            merged = merge_slices(plan, Selection(), InProcess(), Path(name), output=output)
+            merged.write_to(output)
+        assert merged.parts == ()
+        check_text(contents, Path(name, "merged").read_bytes(), merged.counts)
+
+
+@pytest.mark.spec("SCL-8", "SCL-10X", "SCL-22X")
+@settings(max_examples=100, deadline=None)
+@given(st.lists(logs(), min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 400), st.integers(0, 300))
+def test_blocks_of_any_size_give_what_one_sort_gives(
+    contents: list[bytes], slices: int, block_bytes: int, margin_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        sources = _sources(Path(name), contents)
+        plan = plan_slices(sources, slices, sample_bytes=100, precision_bytes=50, margin_bytes=margin_bytes)
+        kernel = Kernel(plan, Selection(), Path(name), block_bytes=block_bytes)
+        results = [kernel.merge(index) for index in range(plan.slices)]
+        if not any(result.strays for result in results):
+            counts = Counts()
+            for result in results:
+                counts.add(result.counts)
+            check_text(contents, b"".join(result.part.path.read_bytes() for result in results), counts)
 
 
 @pytest.mark.spec("SCL-10X")
