@@ -64,7 +64,7 @@ class FetchSession:
         # A mark is taken before its partition is looked at and made after a change is done, each in one step: so none
         # is lost, whoever comes first.
         self._stirred: dict[TopicPartition, None] = {}
-        self._untold: dict[TopicPartition, None] = {}  # looked at by the fetch that is parked
+        self._untold: dict[TopicPartition, PartitionRead] = {}  # what the parked request found when it came
         self._not_looked_at: list[TopicPartition] = []
         self._slice_due_ms = now_ms + _SLICE_MS
 
@@ -134,7 +134,9 @@ class FetchSession:
         for topic_partition, read in results:
             if (told := self._partitions.get(topic_partition)) is not None:
                 told.start = read.start
-        self._untold = dict.fromkeys(topic_partition for topic_partition, _ in results)
+            if read.size_bytes:  # too little of it: read again when the wait is over
+                self._stirred[topic_partition] = None
+        self._untold = dict(results)
 
     def take_again(self) -> FetchEntries:
         """What to look at when the wait is over.
@@ -143,14 +145,20 @@ class FetchSession:
         """
         return [(topic_partition, told.wanted) for topic_partition, told in self.items()]
 
+    def with_untold(self, results: FetchResults) -> FetchResults:
+        """Those of the last look, after what was found before and has not changed since."""
+        untold, self._untold = self._untold, {}
+        for topic_partition, _ in results:
+            untold.pop(topic_partition, None)
+        return [*untold.items(), *results]
+
     def get(self, partition: TopicPartition) -> Told | None:
         """What a parked fetch waits for of that partition; None: nothing, it was forgotten."""
         return self._partitions.get(partition)
 
     def items(self) -> Iterable[tuple[TopicPartition, Told]]:
         """The partitions of which a parked fetch may find something."""
-        stirred = dict.fromkeys(list(self._stirred))
-        return [(tp, told) for tp in self._untold | stirred if (told := self._partitions.get(tp)) is not None]
+        return [(tp, told) for tp in list(self._stirred) if (told := self._partitions.get(tp)) is not None]
 
     def tell(self, results: FetchResults, reader: Reader, *, everything: bool) -> FetchResults:
         """The part of the results that the client does not know yet, or all of them; now it knows.

@@ -75,7 +75,10 @@ class Fetches:
             keys = tuple(awaited)
 
         def respond() -> None:
-            again = self._read(entries if session is None else session.take_again(), reader, max_bytes)
+            if session is None:
+                again = self._read(entries, reader, max_bytes)
+            else:
+                again = session.with_untold(self._read(session.take_again(), reader, max_bytes))
             self._count(again, reader)
             on_done(again)
 
