@@ -203,7 +203,7 @@ def mixed_cluster(version: str, protocol: str, directory: Path) -> Iterator[Mixe
         "inter.broker.protocol.version": protocol,
         "unclean.leader.election.enable": "false",
         "offsets.topic.num.partitions": "1",
-        "replica.lag.time.max.ms": "10000",
+        "replica.lag.time.max.ms": "30000",
         "zookeeper.session.timeout.ms": "6000",
         "auto.leader.rebalance.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
