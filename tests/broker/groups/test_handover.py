@@ -1,0 +1,204 @@
+"""What the next coordinator knows of a group that was lost in each of its states, and what follows (GRP-63's table)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
+from kafkatool.core.protocol.error_codes import ErrorCode
+from tests.broker.groups.test_coordinator import A, Stage
+
+OK, UNKNOWN, OLD = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path / "data")
+    yield made
+    made.close()
+
+
+class Member:
+    """One client of group g; ``answers`` are those to its JoinGroups, and may be still to come."""
+
+    def __init__(self, stage: Stage, metadata: bytes = b"r", *, needs_known_id: bool = False) -> None:
+        self._stage = stage
+        self._needs_known_id = needs_known_id
+        self.metadata = metadata
+        self.id = ""
+        self.generation = -1
+        self.answers: list[JoinResult] = []
+
+    def join(self) -> None:
+        protocols = (("range", self.metadata),)
+        request = JoinRequest(
+            self.id, None, "c", "/h", 60_000, 60_000, "consumer", protocols, needs_known_id=self._needs_known_id
+        )
+        self._stage.coordinator.join("g", request, Parked(self._joined, lambda: None))
+
+    def _joined(self, result: JoinResult) -> None:
+        self.answers.append(result)
+        self.id = result.member_id
+        self.generation = result.generation
+
+    def sync(self, assignments: dict[str, bytes] | None = None) -> list[SyncResult]:
+        told: list[SyncResult] = []
+        parked: Parked[Any] = Parked(told.append, lambda: None)
+        self._stage.coordinator.sync("g", self.id, None, self.generation, assignments or {}, parked)
+        return told
+
+    def stable(self) -> "Member":
+        self.join()
+        assert self.sync({self.id: b"mine"}) == [SyncResult(OK, b"mine")]
+        return self
+
+    def heartbeat(self, generation: int | None = None) -> ErrorCode:
+        return self._stage.coordinator.heartbeat(
+            "g", self.id, None, self.generation if generation is None else generation
+        )
+
+    def commit(self) -> ErrorCode:
+        return self._stage.commit({A: 9}, member=self.id, generation=self.generation)[A]
+
+
+@pytest.mark.spec("GRP-63")
+def test_a_stable_group_just_goes_on(stage: Stage) -> None:
+    stage.lead()
+    member = Member(stage).stable()
+    stage.restart()
+    assert (member.heartbeat(), member.commit()) == (OK, OK)
+    assert member.sync() == [SyncResult(OK, b"mine")]
+
+
+@pytest.mark.spec("GRP-63")
+def test_a_group_that_prepared_to_rebalance_is_stable_as_it_was_stored(stage: Stage) -> None:
+    stage.lead()
+    old, new, pending = Member(stage).stable(), Member(stage), Member(stage, needs_known_id=True)
+    new.join()
+    pending.join()
+    assert (new.answers, pending.answers[-1].error) == ([], ErrorCode.MEMBER_ID_REQUIRED)
+    stage.follow()
+    assert new.answers[-1].error is ErrorCode.NOT_COORDINATOR
+    stage.restart()
+    assert old.heartbeat() is OK
+    for newcomer in (new, pending):
+        newcomer.id = newcomer.id or "newcomer"
+        newcomer.join()
+        assert newcomer.answers[-1].error is UNKNOWN, "ids it has not stored join anew"
+
+
+@pytest.mark.spec("GRP-63")
+def test_who_left_while_a_rebalance_was_prepared_goes_by_its_session(stage: Stage) -> None:
+    stage.lead()
+    member = Member(stage).stable()
+    other = Member(stage)
+    other.join()
+    assert stage.coordinator.leave("g", member.id) is OK
+    assert other.answers[-1].generation == 2, "alone now, but not stored"
+    stage.restart()
+    (left,) = stage.coordinator.describe("g").members
+    assert left.id == member.id
+    held = stage.coordinator._hosted.get("g")
+    assert held is not None and held.group.members[left.id].session_deadline_ms is not None
+
+
+@pytest.mark.spec("GRP-63")
+def test_a_generation_that_was_not_stored_is_not_known(stage: Stage) -> None:
+    stage.lead()
+    member = Member(stage).stable()
+    member.metadata = b"changed"
+    member.join()
+    assert member.generation == 2
+    newcomer = Member(stage)
+    stage.restart()
+    assert (member.heartbeat(), member.commit(), member.sync()) == (OLD, OLD, [SyncResult(OLD)])
+    newcomer.id, newcomer.generation = "newcomer", 2
+    assert (newcomer.heartbeat(), newcomer.commit()) == (UNKNOWN, UNKNOWN)
+    assert member.heartbeat(generation=1) is OK
+    member.join()
+    assert member.generation == 2, "the number is used twice"
+
+
+@pytest.mark.spec("GRP-63")
+@pytest.mark.parametrize("in_log", [True, False])
+def test_an_assignment_not_acknowledged_is_there_or_not_as_the_log_has_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, in_log: bool
+) -> None:
+    stage.lead()
+    member = Member(stage).stable()
+    member.metadata = b"changed"
+    member.join()
+    append = stage.replica.append_records
+
+    def lost(entries: Any, **options: Any) -> None:
+        if in_log:
+            append(entries, **{**options, "on_done": lambda _: None})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.replica, "append_records", lost)
+        assert member.sync({member.id: b"new"}) == []
+    stage.restart()
+    assert member.heartbeat() is (OK if in_log else OLD)
+    assert member.heartbeat(generation=1) is (OLD if in_log else OK)
+    if in_log:
+        assert member.sync() == [SyncResult(OK, b"new")]
+
+
+@pytest.mark.spec("GRP-63")
+@pytest.mark.parametrize("simple", [True, False])
+def test_of_a_first_generation_nothing_is_known(stage: Stage, simple: bool) -> None:
+    stage.lead()
+    if simple:
+        assert stage.commit({A: 1}) == {A: OK}
+    member = Member(stage)
+    member.join()
+    assert member.generation == 1
+    stage.restart()
+    assert member.heartbeat() is UNKNOWN
+    assert member.sync() == [SyncResult(UNKNOWN)]
+    assert member.commit() is (UNKNOWN if simple else OLD)
+    member.id = ""
+    member.stable()
+
+
+@pytest.mark.spec("GRP-63", "GRP-52")
+@pytest.mark.parametrize("in_log", [True, False])
+def test_a_commit_not_acknowledged_is_there_or_not_as_the_log_has_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, in_log: bool
+) -> None:
+    stage.lead()
+    stage.commit({A: 1})
+    append = stage.replica.append_records
+
+    def timing_out(entries: Any, **options: Any) -> None:
+        if in_log:
+            append(entries, **{**options, "on_done": lambda _: None})
+        stage.replica.refuse = ErrorCode.REQUEST_TIMED_OUT
+        append(entries, **options)
+        stage.replica.refuse = None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.replica, "append_records", timing_out)
+        assert stage.commit({A: 2}) == {A: ErrorCode.REQUEST_TIMED_OUT}
+    assert stage.fetch() == (OK, {A: 1}), "not visible here"
+    stage.restart()
+    assert stage.fetch() == (OK, {A: 2 if in_log else 1})
+
+
+@pytest.mark.spec("GRP-63", "GRP-55")
+def test_tombstones_that_did_not_get_there_bring_their_offsets_back_and_expire_again(stage: Stage) -> None:
+    stage.lead()
+    stage.commit({A: 1})
+    stage.replica.refuse = ErrorCode.NOT_LEADER_FOR_PARTITION
+    stage.coordinator.now_ms = lambda: 1e13  # type: ignore[method-assign]
+    stage.coordinator.expire()
+    assert stage.fetch() == (OK, {})
+    stage.replica.refuse = None
+    stage.restart()
+    assert stage.fetch() == (OK, {A: 1})
+    stage.coordinator.now_ms = lambda: 1e13  # type: ignore[method-assign]
+    stage.coordinator.expire()
+    stage.restart()
+    assert stage.fetch() == (OK, {})
