@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.process import Process
 
 SESSION_TIMEOUT_MS = 6000
+_STOPPED_ELECTING = 6  # as likely during an election: it is short, and two at a time are what it must withstand
 
 
 class KazooEvent(NamedTuple):
@@ -298,16 +299,19 @@ class Client:
     def _others_first(self) -> None:
         random, chances = self.world.random, self.world.chances
         chance = random.random()
+        stopped = chances.stopped
+        if self.part == "controller" and self.process.worker.term is None:
+            stopped *= _STOPPED_ELECTING
         if chance < chances.others_first:
             if self.world.may_wait():
                 for _ in range(random.randint(1, 6)):
                     self.world.step()
-        elif chance < chances.others_first + chances.stopped:
+        elif chance < chances.others_first + stopped:
             if self.world.may_wait():
                 self.process.stop_for(random.choice((200.0, 3000.0, 9000.0, 15000.0)))
                 self.world.run_until(lambda: self.process.stopped_until <= self.world.now or not self.process.alive,
                                      self.process.stopped_until)  # fmt: skip
-        elif chance < chances.others_first + chances.stopped + chances.killed:
+        elif chance < chances.others_first + stopped + chances.killed:
             self.process.kill()
         self.alive_or_crash()
 

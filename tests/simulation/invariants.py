@@ -145,6 +145,8 @@ class Invariants:
             self._fail(f"{text}: the leader epoch does not go up by one")
         if new.controller_epoch < old.controller_epoch:
             self._fail(f"{text}: the controller epoch goes back")
+        if not set(new.isr) <= set(old.isr) and not self._allows_unclean(topic):
+            self._fail(f"{text}: a controller takes nobody into an ISR")
         if new.leader is not None and new.leader not in old.isr and not self._allows_unclean(topic):
             self._fail(f"{text}: the leader comes from outside the ISR, which this topic does not allow")
 

@@ -4,14 +4,16 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.scenario import explain, run
 
-FIXED = range(1, 101)
+FIXED = range(1, 51)
 DRAWN = int(os.environ.get("KAFKATOOL_SIMULATION_RUNS", "60"))
+_ENOUGH_S = 20.0  # a machine that is busy with other things makes fewer new runs, at least one
 
 
 def check(seed: int) -> None:
@@ -30,8 +32,11 @@ def test_known_seeds_keep_all_invariants_and_come_to_rest() -> None:
 def test_new_seeds_keep_all_invariants_and_come_to_rest() -> None:
     first = random.SystemRandom().randrange(10**9)
     print(f"scripts/simulate --runs {DRAWN} --seed {first}")
+    started = time.monotonic()
     for seed in range(first, first + DRAWN):
         check(seed)
+        if time.monotonic() - started > _ENOUGH_S:
+            break
 
 
 def test_a_seed_replays_exactly_whatever_the_hash_seed_and_with_a_trace() -> None:
