@@ -24,7 +24,7 @@ _TICK_MS: Final = (
 )
 
 HATCH: Final = (
-    '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs><pattern id="none" width="8" height="8"'
+    '<svg style="position:absolute;width:0;height:0" aria-hidden="true"><defs><pattern id="none" width="8" height="8"'
     ' patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="8" height="8" fill="var(--bad)"/>'
     '<rect width="3" height="8" fill="#fff" opacity=".35"/></pattern></defs></svg>'
 )

@@ -32,11 +32,13 @@ def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -
         source, size = sources[number], sources[number].size
         chunk = Chunk(0, number, source.next_record(max(size - LOOK_BYTES, 0))[0], size)
         for record in read_records(source, clocks[number], chunk, store, ChunkAccount()):
+            details = record.details
+            if details.actor == "controller" and details.actor_id is not None:
+                controller, time = int(record.line[details.actor_id]), record.time.decode("latin-1")
+                heard_from[controller] = min(heard_from.get(controller, time), time)
             for topic, partition, o in observe(record, number, record.line_number):
                 if o.controller is not None:
                     told.setdefault((topic, partition, o.controller), []).append(o)
-                    if o.actor == "controller":
-                        heard_from[o.controller] = min(heard_from.get(o.controller, o.time), o.time)
     found: dict[tuple[int, int], Skew] = {}
     for (_, _, controller), observations in told.items():
         if controller not in heard_from:
