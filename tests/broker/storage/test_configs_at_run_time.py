@@ -298,6 +298,17 @@ def test_new_segments_roll_earlier_by_up_to_the_jitter(world: World, monkeypatch
     assert topic.segments() == 3
 
 
+@pytest.mark.spec("BRK-125", "BRK-130")
+def test_batches_are_stored_in_another_codec(world: World) -> None:
+    topic = world.topic("packed")
+    topic.send([("a", "x" * 1000)])
+    before = topic.log.size_bytes
+    topic.change("compression.type", "gzip")
+    topic.send([("a", "x" * 1000)])
+    assert topic.log.size_bytes - before < 200
+    assert consumed(topic.log)[-1].value == b"x" * 1000
+
+
 @changes("unclean.leader.election.enable")
 def test_the_next_election_may_take_a_replica_that_was_not_in_sync() -> None:
     """The controller reads it when it elects; it is its simulation that runs here."""

@@ -25,6 +25,8 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 _BROKER = 1
+_KEEP_ALL = {"log.cleaner.enable": "false", "log.retention.ms": "-1"}  # the topic and its configs are made later
+_EVERY = 3  # steps from one kill to the next: that of all of them is tried on this broker, in less time
 
 
 def _fetched(connection: Connection, topic: str, partition: int) -> list[Kept] | None:
@@ -74,7 +76,7 @@ def _read_all(real: RealKafka, topic: str, partitions: int) -> list[list[Kept]]:
 def test_kafka_finishes_what_a_kill_left_of_our_compaction(
     tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition for each step at which the process may die, and one really killed; Kafka starts on all of them."""
+    """A partition for each third step at which the process may die, and one really killed; Kafka starts on all of them."""
     require(version)
     original = tmp_path / "original"
     log = compacted_log(original, segment_bytes="400")
@@ -82,7 +84,7 @@ def test_kafka_finishes_what_a_kill_left_of_our_compaction(
         append(log, [(f"k{number % 5}", f"value {number}"), (f"d{number % 3}", None if number > 14 else "x")])
     expected, end = latest(consumed(log)), log.log_end_offset
     log.flush()
-    real = RealKafka(version, tmp_path / "real", brokers=1, options={"log.cleaner.enable": "false"})
+    real = RealKafka(version, tmp_path / "real", brokers=1, options=_KEEP_ALL)
     data = real.data_directory(_BROKER)
     data.mkdir(parents=True)
     partitions, killed = 0, True
@@ -93,14 +95,14 @@ def test_kafka_finishes_what_a_kill_left_of_our_compaction(
             directory = data / f"t-{partitions}"
             shutil.copytree(original, directory)
             ours = compacted_log(directory, segment_bytes="400")
-            steps.taken, steps.last = 0, partitions
+            steps.taken, steps.last = 0, partitions * _EVERY
             try:
                 clean(ours)
                 killed = False
             except Killed:
                 pass
             partitions += 1
-    assert partitions > 30
+    assert partitions * _EVERY > 30
     seen = kill_while_compacting(data / f"t-{partitions}")
     with real, ZooKeeper(real.connect) as zk:
         create_topic(zk, "t", dict.fromkeys(range(partitions + 1), (_BROKER,)), {"cleanup.policy": "compact"})
