@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.spec("BRK-48", "BRK-54", "BRK-58", "BRK-63", "BRK-66", "BRK-71", "BRK-91", "BRK-122", "BRK-137", "CTL-19")
 def test_whatever_goes_wrong_nothing_acknowledged_is_lost_moved_or_there_twice(world: World) -> None:
     print(f"seed {_SEED}")
