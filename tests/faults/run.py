@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.faults.schedule import Step, steps
@@ -28,13 +28,12 @@ _RECORDS_PER_STEP = 3  # 600 records a second for each of the two
 @contextmanager
 def _loaded(world: World) -> Iterator[tuple[Load, Load]]:
     bootstrap = world.cluster.bootstrap
-    once = Load(bootstrap, ONCE, idempotent=True, records_per_step=_RECORDS_PER_STEP)
-    repeated = Load(bootstrap, REPEATED, records_per_step=_RECORDS_PER_STEP)
-    try:
+    with ExitStack() as running:  # each is stopped, whatever the other's end is
+        once = Load(bootstrap, ONCE, idempotent=True, records_per_step=_RECORDS_PER_STEP)
+        running.callback(once.stop)
+        repeated = Load(bootstrap, REPEATED, records_per_step=_RECORDS_PER_STEP)
+        running.callback(repeated.stop)
         yield once, repeated
-    finally:
-        once.stop()
-        repeated.stop()
 
 
 def play(world: World, plan: Iterator[Step], until: float | None = None) -> None:
