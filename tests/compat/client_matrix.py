@@ -33,7 +33,7 @@ CELLS: Final = (*CODECS, "group", "kill -9")
 PARTITIONS: Final = 3
 RECORDS: Final = 100
 VICTIM: Final = 1
-WAIT_S: Final = 120
+WAIT_S: Final = 240
 AT_ONCE: Final = 3
 """Short-lived programs at once: most of their time is start-up."""
 
@@ -283,7 +283,10 @@ class _Matrix:
             pair.member.check_alive()
             return what()
 
-        eventually(came_true, title, WAIT_S)
+        try:
+            eventually(came_true, title, WAIT_S)
+        except AssertionError as e:
+            raise AssertionError(f"{e}; producer: {pair.load.words()}; member: {pair.member.words()}") from e
 
     @contextmanager
     def _noting(self, client: str, cell: str) -> Iterator[None]:

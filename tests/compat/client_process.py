@@ -77,16 +77,16 @@ class ClientProcess:
 
     def check_alive(self) -> None:
         """AssertionError with its last words if it has ended."""
-        assert (code := self._process.poll()) is None, f"ended with {code}: {self._words()}"
+        assert (code := self._process.poll()) is None, f"ended with {code}: {self.words()}"
 
     def finish(self, seconds: float = END_S) -> None:
         """Its work has an end of its own: wait for it."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"not done after {seconds:g} s: {self._words()}") from None
+            raise AssertionError(f"not done after {seconds:g} s: {self.words()}") from None
         self._reader.join()
-        assert code == 0, f"ended with {code}: {self._words()}"
+        assert code == 0, f"ended with {code}: {self.words()}"
         assert not self.contradictions, self.contradictions[:3]
 
     def end(self, seconds: float = END_S) -> None:
@@ -96,5 +96,6 @@ class ClientProcess:
         self._process.stdin.close()
         self.finish(seconds)
 
-    def _words(self) -> str:
+    def words(self) -> str:
+        """The last it said on stderr."""
         return self._log.read_text(errors="replace").strip()[-600:] or "(it said nothing)"
