@@ -10,13 +10,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import controller, report, starting, throughput, tools
+from benchmarks import controller, latency, many_partitions, report, starting, throughput, tools
 from benchmarks.clusters import KAFKA_VERSION, Cluster, Kafka, Ours, wait_ready
 from benchmarks.figures import Figure, table
 from tests.compat.real_kafka import libraries
 
-PARTS = ("start", "throughput", "controller", "tools")
+PARTS = ("start", "throughput", "latency", "controller", "tools", "many", "control-requests")
 PARTITIONS, QUICK_PARTITIONS = 1000, 100
+MANY_PARTITIONS, QUICK_MANY_PARTITIONS = 3000, 300
+TOLD_PARTITIONS, QUICK_TOLD_PARTITIONS = 10_000, 1000
 QUICK_SHARE = 0.1
 """Of the records of each load."""
 
@@ -24,7 +26,7 @@ QUICK_SHARE = 0.1
 def main() -> None:
     """Parse, measure, print, and write the page."""
     parser = argparse.ArgumentParser(prog="scripts/benchmark", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each thing is measured (default 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each thing is measured (default 5)")
     parser.add_argument("--quick", action="store_true", help="one round with a tenth of the load")
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="measure these parts only")
     options = parser.parse_args()
@@ -63,8 +65,15 @@ def _measure(directory: Path, parts: set[str], rounds: int, *, quick: bool) -> l
             cluster.launch()
             wait_ready(cluster)
         part("throughput", lambda: _throughput(ours, kafka, rounds, QUICK_SHARE if quick else 1))
+        part("latency", lambda: latency.measure(ours, kafka, rounds, QUICK_SHARE if quick else 1))
         part("controller", lambda: controller.measure(ours, kafka, rounds, partitions))
         part("tools", lambda: tools.measure(ours, kafka, rounds, partitions))
+        many = QUICK_MANY_PARTITIONS if quick else MANY_PARTITIONS
+        part("many", lambda: many_partitions.measure(ours, kafka, rounds, many))
+        told = QUICK_TOLD_PARTITIONS if quick else TOLD_PARTITIONS
+        part(
+            "control-requests", lambda: latency.measure_under_control(ours, kafka, rounds, told)
+        )  # the last: see there
     finally:
         ours.stop()
         kafka.stop()

@@ -2,8 +2,7 @@
 
 A thread that computes gives up the interpreter lock only when another has waited 5 ms for it, and a request of a
 client needs the lock several times. So work of many milliseconds, such as a control request for thousands of
-partitions, pauses of its own accord. A pause of zero would not do: the thread would have the lock back before the
-others are awake.
+partitions, pauses of its own accord, long enough for the others to wake up and take the lock.
 """
 
 import time
