@@ -36,15 +36,15 @@ def read_blocks(source: Source, start: int, end: int, block_bytes: int = BLOCK_B
 
     A record longer than a block makes one of its own. What stands before a log's first record ends with a line.
     """
-    held, wanted = b"", block_bytes
-    while start + len(held) < end:
-        data = held + source.read(start + len(held), min(start + len(held) + wanted, end))
-        size = len(data) if start + len(data) >= end else _whole_records(data)
+    wanted = block_bytes
+    while start < end:
+        data = source.read(start, min(start + wanted, end))
+        size = len(data) if start + len(data) == end else _whole_records(data)
         if size == 0:
-            held, wanted = data, len(data)
+            wanted *= 2
             continue
         yield start, data[:size]
-        start, held, wanted = start + size, data[size:], block_bytes
+        start, wanted = start + size, block_bytes
 
 
 def lines_of(data: bytes) -> list[bytes]:

@@ -91,7 +91,7 @@ class Kernel:
             if records := _in_order(streams, labels, before):
                 text = b"\n".join(records) + b"\n"
                 counts.written += len(records)
-                counts.lines_written += text.count(b"\n")
+                counts.lines_written += len(records) if tally.only_records else text.count(b"\n")
                 pending.append(text)
                 held += len(text)
             if pending and (held >= WRITE_BYTES or before is None):

@@ -57,10 +57,13 @@ class PartWriter:
         os.close(self._fd)
 
     def write(self, text: bytes) -> None:
-        """Appends text. OSError, SlotTooSmallError."""
+        """Appends text. OSError that names the file, SlotTooSmallError."""
         if self._limit is not None and self._at + len(text) > self._limit:
             raise SlotTooSmallError
-        self._at += write_at(self._fd, text, self._at)
+        try:
+            self._at += write_at(self._fd, text, self._at)
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, str(self._path)) from e
 
     @property
     def part(self) -> Part:

@@ -23,6 +23,7 @@ class Tally:
     """Lines by shape. ``shape_of`` and ``verdict_of`` know every key counted since the last ``settle``.
 
     ``only_plain`` says that each of these is a record beginning with ``[``; ``plain`` are the keys that are.
+    ``only_records`` says that no line but records was ever met.
     """
 
     shapes: Shapes
@@ -33,6 +34,7 @@ class Tally:
     verdict_of: dict[bytes, str | None] = field(default_factory=dict)
     plain: set[bytes] = field(default_factory=set)
     only_plain: bool = True
+    only_records: bool = True
     held_bytes: int = 0
 
     def meet(self, keys: Sequence[bytes], *, count: bool) -> None:
@@ -75,3 +77,4 @@ class Tally:
                 self.plain.add(key)
             else:
                 self.only_plain = False
+                self.only_records &= shape.time_at is not None

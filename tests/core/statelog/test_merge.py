@@ -8,12 +8,13 @@ import pytest
 
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.statelog.files import open_logs
+from kafkatool.core.statelog.kernel import Kernel
 from kafkatool.core.statelog.merge import Merged, merge, merge_slices, replacing
 from kafkatool.core.statelog.selection import Counts, Selection
 from kafkatool.core.statelog.slices import plan_slices
 from kafkatool.core.statelog.spark import Spark
 from kafkatool.core.statelog.spool import spool
-from tests.core.statelog.logs import CAPTURES, VERSIONS, InProcess, merger_output, record, source, story
+from tests.core.statelog.logs import CAPTURES, VERSIONS, InProcess, lines_of, merger_output, record, source, story
 
 TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
 
@@ -110,6 +111,46 @@ def test_every_line_is_accounted_for(version: str, selection: Selection, tmp_pat
     assert counts.lines == {"0.10.2.2": 2002, "1.1.1": 2111, "2.8.2": 2273}[version]
     dropped = counts.filtered_by_time + counts.filtered_by_level + counts.filtered_by_event + counts.filtered_by_topic
     assert counts.records == counts.written + dropped + counts.dropped_without_partition
+
+
+@pytest.mark.spec("SCL-12X", "SCL-5", "SCL-21X")
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("slices", [1, 4])
+def test_filters_by_shape_count_and_keep_what_a_look_at_every_line_does(
+    version: str, slices: int, tmp_path: Path
+) -> None:
+    lines = sorted({line.encode("latin-1") for path in story(version) for line in lines_of(path)})
+    stamps = sorted(line[1:24].decode() for line in lines)
+    window = (stamps[len(stamps) // 4], stamps[-len(stamps) // 4])
+    log = source(tmp_path / "log", b"\n".join(lines))
+    for selection in (
+        Selection(topic="orders"),
+        Selection(*window, topic="orders", partitions=frozenset({1}), with_context=True),
+        Selection(*window, topic_regex="o.*|pay.*", level="INFO"),
+        Selection(events=frozenset({"leader_started", "partition_online", "metadata_cached"}), topic="orders"),
+        Selection(*window, level="WARN"),
+        Selection(*window),
+        Selection(*window, kafka_compatible=True, topic="orders", continuation=False),
+    ):
+        shapes, reason, expected = selection.shapes(), selection.filter(), Counts()
+        assert reason
+        kept = []
+        for line in lines:
+            if dropped := reason(line[1:24], line, shapes.of(line)):
+                expected.drop(dropped)
+            else:
+                kept.append(line)
+        kernel = Kernel(plan_slices([log], slices, sample_bytes=4096), selection, tmp_path, block_bytes=3000)
+        results = [kernel.merge(index) for index in range(kernel.plan.slices)]
+        counts = Counts()
+        for result in results:
+            counts.add(result.counts)
+        text = b"".join(result.part.path.read_bytes() for result in results)
+        assert sorted(text.splitlines()) == kept
+        assert counts.written == len(kept)
+        for name in ("time", "level", "event", "topic"):
+            assert getattr(counts, f"filtered_by_{name}") == getattr(expected, f"filtered_by_{name}")
+        assert counts.dropped_without_partition == expected.dropped_without_partition
 
 
 @pytest.mark.spec("SCL-21X")

@@ -1,5 +1,6 @@
 """Slices in their places in the result, and what happens when they turn out longer or shorter than their places."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,10 @@ def test_a_slot_is_not_left(tmp_path: Path) -> None:
             writer.write(b"cd")
         assert writer.part == Part(target, 2, 2)
     assert target.read_bytes() == b"..ab...."
+
+
+@pytest.mark.spec("SCL-22X")
+def test_a_full_disk_is_told_with_the_files_name() -> None:
+    with PartWriter(Path("/dev/full"), None, 0) as writer, pytest.raises(OSError, match="/dev/full") as caught:
+        writer.write(b"text")
+    assert caught.value.errno == errno.ENOSPC
