@@ -1,0 +1,108 @@
+"""A reassignment, a deletion and a failover that meet; each was found by the simulation (tests/simulation)."""
+
+import pytest
+
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
+from kafkatool.core.zookeeper import Op
+from tests.broker.controller.fake_cluster import FakeCluster
+from tests.broker.controller.fake_zookeeper import FakeZooKeeper
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+PROPERTIES = {"auto.leader.rebalance.enable": "false", "delete.topic.enable": "true"}
+
+
+@pytest.mark.spec("CTL-27", "CTL-79", "CTL-98")
+def test_at_failover_a_deletion_comes_before_a_reassignment_of_the_same_topic() -> None:
+    cluster = FakeCluster(1, 2, 3, properties=PROPERTIES)
+    cluster.create_topic("t", {0: [2, 3]})
+    cluster.kill(1, 2)
+    cluster.zk.create(DeleteTopicsZnode.topic_path("t"))
+    cluster.zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({T0: (3, 1)}), make_parents=True)
+    cluster.run()
+    assert not cluster.exists(ReassignmentZnode.PATH)
+    cluster.restart(2)
+    assert not cluster.exists(TopicZnode.path("t"))
+    assert not cluster.exists(DeleteTopicsZnode.topic_path("t"))
+
+
+@pytest.mark.spec("CTL-78", "CTL-79")
+def test_a_reassignment_that_can_go_no_further_gives_way_to_the_deletion() -> None:
+    cluster = FakeCluster(1, 2, 3, properties=PROPERTIES)
+    cluster.create_topic("t", {0: [2]})
+    cluster.kill(2)
+    cluster.run()
+    cluster.reassign({T0: [3]})  # waits: nobody leads, nobody can join the ISR
+    cluster.delete_topic("t")  # and from now on nobody is elected
+    assert not cluster.exists(ReassignmentZnode.PATH)
+    cluster.restart(2)
+    assert not cluster.exists(TopicZnode.path("t"))
+
+
+@pytest.mark.spec("CTL-84")
+def test_a_broker_that_had_deleted_its_replica_and_died_does_not_hold_the_deletion_up() -> None:
+    cluster = FakeCluster(1, 2, 3, properties=PROPERTIES)
+    cluster.create_topic("t", {0: [2, 3]})
+    cluster.brokers[3].stop_error = 56
+    cluster.delete_topic("t")
+    assert cluster.exists(TopicZnode.path("t"))
+    cluster.kill(2)  # it has answered
+    cluster.run()
+    cluster.kill(3)
+    cluster.restart(3)
+    assert not cluster.exists(TopicZnode.path("t"))
+
+
+@pytest.mark.spec("CTL-25", "CTL-88", "CTL-98")
+def test_a_partition_made_while_the_failover_reads_is_reassigned_all_the_same() -> None:
+    cluster = FakeCluster(1, 2, 3, properties=PROPERTIES)
+    cluster.create_topic("t", {0: [2]})
+    read = FakeZooKeeper.get_many
+    met: list[bool] = []
+
+    def grow_behind(session: FakeZooKeeper, paths: list[str], watch: object = None) -> object:
+        nodes = read(session, paths, watch)  # type: ignore[arg-type]
+        if TopicZnode.path("t") in paths and watch is not None and session is cluster.brokers[2].session and not met:
+            met.append(True)
+            grown = TopicZnode({0: (2,), 1: (2,)}).encode()
+            cluster.zk.set(TopicZnode.path("t"), grown, -1)
+            cluster.zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({T1: (3,)}), make_parents=True)
+        return nodes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeZooKeeper, "get_many", grow_behind)
+        cluster.kill(1)
+        cluster.run()
+    assert met
+    assert cluster.assignment("t") == {0: (2,), 1: (3,)}
+    assert not cluster.exists(ReassignmentZnode.PATH)
+
+
+@pytest.mark.spec("CTL-91", "CTL-93", "BRK-110")
+def test_the_old_replicas_stay_assigned_until_they_are_deleted() -> None:
+    cluster = FakeCluster(1, 2, 3, properties=PROPERTIES)
+    cluster.create_topic("t", {0: [2]})
+    early: list[str] = []
+
+    def look(session: FakeZooKeeper, op: Op) -> None:
+        if op.path == TopicZnode.path("t") and cluster.assignment("t") == {0: (3,)} and not cluster.brokers[2].deleted:
+            early.append(op.path)
+
+    cluster.ensemble.on_write = look
+    cluster.reassign({T0: [3]})
+    assert cluster.assignment("t") == {0: (3,)}
+    assert T0 in cluster.brokers[2].deleted
+    assert not early
+
+
+@pytest.mark.spec("CTL-91", "CTL-34", "BRK-110")
+def test_a_dead_broker_does_not_hold_a_reassignment_up_and_is_told_to_delete_when_it_returns() -> None:
+    cluster = FakeCluster(1, 2, 3, properties=PROPERTIES)
+    cluster.create_topic("t", {0: [2, 3]})
+    cluster.kill(2)
+    cluster.run()
+    cluster.reassign({T0: [3]})
+    assert cluster.assignment("t") == {0: (3,)}
+    assert not cluster.exists(ReassignmentZnode.PATH)
+    cluster.restart(2)
+    assert cluster.brokers[2].deleted == [T0]

@@ -1,0 +1,58 @@
+"""A reply that is lost with the connection, while somebody else writes: whose node is it? (Z-40)"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo import exceptions as kz
+
+from kafkatool.core.errors import NodeExistsError
+from kafkatool.core.zookeeper import Create, TransactionError
+from tests.simulation.client import Pending
+from tests.simulation.cluster import Cluster
+from tests.simulation.server import OPERATOR
+from tests.simulation.world import World
+
+
+def _cluster() -> Cluster:
+    cluster = Cluster(World(1), [1])
+    cluster.start(1)
+    cluster.world.run_for(2000)
+    return cluster
+
+
+@pytest.mark.spec("Z-40", "CTL-15")
+def test_an_empty_node_of_another_writer_does_not_make_a_lost_transaction_look_done() -> None:
+    cluster = _cluster()
+    process, server = cluster.processes[1], cluster.server
+    submit = process.client.submit
+
+    def lost(operation: Callable[[], Any]) -> Pending:
+        process.client.submit = submit  # type: ignore[method-assign]
+        server.commit([Create("/parent"), Create("/parent/state", b"theirs")], OPERATOR)
+        pending = Pending(process.client)
+        pending.fail(kz.ConnectionLoss())
+        return pending
+
+    process.client.submit = lost  # type: ignore[method-assign]
+    with pytest.raises(TransactionError) as error:
+        process.zookeeper.commit([Create("/parent"), Create("/parent/state", b"ours")])
+    assert isinstance(error.value.cause, NodeExistsError)
+    assert server.nodes["/parent/state"].data == b"theirs"
+
+
+@pytest.mark.spec("Z-40")
+def test_a_transaction_that_took_effect_before_its_reply_was_lost_is_not_repeated() -> None:
+    cluster = _cluster()
+    process, server = cluster.processes[1], cluster.server
+    submit = process.client.submit
+
+    def lost(operation: Callable[[], Any]) -> Pending:
+        process.client.submit = submit  # type: ignore[method-assign]
+        pending = submit(operation)
+        pending.fail(kz.ConnectionLoss())
+        return pending
+
+    process.client.submit = lost  # type: ignore[method-assign]
+    assert process.zookeeper.commit([Create("/parent"), Create("/parent/state", b"ours")]) == [None, None]
+    assert server.nodes["/parent/state"].version == 0
