@@ -79,10 +79,13 @@ class Appends:
         try:
             info, raised = partition.append_as_leader(records, acks=acks, origin_client=not internal)
         except AppendError as e:
+            partition.counts.failed_appends += 1
             return AppendResult(e.code, message=str(e))
         except StorageError as e:
             log.error("append to %s failed: %s", topic_partition, e)
             return _DISK_FAILED
+        partition.counts.appends += 1
+        partition.counts.bytes_in += len(records)
         self._fetches.check(topic_partition)
         if raised:
             self._produces.check(topic_partition)

@@ -146,11 +146,14 @@ class Fetches:
         return self._quota.holds_back(partition, in_sync=replica_id in partition.isr)
 
     def _count(self, results: FetchResults, reader: Reader) -> None:
-        if not reader.is_follower:
-            return
+        """Followers' bytes go to the replication quota, others' to the topic."""
         for topic_partition, read in results:
             if read.size_bytes and (partition := self._hosted.get(topic_partition)) is not None:
-                self._quota.count(partition, read.size_bytes)
+                if reader.is_follower:
+                    self._quota.count(partition, read.size_bytes)
+                else:
+                    partition.counts.reads += 1
+                    partition.counts.bytes_out += read.size_bytes
 
 
 def _enough(results: FetchResults, min_bytes: int) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.partition import Partition
+from kafkatool.broker.replication.topic_counters import TopicCounters
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
 
@@ -19,6 +20,7 @@ class HostedPartitions:
         self._metadata_cache = metadata_cache
         self._partitions: dict[TopicPartition, Partition] = {}
         self._offline: set[TopicPartition] = set()
+        self.counters = TopicCounters()
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -52,12 +54,20 @@ class HostedPartitions:
     def add(self, partition: Partition) -> None:
         """From now on it is here."""
         self._offline.discard(partition.tp)
+        if partition.tp not in self._partitions:
+            partition.counts = self.counters.add(partition.tp)
         self._partitions[partition.tp] = partition
 
     def remove(self, partition: TopicPartition) -> Partition | None:
         """It is deleted."""
         self._offline.discard(partition)
-        return self._partitions.pop(partition, None)
+        return self._pop(partition)
+
+    def _pop(self, partition: TopicPartition) -> Partition | None:
+        found = self._partitions.pop(partition, None)
+        if found is not None:
+            self.counters.remove(partition)
+        return found
 
     def is_offline(self, partition: TopicPartition) -> bool:
         """Whether its log dir has failed."""
@@ -68,7 +78,7 @@ class HostedPartitions:
         gone = []
         for topic_partition in partitions:
             self._offline.add(topic_partition)
-            if (partition := self._partitions.pop(topic_partition, None)) is not None:
+            if (partition := self._pop(topic_partition)) is not None:
                 partition.retire()
                 gone.append(partition)
         return gone

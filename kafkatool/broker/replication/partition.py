@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.replication.in_sync import InSyncReplicas, IsrChange
 from kafkatool.broker.replication.replica import Pulse, RemoteReplica
+from kafkatool.broker.replication.topic_counters import TopicCounts
 from kafkatool.broker.storage.append_error import AppendError
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_values import AppendInfo, LogOffset
@@ -53,6 +54,7 @@ class Partition:
         self.broker_id = broker_id
         self.log = log
         self.lock = threading.Lock()
+        self.counts = TopicCounts()  # its topic's, once it is hosted
         self.leader_id: int | None = None
         self.leader_epoch = -1
         self.epoch_start = -1  # where the current epoch began in the local log; leader only

@@ -32,6 +32,7 @@ from kafkatool.broker.replication.partition_reads import (
     find_offset,
 )
 from kafkatool.broker.replication.replication_quota import NO_RATE, RateWindow, ReplicationQuota
+from kafkatool.broker.replication.topic_counters import TopicCounts
 from kafkatool.broker.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
@@ -157,6 +158,10 @@ class ReplicaManager:
     def partitions(self) -> list[Partition]:
         """All that are here and online."""
         return self._hosted.all()
+
+    def topic_counts(self) -> dict[str, TopicCounts]:
+        """What clients brought and took, by topic with partitions here (BRK-157)."""
+        return self._hosted.counters.all()
 
     def leader_partition_or_error(self, partition: TopicPartition) -> Partition | ErrorCode:
         """The partition if it is led here, or the code to answer."""
