@@ -51,9 +51,11 @@ def _complete_swap(directory: Path, name: str, sizes: dict[str, int]) -> None:
     swap = Segment(directory, base, threading.RLock(), size_bytes=size, suffix=SWAP_SUFFIX)
     end = max((header.next_offset for _, header in swap.headers()), default=base)
     for other in sorted(n for n in sizes if n.endswith(LOG_SUFFIX)):
-        if base <= _base(other) < end or _base(other) == base:
-            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+        if base < _base(other) < end:
+            for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
                 _remove(directory, file_name(_base(other), suffix), sizes)
+    for suffix in INDEX_SUFFIXES:  # the log file goes when it is renamed over
+        _remove(directory, file_name(base, suffix), sizes)
     (directory / name).rename(directory / name.removesuffix(SWAP_SUFFIX))
     sizes[name.removesuffix(SWAP_SUFFIX)] = size
     _note_aborted(Segment(directory, base, threading.RLock(), size_bytes=size))

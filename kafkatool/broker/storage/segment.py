@@ -23,6 +23,7 @@ from kafkatool.core.protocol.records import BatchHeader
 DELETED_SUFFIX = ".deleted"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+_ALL_SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES)
 MAX_RELATIVE_OFFSET = 2**31 - 1
 _NO_KEY_LIMIT = 2**63 - 1
 
@@ -270,16 +271,19 @@ class Segment:
             if self._recent is None:
                 self._file = None
 
-    def mark_deleted(self) -> None:
-        """Rename the files so that they are gone for every later start; ``erase`` comes when readers are done."""
-        self.deleted = True
-        self.rename(DELETED_SUFFIX)
+    def mark_deleted(self, *, replaced: bool = False) -> None:
+        """Rename the files so that they are gone for every later start; ``erase`` comes when readers are done.
 
-    def rename(self, suffix: str) -> None:
-        """Put another suffix behind the names of all its files. Raises OSError."""
-        old = [self._path_of(kind) for kind in (LOG_SUFFIX, *INDEX_SUFFIXES)]
+        With ``replaced`` another file is about to be renamed over the log file: it keeps its name, and must be open.
+        """
+        self.deleted = True
+        self.rename(DELETED_SUFFIX, INDEX_SUFFIXES if replaced else _ALL_SUFFIXES)
+
+    def rename(self, suffix: str, kinds: Iterable[str] = _ALL_SUFFIXES) -> None:
+        """Put another suffix behind the names of its files of these kinds, the log file first. Raises OSError."""
+        old = {kind: self._path_of(kind) for kind in kinds}
         self._suffix = suffix
-        for kind, path in zip((LOG_SUFFIX, *INDEX_SUFFIXES), old, strict=True):
+        for kind, path in old.items():
             with contextlib.suppress(FileNotFoundError):  # an index may not have been written
                 path.rename(self._path_of(kind))
         self.offset_index.path = self._path_of(".index")
@@ -287,7 +291,7 @@ class Segment:
 
     def erase(self) -> None:
         """Remove the files, by the names they have now."""
-        for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
+        for kind in _ALL_SUFFIXES:
             self._path_of(kind).unlink(missing_ok=True)
 
     def release(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.core.client import Connection
+from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations.topics import create_topic
 from kafkatool.core.protocol import fetch, produce
@@ -55,20 +56,23 @@ def _fetched(connection: Connection, topic: str, partition: int) -> list[Kept] |
 
 
 def _read_all(real: RealKafka, topic: str, partitions: int) -> list[list[Kept]]:
-    connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=30_000)
-    try:
-        found: dict[int, list[Kept]] = {}
+    found: dict[int, list[Kept]] = {}
 
-        def served() -> bool:
+    def served() -> bool:
+        try:
+            connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=30_000)
+        except BrokerUnreachableError:  # on a machine that is busy it takes its time
+            return False
+        try:
             for partition in set(range(partitions)) - set(found):
                 if (records := _fetched(connection, topic, partition)) is not None:
                     found[partition] = records
-            return len(found) == partitions
+        finally:
+            connection.close()
+        return len(found) == partitions
 
-        eventually(served, "all partitions to be served", 90)
-        return [found[partition] for partition in range(partitions)]
-    finally:
-        connection.close()
+    eventually(served, "all partitions to be served", 120)
+    return [found[partition] for partition in range(partitions)]
 
 
 @pytest.mark.spec("BRK-129", "BRK-136", "BRK-167")
