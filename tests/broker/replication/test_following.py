@@ -75,6 +75,24 @@ def test_a_follower_gets_the_leaders_bytes_and_acknowledges_them(tmp_path: Path)
         assert requests > 0 < received
 
 
+@pytest.mark.spec("BRK-160", "BRK-105")
+def test_a_follower_whose_session_the_leader_lost_goes_on_in_a_new_one(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        one.lead(isr=(1, 2))
+        follow(two, port)
+        sessions = one.manager.fetch_sessions
+        for count in (1, 2):
+            assert all(r.error == 0 for r in one.produce(acks=-1, count=3))
+            eventually(lambda: same(one, two), "caught up")
+            eventually(lambda: len(sessions) == 1, "a session")
+            for session_id in list(sessions._sessions):
+                sessions._close(session_id)
+            asked = two.manager.fetchers.traffic()[(1, 0)][0]
+            eventually(lambda a=asked: two.manager.fetchers.traffic()[(1, 0)][0] > a + 2, f"goes on {count}")  # type: ignore[misc]
+        one.produce(count=3)
+        eventually(lambda: same(one, two), "caught up in the new session")
+
+
 @pytest.mark.spec("BRK-66", "BRK-59", "BRK-67")
 @pytest.mark.parametrize("protocol", ["0.11.0", "1.1", "2.0", "2.3"])
 def test_what_only_the_follower_has_is_cut_where_the_epochs_part(tmp_path: Path, protocol: str) -> None:
