@@ -124,16 +124,17 @@ class Spark:
             return
         self._closed = True
         came_up = self._context.done() and not self._context.exception()
-        if came_up and not self.local:
-            self._connected().stop()  # the cluster must hear of it
-        if came_up and (updates := self._connected()._accumulatorServer) is not None:
-            updates.handle_error = lambda *_: None  # it would print that its connection ends with the JVM
+        if came_up:  # while the JVM still listens: objects of it that are let go of tell it so
+            if not self.local:
+                self._connected().stop()  # the cluster must hear of it
+            _forget(self._connected())
         if self._jvm.stdin:
             self._jvm.stdin.close()  # the JVM would end by itself now, a second later
         self._jvm.kill()
         self._jvm.wait()
         self._starter.join()
-        _forget(None if self._context.exception() else self._connected())
+        if not came_up:
+            _forget(None if self._context.exception() else self._connected())
         if came_up and self.announce and not self._with_archive and make_in_background(self._archive):
             self.announce(f"making {self._archive} in the background, once: kt logs starts faster with it")
 
@@ -263,6 +264,7 @@ def _forget(context: Any | None) -> None:
     if context is not None:
         updates, context._accumulatorServer = context._accumulatorServer, None
         if updates is not None:
+            updates.handle_error = lambda *_: None  # it would print that its connection ends with the JVM
             threading.Thread(target=updates.shutdown, daemon=True).start()  # it takes a second to notice
         context._jsc = None  # stop() would wait for the JVM
         context.stop()
