@@ -29,6 +29,7 @@ from kafkatool.core.zookeeper import Check, Delete, Node, Op, SessionState, Tran
 log = logging.getLogger(__name__)
 
 _DELETE_ATTEMPTS = 5
+_RETRY_MS, _LONGEST_RETRY_MS = 100, 10_000  # before another attempt, twice as long after each that failed
 
 
 class ControllerWorker:
@@ -58,6 +59,7 @@ class ControllerWorker:
         self._clock = clock
         self._expiries = 0  # counts sessions lost; written by the session listener alone
         self._handled_expiries = 0
+        self._failures = 0  # failovers in a row that ended in an error
 
     @property
     def has_resigned(self) -> bool:
@@ -154,7 +156,21 @@ class ControllerWorker:
         if self.term is not None and not self._is_ours(node):
             log.info("broker %d is not controller any more", self._broker_id)
             self.resign()
-        if node is None or (self.term is None and self._is_ours(node)):  # ours: it could not be deleted (step_down)
+        if (
+            node is None and self._failures
+        ):  # the others go first, and whatever is wrong here is not tried at full speed
+            delay_ms = min(_RETRY_MS * 2 ** (self._failures - 1), _LONGEST_RETRY_MS)
+            self._timer.add(delay_ms, lambda: self.queue.put(Event("another attempt", self._attempt_again)))
+        else:
+            self._try_to_elect(node)
+
+    def _attempt_again(self) -> None:
+        if self.term is None:
+            self._try_to_elect(self._zookeeper.get(ControllerZnode.PATH))
+
+    def _try_to_elect(self, node: Node | None) -> None:
+        """``node`` is ours where it could not be deleted (step_down)."""
+        if node is None or (self.term is None and self._is_ours(node)):
             try:
                 self._elect(node)
             except (ControllerFencedError, SessionExpiredError, ConnectionLostError):
@@ -204,10 +220,12 @@ class ControllerWorker:
                 return
             self.term = Term(surroundings, epoch, version)
             take_over(self.term)
+            self._failures = 0
         except (ControllerFencedError, SessionExpiredError, ConnectionLostError) as e:  # these happen
             log.warning("Error while electing or becoming leader on broker %d: %s", self._broker_id, e)
             self.step_down()
         except Exception:  # noqa: BLE001  whatever went wrong, a half-made controller must make room (CTL-6, CTL-26)
+            self._failures += 1
             self._fail()
 
     def _surroundings(self, expiries: int) -> Surroundings:

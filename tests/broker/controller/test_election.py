@@ -188,7 +188,11 @@ def test_an_error_during_failover_makes_room_for_the_next_attempt(caplog: pytest
     session.children = failing  # type: ignore[method-assign, assignment]
     cluster.zk.delete(ControllerZnode.PATH)
     cluster.run()
+    assert cluster.controller_epoch == 2 and not cluster.exists(ControllerZnode.PATH)
+    cluster.timer.advance(100)  # not at full speed: what is wrong may last
+    cluster.run()
     assert cluster.controller_epoch == 3
+    assert cluster.controller_id == 1
     assert "Error while electing or becoming leader on broker 1" in [r.getMessage() for r in caplog.records]
 
 
