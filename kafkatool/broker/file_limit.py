@@ -6,10 +6,12 @@ would take its log dirs for broken after some hundred partitions.
 
 import logging
 import resource
+import sys
 
 log = logging.getLogger(__name__)
 
 _FEW = 10_000
+_RESERVED = 1000
 
 
 def raise_file_limit() -> int:
@@ -24,3 +26,13 @@ def raise_file_limit() -> int:
     if 0 <= soft < _FEW:
         log.warning("this broker may have %d files open; each partition and each connection takes one", soft)
     return soft
+
+
+def first_not_for_connections() -> int:
+    """Descriptors from this number on are for logs and the like, a quarter of them or 1000: not for connections.
+
+    The system gives out the lowest free number. A broker without descriptors cannot open a file, takes that for a
+    failed disk, and stops: whoever can connect could stop it.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft < 0 else soft - min(_RESERVED, soft // 4)

@@ -124,8 +124,22 @@ def test_parked_requests_of_many_leave_the_handlers_free_and_keep_the_order_of_e
 
 
 @pytest.mark.slow
+@pytest.mark.spec("BRK-18", "BRK-97")
+def test_a_fetch_of_a_client_that_is_gone_is_not_parked_for_weeks(port: int, process: psutil.Process) -> None:
+    descriptors = process.num_fds()
+    for number in range(300):
+        with socket.create_connection(("127.0.0.1", port), 10) as client:
+            client.sendall(fetching("quiet", number, max_wait_ms=2**31 - 1))
+    with contextlib.closing(RawClient(port)) as patient:
+        patient.socket.settimeout(60)
+        patient.socket.sendall(fetching("quiet", 1, max_wait_ms=2**31 - 1))
+        assert decode_response(fetch.API, 4, patient.receive())[0] == 1, "an answer in time, not a closed connection"
+    eventually(lambda: process.num_fds() <= descriptors, "the descriptors to come back", 90)
+
+
+@pytest.mark.slow
 @pytest.mark.spec("BRK-7")
-def test_when_descriptors_run_out_who_is_connected_is_served_and_others_are_once_there_are_some_again(
+def test_a_flood_of_connections_leaves_descriptors_to_the_logs_and_is_over_when_it_is_over(
     cluster: EmbeddedCluster, port: int, process: psutil.Process
 ) -> None:
     limits = process.rlimit(resource.RLIMIT_NOFILE)
@@ -136,11 +150,14 @@ def test_when_descriptors_run_out_who_is_connected_is_served_and_others_are_once
     try:
         load.goes_on(50)
         with contextlib.ExitStack() as held:
-            process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + 20, limits[1]))
+            process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + 60, limits[1]))
             held.callback(process.rlimit, resource.RLIMIT_NOFILE, limits)
             for _ in range(200):
                 held.enter_context(socket.create_connection(("127.0.0.1", port), 10))
             load.goes_on(100)
+            with ZooKeeper(cluster.zookeeper) as zk:  # logs are opened meanwhile
+                make_topic(zk, "new", 2, 1)
+                await_in_sync(zk, ["new"])
         with Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000) as honest:
             assert ask(honest) >= 3
         load.goes_on(50)

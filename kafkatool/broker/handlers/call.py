@@ -86,6 +86,14 @@ class Call:
         """Unique among all connections of this broker's life (BRK-21)."""
         return self._connection.id
 
+    def patience_ms(self, asked_ms: int) -> int:
+        """How long the answer may wait: well below the time after which an idle connection is closed (BRK-18).
+
+        Otherwise a client that is long gone could have its request parked for weeks.
+        """
+        idle_ms = self.context.config.connections_max_idle_ms
+        return asked_ms if idle_ms < 0 else min(asked_ms, idle_ms * 3 // 4)
+
     @property
     def answered(self) -> bool:
         """Whether ``respond``, ``no_response`` or ``close`` was called."""

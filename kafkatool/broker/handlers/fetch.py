@@ -40,7 +40,7 @@ def handle(request: FetchRequest, call: Call) -> FetchResponse | None:
     manager.fetch(
         entries,
         reader,
-        max_wait_ms=0 if unreadable else request.max_wait_ms,
+        max_wait_ms=0 if unreadable else call.patience_ms(request.max_wait_ms),
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
         on_done=done,

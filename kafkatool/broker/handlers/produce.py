@@ -58,7 +58,7 @@ def handle(request: ProduceRequest, call: Call) -> None:
     call.context.replica_manager.append_records(
         entries,
         acks=request.acks,
-        timeout_ms=request.timeout_ms,
+        timeout_ms=call.patience_ms(request.timeout_ms),
         allow_internal_topics=call.header.client_id == _ADMIN_CLIENT_ID,
         on_done=done,
     )

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 
+from kafkatool.broker.file_limit import first_not_for_connections
 from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.connection_quotas import ConnectionQuotas
 from kafkatool.broker.network.processor import Processor, configure
@@ -92,6 +93,10 @@ class Acceptor:
 
     def _hand_out(self, sock: socket.socket) -> None:
         host = str(sock.getpeername()[0])
+        if sock.fileno() >= first_not_for_connections():
+            log.warning("closing a connection from %s: hardly any open files are left (ulimit -n)", host)
+            sock.close()
+            return
         if not self._quotas.admit(host):
             log.info("closing a connection from %s: it has max.connections.per.ip already", host)
             sock.close()
