@@ -37,6 +37,7 @@ class Refusals(logging.Handler):
         super().__init__()
         self._world = world
         self.reassignments: dict[TopicPartition, float] = {}  # refused last when
+        self.on_denied: Callable[[TopicPartition], None] = lambda _: None
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._world.trace is not None:
@@ -46,6 +47,8 @@ class Refusals(logging.Handler):
             partition = record.args[0]
             if record.msg.startswith("reassignment of partition") and isinstance(partition, TopicPartition):
                 self.reassignments[partition] = self._world.now
+                if record.args[1] == "there is no such partition":
+                    self.on_denied(partition)
 
 
 class Cluster:
@@ -61,6 +64,8 @@ class Cluster:
         self.invariants.disks = self.disks
         self.processes: dict[int, Process] = {}
         self.refusals = Refusals(world)
+        self.refusals.on_denied = self._denied
+        self._asked: dict[TopicPartition, int] = {}  # partitions that existed when they were to be reassigned -> zxid
         self.reassignments: dict[TopicPartition, tuple[float, tuple[int, ...]]] = {}  # asked for last
         for path in PERSISTENT_PATHS:
             parent = ""
@@ -131,6 +136,13 @@ class Cluster:
             wanted = {p: tuple(r) for p, r in plan.items()}
             self.server.write(Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(wanted)), OPERATOR)
             self.reassignments.update({p: (self.world.now, r) for p, r in wanted.items()})
+            self._asked.update(dict.fromkeys(set(wanted) & set(self.partitions()), self.server.zxid))
+
+    def _denied(self, partition: TopicPartition) -> None:
+        """A controller says that it does not exist: then it must have gone since it was asked for."""
+        node = self.server.nodes.get(TopicZnode.path(partition.topic))
+        if node is not None and node.czxid <= self._asked.get(partition, -1):
+            self.world.fail(f"reassignment of {partition} is refused, as if it did not exist")
 
     def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         if PreferredElectionZnode.PATH not in self.server.nodes:

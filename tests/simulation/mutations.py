@@ -120,7 +120,6 @@ MUTATIONS: tuple[Mutation, ...] = (
              "self._write_assignments({p: rar[p] for p in led})"),
     Mutation("step 10 is left out", "reassignment:Reassignment._conclude", "self._write_assignments(done)", "pass"),
     Mutation("step 11 is left out", "reassignment:Reassignment._conclude", "self._remove_entries(done)", "pass"),
-    Mutation("step 12 is left out", "reassignment:Reassignment._conclude", "term.batch.add_metadata(done)", "pass"),
     Mutation("a dead broker's answer is waited for", "reassignment:Reassignment.on_brokers_lost",
              "for broker in brokers:", "for broker in ():"),
     Mutation("a broker out of reach is never told to delete", "reassignment:Reassignment.on_brokers_started",
@@ -145,8 +144,6 @@ MUTATIONS: tuple[Mutation, ...] = (
              "term.deletion.fail(", "dict("),
     Mutation("the mark of a deletion stays", "topic_deletion:TopicDeletion._complete",
              "term.zookeeper.delete([DeleteTopicsZnode.topic_path(topic)])", "pass"),
-    Mutation("a deleted topic is not forgotten", "topic_deletion:TopicDeletion._complete",
-             "context.forget_topic(topic)", "pass"),
     # --- preferred election
     Mutation("the election request stays", "preferred_election:PreferredElection.serve",
              "term.zookeeper.delete([PreferredElectionZnode.PATH])", "pass"),

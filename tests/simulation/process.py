@@ -362,13 +362,21 @@ class Process:
         return tuple(isr)
 
     def _write_isr(self, partition: TopicPartition, role: Role, isr: tuple[int, ...]) -> None:
-        """On the version known; refused, it stays until the next LeaderAndIsr (Z-39)."""
+        """On the version known; refused, the node is read again, as the real broker does (KAFKA-2729)."""
+        path = PartitionStateZnode.path(partition)
         data = PartitionStateZnode.encode(LeaderAndIsr(self.id, role.leader_epoch, isr, role.controller_epoch))
         try:
-            version = self.zookeeper.set(PartitionStateZnode.path(partition), data, role.zk_version)
-        except (VersionConflictError, NoNodeError):
+            version = self.zookeeper.set(path, data, role.zk_version)
+        except NoNodeError:
             role.stale = True
             return
+        except VersionConflictError:
+            node = self.zookeeper.get(path)
+            found = PartitionStateZnode.decode(partition, node.data) if node else None
+            if node is None or found is None or (found.leader, found.leader_epoch) != (self.id, role.leader_epoch):
+                role.stale = True  # until the next LeaderAndIsr (Z-39)
+                return
+            isr, version = found.isr, node.version
         role.isr, role.zk_version = isr, version
         self._changed_isrs[partition] = None
 

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.scenario import explain, run
 
 FIXED = range(1, 51)
-DRAWN = int(os.environ.get("KAFKATOOL_SIMULATION_RUNS", "60"))
+DRAWN = int(os.environ.get("KAFKATOOL_SIMULATION_RUNS", "10"))
 _ENOUGH_S = 20.0  # a machine that is busy with other things makes fewer new runs, at least one
 
 
