@@ -41,6 +41,9 @@ _ACTOR_ID = re.compile(r"(?:\[(?:Controller|Broker) id=|(?:Controller|Broker|Err
 _ACTOR_EPOCH = re.compile(r"\[Controller id=\d+ epoch=(\d+)\]|Controller \d+ epoch (\d+) ", re.ASCII)
 _NUMBER = re.compile(rb"\d+")
 
+LONGEST_UNKNOWN = 64 * 1024
+"""Characters; taking a line of 10 MB apart costs a second."""
+
 
 class Details(NamedTuple):
     """What lines of one shape say, and where: slices of the line, None for what is not said.
@@ -79,9 +82,10 @@ def numbers(line: bytes, at: slice | None) -> tuple[int, ...] | None:
 
 
 def find_details(text: str) -> Details:
-    """All of a line (or of its shape) at once."""
+    """All of a line (or of its shape) at once. Of a very long line of unknown form nothing but its class is looked for."""
     shape = classify(text)
-    head = parse_head(text) if shape.time_at is not None else None
+    readable = shape.time_at is not None and (shape.known or len(text) <= LONGEST_UNKNOWN)
+    head = parse_head(text) if readable else None
     if head is None:
         return Details(shape)
     start = head.body_start

@@ -57,6 +57,7 @@ def test_a_truncated_gz_is_used_as_far_as_it_goes_and_told(command: tuple[str, .
     assert result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SCL-4", "SCL-22X")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_line_of_ten_megabytes(command: tuple[str, ...], log: Path) -> None:
