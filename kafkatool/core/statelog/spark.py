@@ -35,6 +35,9 @@ START_TIMEOUT_S = 120
 POLL_S = 0.01
 PROGRESS_S = 0.2
 
+EXECUTOR_MEMORY = "512m"
+"""Of a cluster's JVMs, which only pass tasks on; Spark's default of 1g would keep small workers from being used."""
+
 _EXCEPTION = re.compile(r"(?:Caused by: )?[\w.]*(?:Error|Exception)\b")
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,.*)?\])?")
 
@@ -194,6 +197,8 @@ class Spark:
         }
         if self.local:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        else:
+            settings |= {"spark.executor.memory": EXECUTOR_MEMORY}
         return settings
 
     def _environment(self) -> dict[str, str]:

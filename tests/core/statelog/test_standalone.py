@@ -56,7 +56,7 @@ def master(tmp_path: Path) -> Iterator[str]:
     processes = [_jvm(directory, "master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(web))]
     try:
         for number in range(2):
-            more = ("--cores", "1", "--memory", "512m", "--work-dir", str(directory / f"work-{number}"))
+            more = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"work-{number}"))
             ports = ("--host", HOST, "--port", str(free_port()), "--webui-port", str(free_port()))
             processes.append(_jvm(directory, "worker.Worker", *more, *ports, url))
         _wait(lambda: _page(web).count('"state" : "ALIVE"') == 2)
@@ -91,13 +91,19 @@ def _merged(master: str, logs: Path, out: Path) -> tuple[str, Counts]:
 def _jvm(directory: Path, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
     options = [*jvm_options(), "-Xmx256m", f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}"]
     command = [str(find_java().executable), *options, "-cp", ":".join(map(str, spark_jars()))]
-    environment = os.environ | {"SPARK_LOCAL_IP": HOST, "SPARK_HOME": str(spark_jars()[0].parents[1])}
+    (core,) = (jar for jar in spark_jars() if jar.name.startswith("spark-core_"))  # spark-core_2.13-4.0.0.jar
+    environment = os.environ | {
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_HOME": str(core.parents[1]),
+        "SPARK_SCALA_VERSION": core.name.split("_")[1].split("-")[0],
+        "PYSPARK_PYTHON": sys.executable,
+    }
     with (directory / f"{name}.log").open("ab") as log:
         return subprocess.Popen(
             [*command, f"org.apache.spark.deploy.{name}", *arguments],
             stdout=log,
             stderr=log,
-            env=environment | {"PYSPARK_PYTHON": sys.executable},
+            env=environment,
         )
 
 
