@@ -16,7 +16,7 @@ from kafkatool.commands.logs_session import (
     output,
     selection_options,
     strict_option,
-    wanted_files,
+    wanted_logs,
 )
 from kafkatool.commands.options import KtCommand
 from kafkatool.core.errors import UsageError
@@ -82,10 +82,10 @@ def merge_command(
     **filters: Any,
 ) -> None:
     """One log in order of time from the state-change logs of all brokers."""
-    paths = wanted_files(names, logs_regex)
+    wanted = wanted_logs(names, logs_regex)
     selection = _selection(**filters)
     _check(form, out_path, selection, zones, show_source)
-    with log_session(paths, master, zones, labels=labels, join_rolled=not selection.kafka_compatible) as session:
+    with log_session(wanted, master, zones, labels=labels, join_rolled=not selection.kafka_compatible) as session:
         if not selection.kafka_compatible:
             _warn_of_skew(session)  # now, while Spark is still starting
         if form == "text" and not any(session.clocks):

@@ -16,7 +16,7 @@ from kafkatool.commands.logs_session import (
     output,
     selection_options,
     strict_option,
-    wanted_files,
+    wanted_logs,
 )
 from kafkatool.commands.logs_verdict import verdict
 from kafkatool.commands.options import KtCommand, output_option
@@ -73,8 +73,8 @@ def report(
 ) -> None:
     """An outage explained: who was without leader and how long, which brokers, which controllers, when."""
     selection = make_selection(**filters)
-    paths = wanted_files(names, logs_regex)
-    with log_session(paths, master, zones) as session:
+    wanted = wanted_logs(names, logs_regex)
+    with log_session(wanted, master, zones) as session:
         logs = Logs(session.opened.sources, session.clocks, session.directory)
         gathered = gather(logs, selection, session.spark, session.opened.files)
         made = make_report(logs, gathered, selection, session.spark, top=top)

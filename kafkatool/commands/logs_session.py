@@ -17,6 +17,7 @@ from kafkatool.core.errors import KafkatoolError, UsageError
 from kafkatool.core.statelog.files import OpenedLogs, find_files, open_logs
 from kafkatool.core.statelog.grammar import TIME
 from kafkatool.core.statelog.merge import replacing
+from kafkatool.core.statelog.remote import fetch, is_remote
 from kafkatool.core.statelog.selection import EARLIEST, LATEST, Counts, Selection
 from kafkatool.core.statelog.spark import Spark
 from kafkatool.core.statelog.spool import Spool, spool
@@ -101,7 +102,10 @@ def input_options(function: F) -> F:
             "--logs-regex", metavar="DIR/RE", help="A directory, and a regex searched in the file names there."
         ),
         click.option(
-            "--logs", "names", metavar="PATH,…", help="Files, directories, globs, - (stdin), by commas; gz is read."
+            "--logs",
+            "names",
+            metavar="PATH,…",
+            help="Files, directories, globs, URIs, - (stdin), by commas; gz is read.",
         ),
     ):
         function = option(function)
@@ -170,23 +174,33 @@ def make_selection(
 # --- session ---------------------------------------------------------------------------------------------------
 
 
-def wanted_files(names: str | None, logs_regex: str | None) -> list[Path]:
-    """The files asked for by exactly one of the two options; UsageError before anything starts (SCL-2)."""
+@dataclass(frozen=True, slots=True)
+class WantedLogs:
+    """What the user named: files here, and URIs of what Spark has to fetch."""
+
+    files: list[Path]
+    uris: list[str]
+
+
+def wanted_logs(names: str | None, logs_regex: str | None) -> WantedLogs:
+    """The logs asked for by exactly one of the two options; UsageError before anything starts (SCL-2)."""
     if (names is None) == (logs_regex is None):
         raise UsageError("Provide arguments to exactly one of the two options --logs and --logs-regex")
-    return find_files(names, logs_regex)
+    uris = [name for name in (names or "").split(",") if is_remote(name)]
+    here = None if names is None else ",".join(name for name in names.split(",") if not is_remote(name))
+    return WantedLogs(find_files(here, logs_regex) if here or not uris else [], uris)
 
 
 @contextmanager
 def log_session(
-    paths: Sequence[Path], master: str, zones: Sequence[str], *, labels: Sequence[str] = (), join_rolled: bool = True
+    wanted: WantedLogs, master: str, zones: Sequence[str], *, labels: Sequence[str] = (), join_rolled: bool = True
 ) -> Iterator[LogSession]:
     """Starts Spark and opens the logs; ends Spark and removes every temporary file, also on SIGTERM."""
     with _ended_by_sigterm(), spool() as own, Spark(master, own.directory) as spark:
         spark.announce = lambda text: click.echo(f"kt: {text}", err=True)
         if sys.stderr.isatty():
             spark.progress = _show_progress
-        opened = _opened(paths, own, labels, join_rolled=join_rolled)
+        opened = _opened(wanted, own, spark, labels, join_rolled=join_rolled)
         try:
             yield LogSession(opened, clocks(opened.sources, zones), spark, own.directory)
         except OSError as e:
@@ -200,9 +214,13 @@ def _show_progress(done: int, tasks: int) -> None:
     click.echo("\r\033[K" + (f"Spark: {done} of {tasks} tasks" if done < tasks else ""), err=True, nl=False)
 
 
-def _opened(paths: Sequence[Path], own: Spool, labels: Sequence[str], *, join_rolled: bool) -> OpenedLogs:
+def _opened(wanted: WantedLogs, own: Spool, spark: Spark, labels: Sequence[str], *, join_rolled: bool) -> OpenedLogs:
     try:
-        return open_logs(paths, own, labels=labels, join_rolled=join_rolled)
+        fetched: dict[Path, str] = {}
+        if wanted.uris:
+            (directory := own.directory / "fetched").mkdir()
+            fetched = fetch(spark, wanted.uris, directory)
+        return open_logs(wanted.files, own, fetched=fetched, labels=labels, join_rolled=join_rolled)
     except OSError as e:
         raise KafkatoolError(f"{e.filename or f'temporary files in {own.directory}'}: {e.strerror}") from e
 

@@ -16,7 +16,7 @@ from kafkatool.commands.logs_session import (
     output,
     selection_options,
     strict_option,
-    wanted_files,
+    wanted_logs,
 )
 from kafkatool.commands.options import KtCommand, output_option
 from kafkatool.commands.output import Output
@@ -81,8 +81,8 @@ def timeline(
 ) -> None:
     """What happened to a partition, as facts: each once, with all brokers that told it."""
     selection = make_selection(**filters)
-    paths = wanted_files(names, logs_regex)
-    with log_session(paths, master, zones) as session:
+    wanted = wanted_logs(names, logs_regex)
+    with log_session(wanted, master, zones) as session:
         logs = Logs(session.opened.sources, session.clocks, session.directory)
         gathered = gather(logs, selection, session.spark, session.opened.files)
         told = tell_timeline(logs, gathered, selection, session.spark, by_time=by_time, with_ignored=ignored)

@@ -9,10 +9,11 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.grammar import parse_head
@@ -57,9 +58,16 @@ def find_files(logs: str | None, logs_regex: str | None) -> list[Path]:
 
 
 def open_logs(
-    paths: Sequence[Path], spool: Spool, *, labels: Iterable[str] = (), join_rolled: bool = True
+    paths: Sequence[Path],
+    spool: Spool,
+    *,
+    fetched: Mapping[Path, str] = MappingProxyType({}),
+    labels: Iterable[str] = (),
+    join_rolled: bool = True,
 ) -> OpenedLogs:
     """Looks into the files. UsageError for one that is no text or not readable; SourceChangedError, OSError.
+
+    ``fetched`` are copies of files from elsewhere and what these are called there; they are read with ``paths``.
 
     ``labels`` are texts PATH=NAME; other logs are called by the broker id in their lines, else by their file's name
     (SCL-14X). ``join_rolled`` False leaves each file's first lines in it.
@@ -67,16 +75,19 @@ def open_logs(
     warnings: list[str] = []
     broken: list[str] = []
     sources: list[Source] = []
+    if fetched:
+        paths = sorted([*paths, *fetched], key=lambda path: _rank(Path(fetched.get(path, path))))
     unpacked = _unpack(paths, spool)
     for path in paths:
+        name = fetched.get(path, str(path))
         data_path, complete = unpacked.get(path, (path, True))
         if not complete:
-            broken.append(f"{path} breaks off: the gzip data is cut or damaged; what came before was read")
+            broken.append(f"{name} breaks off: the gzip data is cut or damaged; what came before was read")
         status = data_path.stat()
         extent = Extent(data_path, status.st_ino, 0, status.st_size)
         if b"\0" in extent.read(0, min(COMPARED_BYTES, extent.end)):
-            raise UsageError(f"{path} is not text: a state-change log is needed, as it is or gzipped")
-        sources.append(Source(str(path), "", (extent,)))
+            raise UsageError(f"{name} is not text: a state-change log is needed, as it is or gzipped")
+        sources.append(Source(name, "", (extent,)))
     chosen = _without_copies(sources, warnings)
     if join_rolled:
         chosen = _join_rolled(chosen)
