@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from kafkatool.commands import reassign_plan
 from kafkatool.commands.completion import complete_brokers
 from kafkatool.commands.options import (
     KtCommand,
@@ -26,8 +27,9 @@ from kafkatool.commands.options import (
 from kafkatool.commands.output import Answer, Output
 from kafkatool.commands.progress_line import ProgressLine
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
+from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations import reassignment, throttles
-from kafkatool.core.operations.reassignment import Move, Prepared, Progress, Status
+from kafkatool.core.operations.reassignment import Move, Prepared, Progress, Proposal, Status, Strategy
 from kafkatool.core.operations.throttles import ConfigWrite
 from kafkatool.core.plan_files import (
     STDIN,
@@ -39,6 +41,7 @@ from kafkatool.core.plan_files import (
     read_text,
     write_file,
 )
+from kafkatool.core.planner.figures import BrokerFigures
 from kafkatool.core.znodes import ConfigChangeZnode
 from kafkatool.core.zookeeper import ZooKeeper
 
@@ -54,6 +57,10 @@ TAKEN_BY: Final = {  # parameter -> the modes that take it; those not listed are
     "broker_list": ("generate",),
     "disable_rack_aware": ("generate",),
     "out_file": ("generate",),
+    "strategy": ("generate",),
+    "exclude_brokers": ("generate",),
+    "replication_factor": ("generate",),
+    "explain": ("generate",),
     "reassignment_json_file": ("execute", "verify"),
     "throttle": ("execute",),
     "skip_unchanged": ("execute",),
@@ -81,6 +88,10 @@ class Options:
     broker_list: str | None
     disable_rack_aware: bool
     out_file: Path | None
+    strategy: str | None
+    exclude_brokers: str | None
+    replication_factor: int | None
+    explain: bool
     reassignment_json_file: str | None
     throttle: int | None
     skip_unchanged: bool
@@ -95,11 +106,18 @@ class Options:
     cls=KtCommand,
     examples=(
         "kt reassign --zookeeper zk1:2181/kafka --generate --topics-to-move-json-file topics.json --broker-list 4,5",
+        "kt reassign --zookeeper zk1:2181/kafka --generate --topics-to-move-json-file topics.json --broker-list 1,2,3,4 "
+        "--strategy minimal --exclude-brokers 1 --explain",
         "kt reassign --zookeeper zk1:2181/kafka --execute --reassignment-json-file plan.json --throttle 50000000 --wait",
         "kt reassign --zookeeper zk1:2181/kafka --verify --reassignment-json-file plan.json",
     ),
     columns=COLUMNS,
-    notes=("status: pending, in_progress, completed, failed, noop. --list adds isr.",),
+    notes=(
+        "status: pending, in_progress, completed, failed, noop. --list adds isr.",
+        "generate --explain adds reason and copies_to to each partition, and an item for each broker: broker, "
+        "replicas_before, replicas_after, leaders_before, leaders_after, incoming, outgoing, copied_bytes "
+        "(null: not known).",
+    ),
 )
 @click.option("--generate", "modes", flag_value="generate", multiple=True, help="Propose a plan; write nothing.")
 @click.option("--execute", "modes", flag_value="execute", multiple=True, help="Start a plan.")
@@ -114,6 +132,21 @@ class Options:
     help="generate: brokers to spread the topics over.",
 )
 @click.option("--disable-rack-aware", is_flag=True, help="generate: ignore racks.")
+@click.option(
+    "--strategy",
+    type=click.Choice([str(s) for s in Strategy]),
+    help="generate: spread every topic anew, or move as little as evens out all of them. [default: kafka]",
+)
+@click.option(
+    "--exclude-brokers",
+    metavar="ID,ID…",
+    shell_complete=complete_brokers,
+    help="generate: brokers to drain; they end empty.",
+)
+@click.option(
+    "--replication-factor", type=click.IntRange(min=1), metavar="R", help="generate: plan for R replicas each."
+)
+@click.option("--explain", is_flag=True, help="generate: say why each partition changes, ask the brokers for sizes.")
 @click.option("--out", "out_file", metavar="FILE", type=click.Path(path_type=Path), help="generate: save the plan.")
 @click.option("--reassignment-json-file", metavar="FILE", help="execute, verify: the plan; - is stdin.")
 @click.option("--throttle", type=click.IntRange(min=-1), metavar="B/S", help="execute: bytes per second and broker.")
@@ -181,28 +214,62 @@ def _generate(o: Options) -> None:
     brokers = parse_broker_ids(o.broker_list, "--broker-list")
     if twice := sorted({b for b in brokers if brokers.count(b) > 1}):
         raise RefusedError(f"Broker list contains duplicate entries: {','.join(map(str, twice))}")
+    exclude = parse_broker_ids(o.exclude_brokers, "--exclude-brokers") if o.exclude_brokers else ()
     topics = parse_topics_to_move(read_text(o.topics_to_move_json_file, sys.stdin), o.topics_to_move_json_file)
     with _session(o) as zk:
         found = reassignment.generate(
-            zk, topics, brokers, rack_aware=not o.disable_rack_aware, rng=random.SystemRandom()
+            zk,
+            topics,
+            brokers,
+            rack_aware=not o.disable_rack_aware,
+            rng=random.SystemRandom(),
+            strategy=Strategy(o.strategy or Strategy.KAFKA),
+            exclude=exclude,
+            replication_factor=o.replication_factor,
         )
         cluster_id = None if o.out.is_text else read_cluster_id(zk)
-    for topic in found.uneven_topics:
-        o.out.note(f"partitions of {topic} have different numbers of replicas; all are planned with partition 0's")
+    if o.replication_factor is None and o.strategy != Strategy.MINIMAL:
+        for topic in found.uneven_topics:
+            o.out.note(f"partitions of {topic} have different numbers of replicas; all are planned with partition 0's")
     if o.out_file is not None:
         write_file(o.out_file, plan_json(found.proposed))
+    rows = reassign_plan.figures(found, _sizes(found) if o.explain else None)
+    if o.out.is_text:
+        lines = [
+            "Current partition replica assignment",
+            plan_json(found.current),
+            "",
+            "Proposed partition reassignment configuration",
+            plan_json(found.proposed),
+        ]
+        o.out.lines(lines)
+        _note_meaning(o, found, rows)
+        return
     moves = [
-        Move(p, found.current.get(p, ()), to, Status.NOOP if found.current.get(p) == to else Status.PENDING)
+        Move(p, found.current[p], to, Status.NOOP if found.current[p] == to else Status.PENDING)
         for p, to in found.proposed.items()
     ]
-    lines = [
-        "Current partition replica assignment",
-        plan_json(found.current),
-        "",
-        "Proposed partition reassignment configuration",
-        plan_json(found.proposed),
-    ]
-    o.out.show(Answer(lines, [_item(m) for m in moves], COLUMNS, cluster_id))
+    items = [_item(m) for m in moves]
+    if o.explain:
+        items = [{**_item(m), **reassign_plan.partition_fields(found, m.partition)} for m in moves]
+        items += reassign_plan.broker_items(rows)
+    o.out.show(Answer((), items, (*COLUMNS, *(reassign_plan.EXPLAINED_COLUMNS if o.explain else ())), cluster_id))
+
+
+def _sizes(found: Proposal) -> dict[TopicPartition, int]:
+    from kafkatool.core.operations.replica_sizes import read_sizes  # the wire protocol: other modes start without it
+
+    return read_sizes(found.brokers.values(), found.current)
+
+
+def _note_meaning(o: Options, found: Proposal, rows: Sequence[BrokerFigures]) -> None:
+    """What the plan will do, at a glance; beside the answer, which scripts parse."""
+    if o.explain:
+        for text in reassign_plan.partition_lines(found, o.name_of):
+            o.out.note(text)
+    for text in reassign_plan.broker_lines(rows, all_brokers=o.explain):
+        o.out.note(text)
+    o.out.note(reassign_plan.total_line(found, rows))
 
 
 # --- execute ---------------------------------------------------------------------------------------------------

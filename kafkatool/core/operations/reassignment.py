@@ -8,16 +8,17 @@ import enum
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkatool.core.assignment import assign_replicas
 from kafkatool.core.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model import BrokerInfo, TopicPartition
 from kafkatool.core.operations import throttles
 from kafkatool.core.operations.throttles import ConfigWrite
 from kafkatool.core.plan_files import Moves, PartitionName, bracketed
+from kafkatool.core.planner.like_new import plan_like_new
+from kafkatool.core.planner.minimal import plan_minimal
 from kafkatool.core.znodes import ReassignmentZnode
 from kafkatool.core.zookeeper import Create, Op, ZooKeeper
 
@@ -48,51 +49,77 @@ class Move:
 # --- generate --------------------------------------------------------------------------------------------------
 
 
+class Strategy(enum.StrEnum):
+    """How ``generate`` plans (RSN-26X)."""
+
+    KAFKA = "kafka"  # every topic spread anew, as by Kafka's own tool
+    MINIMAL = "minimal"  # the fewest moves that even out all topics together
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan for whole topics. ``uneven_topics`` have partitions of different replica counts (RSN-3)."""
+    """A plan for whole topics. ``uneven_topics`` have partitions of different replica counts (RSN-3).
+
+    ``targets`` are the brokers planned for, ``brokers`` all that are registered.
+    """
 
     current: Moves
     proposed: Moves
     uneven_topics: tuple[str, ...]
+    targets: Mapping[int, BrokerInfo]
+    brokers: Mapping[int, BrokerInfo]
+
+    @property
+    def copies(self) -> int:
+        """Replicas that will be copied to a broker that has none of the partition."""
+        return sum(len(set(to).difference(self.current[p])) for p, to in self.proposed.items())
 
 
 def generate(
-    zk: ZooKeeper, topics: Sequence[str], broker_ids: Sequence[int], *, rack_aware: bool, rng: random.Random
+    zk: ZooKeeper,
+    topics: Sequence[str],
+    broker_ids: Sequence[int],
+    *,
+    rack_aware: bool,
+    rng: random.Random,
+    strategy: Strategy = Strategy.KAFKA,
+    exclude: Collection[int] = (),
+    replication_factor: int | None = None,
 ) -> Proposal:
-    """Spread each topic over the listed brokers as a new topic would be (RSN-3); writes nothing.
+    """Plan the topics over the listed brokers less ``exclude`` (RSN-3, RSN-26X, RSN-28X); writes nothing.
 
-    ``rng`` gives ASG-3's two numbers. Raises RefusedError: unknown topics or brokers (RSN-17X), too few brokers, racks.
+    ``rng`` gives ASG-3's two numbers to Kafka's strategy. Raises RefusedError: unknown topics or brokers (RSN-17X), too
+    few brokers, racks.
     """
     view = read_cluster(zk, topics, states=False)
     if unknown := [t for t in topics if t not in view.topics]:
         raise RefusedError(f"List of topics to reassign contains topics that do not exist: {','.join(unknown)}")
-    if missing := sorted(b for b in broker_ids if b not in view.brokers):
+    wanted = sorted(set(broker_ids).difference(exclude))
+    if not wanted:
+        raise RefusedError("every broker of the broker list is excluded: none is left to plan for")
+    if missing := [b for b in wanted if b not in view.brokers]:
         live = ",".join(map(str, sorted(view.brokers))) or "none"
         raise RefusedError(
             f"Broker list contains brokers that are not registered: {_ids(missing)} (registered: {live})"
         )
-    brokers = [view.brokers[b] for b in sorted(broker_ids)]
-    current: dict[TopicPartition, tuple[int, ...]] = {}
-    proposed: dict[TopicPartition, tuple[int, ...]] = {}
-    uneven = []
-    for topic in sorted(topics):
-        assignment = view.topics[topic].assignment
-        if not assignment:
-            continue
-        if len({len(replicas) for replicas in assignment.values()}) > 1:
-            uneven.append(topic)
-        spread = assign_replicas(
-            brokers,
-            len(assignment),
-            len(assignment[min(assignment)]),
-            start_index=rng.randrange(len(brokers)),
-            replica_shift=rng.randrange(len(brokers)),
-            rack_aware=rack_aware,
+    targets = {b: view.brokers[b] for b in wanted}
+    assignments = {t: view.topics[t].assignment for t in sorted(topics) if view.topics[t].assignment}
+    current = {TopicPartition(t, p): tuple(r) for t, a in assignments.items() for p, r in sorted(a.items())}
+    uneven = tuple(t for t, a in assignments.items() if len({len(replicas) for replicas in a.values()}) > 1)
+    proposed: Moves
+    if strategy is Strategy.MINIMAL:
+        proposed = plan_minimal(
+            list(targets.values()), current, replication_factor=replication_factor, rack_aware=rack_aware
         )
-        current.update((TopicPartition(topic, p), tuple(r)) for p, r in sorted(assignment.items()))
-        proposed.update((TopicPartition(topic, p), tuple(r)) for p, r in sorted(spread.items()))
-    return Proposal(current, proposed, tuple(uneven))
+    else:
+        spread = {
+            t: plan_like_new(
+                list(targets.values()), a, replication_factor=replication_factor, rack_aware=rack_aware, rng=rng
+            )
+            for t, a in assignments.items()
+        }
+        proposed = {TopicPartition(t, p): tuple(r) for t, a in spread.items() for p, r in sorted(a.items())}
+    return Proposal(current, proposed, uneven, targets, view.brokers)
 
 
 # --- execute ---------------------------------------------------------------------------------------------------

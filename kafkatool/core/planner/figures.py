@@ -1,0 +1,88 @@
+"""What a plan means: for each broker before and after, for each partition why it changes (RSN-29X). Pure."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafkatool.core.model import BrokerInfo, TopicPartition
+from kafkatool.core.plan_files import Moves
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFigures:
+    """One broker's part in a plan. ``leaders``: partitions that prefer it. ``copied_bytes`` None: not known."""
+
+    broker: int
+    replicas_before: int
+    replicas_after: int
+    leaders_before: int
+    leaders_after: int
+    incoming: int
+    outgoing: int
+    copied_bytes: int | None
+
+
+def broker_figures(
+    current: Moves, proposed: Moves, brokers: Collection[int], sizes: Mapping[TopicPartition, int] | None = None
+) -> tuple[BrokerFigures, ...]:
+    """Of ``brokers`` and all that hold a replica before or after, by id; ``sizes`` of partitions in bytes."""
+    before, after = _replicas(current), _replicas(proposed)
+    led, leads = _leaders(current), _leaders(proposed)
+    incoming: Counter[int] = Counter()
+    outgoing: Counter[int] = Counter()
+    copied: Counter[int] = Counter()
+    unknown = set()  # brokers that get a partition of unknown size
+    for partition, replicas in proposed.items():
+        was = current.get(partition, ())
+        gained = [b for b in replicas if b not in was]
+        incoming.update(gained)
+        outgoing.update(b for b in was if b not in replicas)
+        size = (sizes or {}).get(partition)
+        for broker in gained:
+            if size is None:
+                unknown.add(broker)
+            else:
+                copied[broker] += size
+    return tuple(
+        BrokerFigures(
+            b,
+            before[b],
+            after[b],
+            led[b],
+            leads[b],
+            incoming[b],
+            outgoing[b],
+            None if b in unknown or sizes is None else copied[b],
+        )
+        for b in sorted({*brokers, *before, *after})
+    )
+
+
+def _replicas(moves: Moves) -> Counter[int]:
+    return Counter(b for replicas in moves.values() for b in replicas)
+
+
+def _leaders(moves: Moves) -> Counter[int]:
+    return Counter(replicas[0] for replicas in moves.values() if replicas)
+
+
+def reason(before: tuple[int, ...], after: tuple[int, ...], targets: Mapping[int, BrokerInfo]) -> str | None:
+    """Why a partition changes, in words; None: it does not. ``targets`` are the brokers that were planned for."""
+    if before == after:
+        return None
+    reasons = []
+    if leaving := [b for b in before if b not in targets]:
+        reasons.append(f"leaves {','.join(map(str, leaving))}")
+    if len(before) != len(after):
+        reasons.append(f"replication factor {len(before)} to {len(after)}")
+    if _racks(before, targets) < _racks(after, targets) and not leaving and len(before) == len(after):
+        reasons.append("spread over more racks")
+    if not reasons:
+        reasons.append("even out replicas" if set(before) != set(after) else "even out leaders")
+    elif before[0] != after[0] and before[0] in after:
+        reasons.append("even out leaders")
+    return "; ".join(reasons)
+
+
+def _racks(replicas: Collection[int], brokers: Mapping[int, BrokerInfo]) -> int:
+    return len({brokers[b].rack for b in replicas if b in brokers} - {None})
