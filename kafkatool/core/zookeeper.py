@@ -24,6 +24,7 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.protocol.states import Callback, KazooState
 from kazoo.retry import KazooRetry
 
+from kafkatool.core.connect_string import split_connect
 from kafkatool.core.errors import (
     ChrootMissingError,
     ConnectionLostError,
@@ -32,7 +33,6 @@ from kafkatool.core.errors import (
     NoPermissionError,
     NotEmptyError,
     SessionExpiredError,
-    UsageError,
     VersionConflictError,
     ZnodeTooLargeError,
     ZooKeeperError,
@@ -130,16 +130,6 @@ def _translate(error: BaseException, path: str) -> ZooKeeperError:
         if isinstance(error, known):
             return ours(text.format(path))
     return ZooKeeperError(f"ZooKeeper: {type(error).__name__} on {path}: {error}")
-
-
-def split_connect(connect: str) -> tuple[str, str]:
-    """``host:port,…[/chroot]`` -> (hosts, chroot or ""). Raises UsageError on spaces and empty hosts (Z-1)."""
-    if any(c.isspace() for c in connect):
-        raise UsageError(f"--zookeeper {connect!r} contains a space; the form is host:port[,host:port…][/chroot]")
-    hosts, slash, chroot = connect.partition("/")
-    if not hosts or not all(h.rpartition(":")[2].isdecimal() or ":" not in h for h in hosts.split(",")):
-        raise UsageError(f"--zookeeper {connect!r} is not of the form host:port[,host:port…][/chroot]")
-    return hosts, (slash + chroot).rstrip("/")
 
 
 def _node(answer: tuple[bytes | None, Any]) -> Node:

@@ -15,6 +15,7 @@ from kazoo.protocol.states import KazooState, WatchedEvent
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.core.connect_string import split_connect
 from kafkatool.core.errors import (
     ChrootMissingError,
     ConnectionLostError,
@@ -35,7 +36,6 @@ from kafkatool.core.zookeeper import (
     TransactionError,
     WatchEvent,
     ZooKeeper,
-    split_connect,
 )
 from tests.ports import free_port
 from tests.waiting import eventually
