@@ -41,8 +41,6 @@ from kafkatool.core.errors import (
 from kafkatool.core.zookeeper_handshake import Handshake
 from kafkatool.core.zookeeper_pipeline import Pipeline
 
-log = logging.getLogger(__name__)
-
 ANY_VERSION = -1
 DEFAULT_MAX_PACKET_BYTES = 1_048_575  # ZooKeeper's jute.maxbuffer
 _CREATE_BYTES, _SET_BYTES, _TRANSACTION_BYTES = 47, 20, 110  # what a packet adds to path and data (COM-10X)
@@ -388,7 +386,7 @@ class ZooKeeper:
                     if self._closing or not self._client._live.wait(self._timeout):
                         raise
                     continue
-                node = self._look(path)
+                node = self.get(path)
                 if node is None:
                     continue
                 if node.data == data and node.ephemeral_owner == (self.session_id if ephemeral else 0):
@@ -402,7 +400,7 @@ class ZooKeeper:
             try:
                 return int(self._wait(self._client.set_async(path, data, version), path).version)
             except ConnectionLostError:
-                node = self._look(path)
+                node = self.get(path)
                 if node is None:
                     raise NoNodeError(f"no znode {path}") from None
                 if version != ANY_VERSION and node.version == version + 1 and node.data == data:
@@ -417,7 +415,7 @@ class ZooKeeper:
                 self._wait(self._client.delete_async(path, version), path)
                 return
             except ConnectionLostError:
-                if self._look(path) is None:
+                if self.get(path) is None:
                     return
 
     def commit(self, ops: Sequence[Op]) -> list[int | None]:
@@ -475,10 +473,6 @@ class ZooKeeper:
             if isinstance(result, Exception) and not isinstance(result, kz.RolledBackError):
                 raise TransactionError(index, _translate(result, ops[index].path))
         return [r.version if isinstance(op, SetData) else None for r, op in zip(results, ops, strict=True)]
-
-    def _look(self, path: str) -> Node | None:
-        """Read after a lost reply; the wait for the connection happens here."""
-        return self.get(path)
 
     def _was_committed(self, ops: Sequence[Op]) -> bool:
         """Whether a transaction whose reply was lost took effect (Z-40): then all its writes are there.
