@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+from kafkatool.broker.storage.batch_scan import scan_headers
 from kafkatool.broker.storage.log_values import LogOffset, LogRead, TimestampOffset
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.broker.storage.segments import Segments
 from kafkatool.broker.storage.transactions import AbortedTransaction, read_aborted
+from kafkatool.core.protocol.file_region import FileRegion
 from kafkatool.core.protocol.records import decode_records
 
 
@@ -83,22 +85,29 @@ def aborted_transactions(segments: Segments, found: LogRead, upper: int) -> list
         if aborted.last_stable_offset >= upper:
             break
     if overlapping:  # seldom: only now look where the read ends
-        end = _end_offset(segments, found)
+        end = _end_offset(found)
         return [aborted for aborted in overlapping if aborted.first_offset < end]
     return []
 
 
 def _aborted_from(segments: Segments, start: int) -> Iterator[AbortedTransaction]:
-    """By the offset of the marker, which may lie in a later segment than the records."""
+    """By the offset of the marker, which may lie in a later segment than the records.
+
+    Raises FileNotFoundError for a segment that is replaced meanwhile: a missing index would look like an empty one.
+    """
     for segment in segments.from_offset(start):
         yield from read_aborted(segment.transaction_index_path)
+        if segment.deleted:
+            raise FileNotFoundError(f"{segment.transaction_index_path}: its segment was just replaced")
 
 
-def _end_offset(segments: Segments, found: LogRead) -> int:
-    """The offset after the last whole batch of what was read."""
-    end = found.start.offset
-    position = found.start.position
-    assert position is not None  # it was read from there
-    for _, header in segments.from_offset(end)[0].headers(position, position + found.size_bytes):
+def _end_offset(found: LogRead) -> int:
+    """The offset after the last whole batch of what was read, in the file it was read from.
+
+    That is not always the file in which the offset lies now: compaction leaves gaps, and replaces segments.
+    """
+    end, region = found.start.offset, found.records
+    assert isinstance(region, FileRegion)  # there is something
+    for _, header in scan_headers(region.fd_owner, region.position, region.position + region.size_bytes):
         end = header.next_offset
     return end

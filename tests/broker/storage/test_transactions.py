@@ -1,10 +1,13 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kafkatool.broker.storage import log_reader
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.transactions import AbortedTransaction, read_aborted
 from tests.broker.storage.batches import batch, marker
+from tests.broker.storage.compacting import clean, compacted_log, roll
 from tests.broker.storage.logs import make_log
 
 _TRANSACTIONAL = 0x10
@@ -73,3 +76,44 @@ def test_recovery_rebuilds_the_index_of_aborted_transactions(tmp_path: Path) -> 
     again.high_watermark = 3
     assert (tmp_path / _INDEX).read_bytes() == before
     assert again.last_stable_offset == 3
+
+
+@pytest.mark.spec("BRK-103", "BRK-167")
+def test_a_read_that_begins_in_a_gap_of_compaction_lists_what_was_aborted_behind_it(tmp_path: Path) -> None:
+    log = _log_with_an_abort_at_2(tmp_path)
+    clean(log)
+    found = log.read(1, 1 << 20, 6, min_one_batch=True)
+    assert found.start.segment_base == 2, "the record at 1 went with compaction, it had no key"
+    assert [a.first_offset for a in log.aborted_transactions(found, 6)] == [2]
+
+
+@pytest.mark.spec("BRK-103", "BRK-167")
+def test_a_segment_replaced_while_its_aborts_are_looked_up_is_looked_at_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _log_with_an_abort_at_2(tmp_path)
+    roll(log)
+    found = log.read(2, 1 << 20, 6, min_one_batch=True)
+    asked: list[Path] = []
+
+    def too_late(path: Path) -> Iterator[AbortedTransaction]:
+        asked.append(path)
+        if len(asked) > 1:
+            return read_aborted(path)
+        clean(log)
+        return iter(())  # the file had another name already
+
+    monkeypatch.setattr(log_reader, "read_aborted", too_late)
+    assert [a.first_offset for a in log.aborted_transactions(found, 6)] == [2]
+
+
+def _log_with_an_abort_at_2(directory: Path) -> Log:
+    """The first segment holds 0 and 1, the one after it the aborted records 2 to 4 and their marker."""
+    log = compacted_log(directory)
+    for offset, key in enumerate((b"a", None)):
+        log.append_as_follower(memoryview(batch(base_offset=offset, key=key)))
+    roll(log)
+    aborted = batch(3, base_offset=2, producer=(1, 0, 0), attributes=_TRANSACTIONAL)
+    log.append_as_follower(memoryview(aborted + marker(commit=False, producer=(1, 0), base_offset=5)))
+    log.high_watermark = log.log_end_offset
+    return log
