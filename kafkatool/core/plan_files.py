@@ -192,18 +192,40 @@ def split_election(
 
     Raises UsageError when not even one partition fits.
     """
-    envelope = len(election_json(()))
-    batches: list[list[TopicPartition]] = []
+    return _split(partitions, election_json, str, max_bytes, max_count)
+
+
+def split_plan(moves: Moves, *, max_bytes: int, max_count: int = 0) -> list[Moves]:
+    """Cut into plans whose JSON has at most ``max_bytes`` and ``max_count`` entries, 0: any number (RSN-19X).
+
+    In the order of the plan, so it depends on nothing else (RSN-20X). Raises UsageError when not even one entry fits.
+    """
+    entries = list(moves.items())
+    cut = _split(entries, lambda some: plan_json(dict(some)), lambda entry: str(entry[0]), max_bytes, max_count)
+    return [dict(batch) for batch in cut]
+
+
+def _split(
+    entries: Sequence[T],
+    encode: Callable[[Iterable[T]], str],
+    name_of: Callable[[T], str],
+    max_bytes: int,
+    max_count: int,
+) -> list[list[T]]:
+    envelope = len(encode(()))
+    batches: list[list[T]] = []
     size = 0
-    for partition in partitions:
-        entry = len(election_json((partition,)).encode()) - envelope
-        if envelope + entry > max_bytes:
-            raise UsageError(f"{partition} alone needs {envelope + entry} bytes, over --max-json-size {max_bytes}")
-        if not batches or size + 1 + entry > max_bytes or len(batches[-1]) == max_count:
+    for entry in entries:
+        length = len(encode((entry,)).encode()) - envelope
+        if envelope + length > max_bytes:
+            raise UsageError(
+                f"{name_of(entry)} alone needs {envelope + length} bytes, over --max-json-size {max_bytes}"
+            )
+        if not batches or size + 1 + length > max_bytes or len(batches[-1]) == max_count:
             batches.append([])
             size = envelope - 1  # the first entry has no comma
-        batches[-1].append(partition)
-        size += 1 + entry
+        batches[-1].append(entry)
+        size += 1 + length
     return batches
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kafkatool.commands.progress_line import INTERVAL_S, ProgressLine
-from kafkatool.commands.reassign import _progress_text
+from kafkatool.commands.reassign_execute import progress_text
 from kafkatool.core.operations.reassignment import Progress
 
 
@@ -45,4 +45,4 @@ def test_on_a_terminal_the_line_is_rewritten(
     ],
 )
 def test_the_rest_is_estimated_from_the_rate_so_far(finished: int, elapsed_s: float, text: str) -> None:
-    assert _progress_text(Progress(finished, 8, 5, 16, elapsed_s)) == text
+    assert progress_text(Progress(finished, 8, 5, 16, elapsed_s)) == text

@@ -426,6 +426,71 @@ def test_past_the_deadline_it_exits_1_and_says_how_to_go_on(seed: ZooKeeper, zk_
     assert seed.get(ReassignmentZnode.PATH) is not None and config(seed, "brokers", "1")
 
 
+# --- batches ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("RSN-19X", "RSN-20X", "RSN-33X", "RSN-23X")
+def test_a_plan_in_batches_is_followed_to_its_end_without_wait(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    file = plan_file(tmp_path / "plan.json", GOAL)
+    seen: list[list[int]] = []
+
+    def act(own: ZooKeeper) -> None:
+        node = own.get(ReassignmentZnode.PATH)
+        assert node is not None and (tmp_path / "plan.rollback.json").exists()
+        seen.append([p.partition for p in ReassignmentZnode.decode(node.data)])
+        nodes.reassign(own)
+
+    flags = ("--execute", "--reassignment-json-file", file, "--batch-partitions", "4", "--throttle", "5000")
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, act):
+        result = run(zk_connect, *flags)
+    assert result.exit_code == 0, result.output
+    assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
+    assert nodes.assignment(seed, "t") == GOAL
+    assert result.stdout.count("completed successfully") == 9 and result.stdout.endswith("Throttle was removed.\n")
+    assert "3 batches, each sent when the one before it has ended" in result.stderr
+    assert config(seed, "brokers", "1") == {} == config(seed, "topics", "t")
+    assert (tmp_path / "plan.rollback.json").read_text() == plan_json(plan(NINE)) + "\n"
+
+
+@pytest.mark.spec("RSN-19X", "RSN-23X", "RSN-33X")
+def test_past_the_deadline_no_further_batch_is_sent_and_the_rest_can_be_sent_later(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    file = plan_file(tmp_path / "plan.json", GOAL)
+    flags = ("--execute", "--reassignment-json-file", file, "--batch-partitions", "5", "--wait", "--timeout", "0.1")
+    result = run(zk_connect, *flags, "--throttle", "5000")
+    assert result.exit_code == 1
+    assert result.stdout.count("is still in progress") == 5 and "failed" not in result.stdout
+    assert "not finished after 0.1 s: the reassignment goes on" in result.stderr
+    assert "4 partitions were not sent: --execute --skip-unchanged" in result.stderr
+    assert config(seed, "brokers", "1") == dict.fromkeys(throttles.RATES, "5000")
+    nodes.reassign(seed)
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        again = run(zk_connect, "--execute", "--reassignment-json-file", file, "--skip-unchanged", "--wait")
+    assert again.exit_code == 0, again.output
+    assert nodes.assignment(seed, "t") == GOAL
+
+
+@pytest.mark.spec("RSN-19X", "RSN-20X")
+def test_every_batch_is_shown_and_checked_before_the_first_is_sent(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    file = plan_file(tmp_path / "plan.json", GOAL)
+    flags = ("--execute", "--reassignment-json-file", file, "--max-json-size", "200")
+    planned = run(zk_connect, *flags, "--dry-run").stdout.splitlines()
+    sent = [json.loads(text.split(" ", 2)[2])["partitions"] for text in planned]
+    assert [len(entries) for entries in sent] == [4, 4, 1]
+    assert all(len(text.split(" ", 2)[2]) <= 200 for text in planned)
+    bounds = ("--max-json-size", "600", "--batch-partitions", "4", "--zk-max-bytes", "1024")
+    tight = run(zk_connect, "--execute", "--reassignment-json-file", file, *bounds)
+    assert tight.exit_code == 2 and "give a smaller --max-json-size" in tight.stderr
+    tiny = run(zk_connect, "--execute", "--reassignment-json-file", file, "--max-json-size", "64")
+    assert tiny.exit_code == 2 and "t-0 alone needs 71 bytes" in tiny.stderr
+    assert seed.get(ReassignmentZnode.PATH) is None and list(tmp_path.iterdir()) == [file]
+
+
 @pytest.mark.spec("RSN-38X", "RSN-35X")
 def test_list(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     nothing = run(zk_connect, "--list")

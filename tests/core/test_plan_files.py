@@ -1,6 +1,7 @@
 """Plan files: the words in which bad ones are refused, and that what is written can be read again."""
 
 import io
+import itertools
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from kafkatool.core import plan_files
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.plan_files import plan_json, split_plan
 
 
 def plan(*entries: dict[str, object], **more: object) -> str:
@@ -186,3 +188,26 @@ def test_writing_keeps_what_was_there_under_a_number(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"cannot write .*nodir"):
         plan_files.write_file(tmp_path / "nodir" / "x.json", "a")
+
+
+@pytest.mark.spec("RSN-19X")
+@given(
+    st.dictionaries(
+        st.builds(TopicPartition, st.text("abcé", min_size=1, max_size=9), st.integers(0, 99999)),
+        st.lists(st.integers(0, 999), min_size=1, max_size=4, unique=True).map(tuple),
+        max_size=30,
+    ),
+    st.integers(150, 600),
+    st.integers(0, 7),
+)
+def test_batches_of_a_plan_hold_all_of_it_in_order_within_both_bounds(
+    moves: dict[TopicPartition, tuple[int, ...]], max_bytes: int, max_count: int
+) -> None:
+    moves = dict(sorted(moves.items()))
+    batches = split_plan(moves, max_bytes=max_bytes, max_count=max_count)
+    assert [entry for batch in batches for entry in batch.items()] == list(moves.items())
+    for batch, following in itertools.pairwise([*batches, {}]):
+        assert len(plan_json(batch).encode()) <= max_bytes and (not max_count or len(batch) <= max_count)
+        if following and len(batch) != max_count:  # it was full
+            more = {**batch, **dict(list(following.items())[:1])}
+            assert len(plan_json(more).encode()) > max_bytes

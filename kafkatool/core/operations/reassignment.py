@@ -10,18 +10,20 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkatool.core.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
 from kafkatool.core.model import BrokerInfo, TopicPartition
 from kafkatool.core.operations import throttles
 from kafkatool.core.operations.throttles import ConfigWrite
-from kafkatool.core.plan_files import Moves, PartitionName, bracketed
+from kafkatool.core.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.planner.like_new import plan_like_new
 from kafkatool.core.planner.minimal import plan_minimal
 from kafkatool.core.znodes import ReassignmentZnode
 from kafkatool.core.zookeeper import Create, Op, ZooKeeper
 
+MAX_BATCH_BYTES = 512_000  # of one znode, half of ZooKeeper's limit (RSN-19X)
 POLL_MS = 1000  # how often the progress of a running move is read; the end itself is watched
 
 
@@ -129,10 +131,12 @@ def generate(
 class Prepared:
     """A plan that was checked, and everything starting it will write. Nothing is written yet.
 
-    ``running`` is the reassignment found under way: then only throttle rates may be written (RSN-10).
+    ``batches`` are ``moves`` cut into what goes into the znode one after the other (RSN-19X). ``running`` is the
+    reassignment found under way: then only throttle rates may be written (RSN-10).
     """
 
     moves: Moves
+    batches: tuple[Moves, ...]
     current: Moves
     running: Moves | None
     throttle_writes: tuple[ConfigWrite, ...]
@@ -146,8 +150,8 @@ class Prepared:
     def ops(self) -> list[Op]:
         """Every write in order, for showing them (COM-6X)."""
         ops = [op for write in self.throttle_writes for op in write.ops]
-        if self.running is None and self.moves:
-            ops.append(Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(self.moves)))
+        if self.running is None:
+            ops += [Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch)) for batch in self.batches]
         return ops
 
 
@@ -158,9 +162,14 @@ def prepare(
     throttle: int | None = None,
     skip_unchanged: bool = False,
     force: bool = False,
+    max_bytes: int = MAX_BATCH_BYTES,
+    max_count: int = 0,
     name_of: PartitionName = bracketed,
 ) -> Prepared:
     """Check a plan against the cluster (RSN-7, RSN-30X) and lay out the writes; ``throttle`` is bytes/s per broker.
+
+    ``max_bytes`` and ``max_count`` entries (0: any number) bound a batch. They cut the whole plan, before unchanged
+    partitions are left out, so that batches are the same whenever it is started (RSN-20X).
 
     ``force`` goes on with brokers that are not registered, beside a preferred election of the same partitions, and
     with a throttle too low to end. Raises RefusedError in Kafka's words.
@@ -172,14 +181,17 @@ def prepare(
         raise RefusedError(f"The proposed assignment contains non-existent partitions: {names}")
     if not force:
         _check_unforced(view, plan, throttle, name_of)
-    moves = {p: r for p, r in plan.items() if not skip_unchanged or current[p] != r}
+    cut = split_plan(plan, max_bytes=max_bytes, max_count=max_count)
+    changing = [{p: r for p, r in batch.items() if not skip_unchanged or current[p] != r} for batch in cut]
+    batches = tuple(batch for batch in changing if batch)
+    moves = {p: r for batch in batches for p, r in batch.items()}
     writes: list[ConfigWrite] = []
     if throttle is not None and moves:
         assignments = {t: topic.assignment for t, topic in view.topics.items() if any(p.topic == t for p in moves)}
         writes += throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), throttle)
         if view.reassignment is None:
             writes += throttles.plan_replicas(zk, moves, current)
-    return Prepared(moves, current, view.reassignment, tuple(writes))
+    return Prepared(moves, batches, current, view.reassignment, tuple(writes))
 
 
 def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_of: PartitionName) -> None:
@@ -201,13 +213,14 @@ def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_o
 def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracketed) -> list[ConfigWrite]:
     """Write what was prepared: throttles first, then the znode (RSN-9, RSN-14). Returns what undoes the throttles.
 
-    Raises RefusedError if another reassignment appeared meanwhile; the throttles are then back as they were.
+    Of several batches the first; ``follow`` submits the others. Raises RefusedError if another reassignment appeared
+    meanwhile; the throttles are then back as they were.
     """
     undo = throttles.apply(zk, prepared.throttle_writes)
     if prepared.running is not None or not prepared.moves:
         return undo
     try:
-        zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(prepared.moves), make_parents=True)
+        zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(prepared.batches[0]), make_parents=True)
     except NodeExistsError as e:
         throttles.undo(zk, undo)
         names = ",".join(map(name_of, sorted(running(zk) or {})))
@@ -229,13 +242,18 @@ def running(zk: ZooKeeper) -> Moves | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Partitions that left the znode, and of the replicas the plan wants those that are in sync (RSN-33X)."""
+    """Partitions that left the znode, and of the replicas the plan wants those that are in sync (RSN-33X).
+
+    Of the whole plan, ``batch`` of ``batches`` being in the znode.
+    """
 
     finished: int
     total: int
     in_sync: int
     wanted: int
     elapsed_s: float
+    batch: int = 1
+    batches: int = 1
 
     @property
     def remaining_s(self) -> float | None:
@@ -269,6 +287,64 @@ def wait(
             if pause <= 0:
                 return False
         woken.wait(pause)
+
+
+class Followed(NamedTuple):
+    """How many of a plan's batches were submitted, and how many of those have finished."""
+
+    sent: int
+    finished: int
+
+
+def follow(
+    zk: ZooKeeper,
+    batches: Sequence[Moves],
+    *,
+    timeout_s: float | None,
+    on_progress: Callable[[Progress], None],
+    poll_ms: int = POLL_MS,
+) -> Followed:
+    """Wait for the first batch, which was started, and submit and wait for the others, each when the znode is gone.
+
+    When the deadline passes first no further batch is submitted, and one may still be under way (RSN-19X).
+    """
+    begun = time.monotonic()
+    partitions = sum(map(len, batches))
+    wanted = sum(len(replicas) for batch in batches for replicas in batch.values())
+    done = done_replicas = 0
+
+    def report(p: Progress) -> None:
+        elapsed_s = time.monotonic() - begun
+        counts = (done + p.finished, partitions, done_replicas + p.in_sync, wanted, elapsed_s)
+        on_progress(Progress(*counts, number + 1, len(batches)))
+
+    def remaining_s() -> float | None:
+        return None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
+
+    for number, batch in enumerate(batches):
+        if number and not _submit(zk, batch, remaining_s, poll_ms):
+            return Followed(number, number)
+        if not wait(zk, batch, timeout_s=remaining_s(), on_progress=report, poll_ms=poll_ms):
+            return Followed(number + 1, number)
+        done += len(batch)
+        done_replicas += sum(map(len, batch.values()))
+    return Followed(len(batches), len(batches))
+
+
+def _submit(zk: ZooKeeper, batch: Moves, remaining_s: Callable[[], float | None], poll_ms: int) -> bool:
+    """Create the znode as soon as there is none; somebody else's reassignment is waited for. False: deadline."""
+    while True:
+        left = remaining_s()
+        if left is not None and left <= 0:
+            return False
+        try:
+            zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch), make_parents=True)
+        except NodeExistsError:
+            gone = threading.Event()
+            if zk.get(ReassignmentZnode.PATH, lambda _, gone=gone: gone.set()) is not None:  # type: ignore[misc]
+                gone.wait(poll_ms / 1000 if left is None else min(left, poll_ms / 1000))
+        else:
+            return True
 
 
 def _progress(zk: ZooKeeper, moves: Moves, left: Sequence[TopicPartition], elapsed_s: float) -> Progress:

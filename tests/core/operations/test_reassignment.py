@@ -1,5 +1,6 @@
 """Reassignments against a real ZooKeeper: what is refused, what is written, and how the end is seen."""
 
+import contextlib
 import json
 import random
 import threading
@@ -7,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from kafkatool.core.errors import RefusedError, VersionConflictError
+from kafkatool.core.errors import NodeExistsError, RefusedError, VersionConflictError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations import reassignment, throttles
 from kafkatool.core.operations.reassignment import Progress, Status
-from kafkatool.core.plan_files import dashed
+from kafkatool.core.plan_files import Moves, dashed
 from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, PreferredElectionZnode, ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.core.operations import cluster_nodes as nodes
@@ -338,3 +339,35 @@ def test_waiting_past_the_deadline_leaves_the_reassignment_running(zk: ZooKeeper
     reassignment.start(zk, reassignment.prepare(zk, moves))
     assert not reassignment.wait(zk, moves, timeout_s=0.2, on_progress=lambda _: None, poll_ms=50)
     assert reassignment.running(zk) == moves
+
+
+@pytest.mark.spec("RSN-19X")
+def test_a_batch_waits_for_somebody_elses_reassignment_that_came_between(zk_connect: str, zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}})
+    prepared = reassignment.prepare(zk, plan({0: (1, 3), 1: (1, 3)}), max_count=1)
+    reassignment.start(zk, prepared)
+    between = plan({2: (2, 3)})
+    seen: list[Moves] = []
+
+    def act(own: ZooKeeper) -> None:
+        seen.append(reassignment.running(own) or {})
+        nodes.reassign(own)
+        if len(seen) == 1:
+            with contextlib.suppress(NodeExistsError):
+                own.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(between))
+
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, act):
+        followed = reassignment.follow(zk, prepared.batches, timeout_s=60, on_progress=lambda _: None, poll_ms=50)
+    assert followed == (2, 2)
+    assert seen[0] == plan({0: (1, 3)}) and plan({1: (1, 3)}) in seen
+    assert nodes.assignment(zk, "t")[1] == (1, 3)
+
+
+@pytest.mark.spec("RSN-20X")
+def test_batches_depend_on_the_plan_and_the_bounds_alone(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    moves = plan({p: (3 - p % 2,) for p in range(9)})
+    every = reassignment.prepare(zk, moves, max_count=4).batches
+    changing = reassignment.prepare(zk, moves, max_count=4, skip_unchanged=True).batches
+    assert [list(batch) for batch in every] == [[tp(p) for p in range(n, min(n + 4, 9))] for n in (0, 4, 8)]
+    assert [list(batch) for batch in changing] == [[tp(0), tp(3)], [tp(4), tp(5), tp(6)]]
