@@ -25,6 +25,10 @@ def handle(request: DeleteRecordsRequest, call: Call) -> None:
         for partition in [TopicPartition(topic.name, wanted.partition)]
     }
 
+    for partition, deletion in deletions.items():
+        if deletion.error is ErrorCode.NONE:
+            context.replica_manager.log_start_raised(partition)
+
     def result(topic: str, number: int) -> DeleteRecordsPartitionResult:
         deletion = deletions[TopicPartition(topic, number)]
         low = deletion.low_watermark if deletion.error is ErrorCode.NONE else -1

@@ -167,6 +167,10 @@ class ReplicaManager:
         """The partition if it is led here, or the code to answer."""
         return self._hosted.leader(partition)
 
+    def log_start_raised(self, partition: TopicPartition) -> None:
+        """Have it told with the next answer of every fetch session, not only when its turn comes."""
+        self._fetches.check(partition)
+
     def _make_partition(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
         log_of_it = self._log_manager.get_or_create(topic_partition, is_new)
         return Partition(

@@ -39,6 +39,7 @@ class Leader:
         for i in range(RECORDS):
             self.log.append_as_leader(encode_batch([Record(0, i, b"k", b"v", ())]), 0)
         self.log.high_watermark = HIGH_WATERMARK
+        self.raised: list[tuple[TopicPartition, int]] = []
         self.follower, self.dead = SimpleNamespace(log_start_offset=-1), SimpleNamespace(log_start_offset=-1)
         self.partition: Any = SimpleNamespace(
             lock=RLock(),
@@ -49,6 +50,9 @@ class Leader:
 
     def leader_partition_or_error(self, partition: TopicPartition) -> Any:
         return self.partition if partition == TP else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def log_start_raised(self, partition: TopicPartition) -> None:
+        self.raised.append((partition, self.log.log_start_offset))
 
     def close(self) -> None:
         self.scheduler.shutdown()
@@ -93,6 +97,7 @@ def test_records_are_gone_when_the_live_followers_have_dropped_them_too(
 ) -> None:
     client.send_request(api.API, version, request(offset))
     eventually(lambda: leader.log.log_start_offset == start, "the leader's log start")
+    eventually(lambda: leader.raised == [(TP, start)], "its fetch sessions to hear of it")
     leader.follower.log_start_offset = start
     (topic,) = client.receive_response(api.API, version).topics
     assert [(p.low_watermark, p.error_code) for p in topic.partitions] == [(start, 0)]
@@ -118,7 +123,7 @@ def test_what_cannot_be_deleted_says_why(leader: Leader, client: Client) -> None
     leader.log.config = before
     leader.partition.leader_log = None
     assert ask(client, request(1)) == (-1, 6)
-    assert leader.log.log_start_offset == 0
+    assert (leader.log.log_start_offset, leader.raised) == (0, [])
 
 
 @pytest.mark.spec("BRK-162")

@@ -90,6 +90,20 @@ def test_a_raised_high_watermark_wakes_the_consumer(broker: World) -> None:
     assert acknowledged[0].error == 0
 
 
+@pytest.mark.spec("BRK-105")
+def test_a_log_start_raised_by_a_client_is_told_with_the_next_answer(broker: World) -> None:
+    lead(broker)
+    broker.produce(TP)
+    client = Client(broker)
+    client.fetch(wanted(0, 1), wanted(1, 0))
+    broker.manager._fetches.expire_all()
+    client.fetch()
+    broker.partition(TP).log.advance_log_start(1)
+    broker.manager.log_start_raised(TP)
+    broker.manager._fetches.expire_all()
+    assert [(tp.partition, read.log_start_offset) for tp, read in client.told[-1]] == [(0, 1)]
+
+
 @pytest.mark.spec("BRK-97", "BRK-98")
 def test_bytes_of_several_partitions_add_up(broker: World) -> None:
     lead(broker)
