@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from weakref import WeakKeyDictionary, WeakSet
 
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.storage.compaction import CleaningStoppedError, Round
@@ -16,11 +17,10 @@ from kafkatool.broker.storage.pace import Pace
 from kafkatool.broker.storage.retention import newest_ms
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.core.errors import CorruptRecordsError, StorageError
-from kafkatool.core.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)  # no room, or retention was faster: no broken disk
 
 
 class LogCleaner:
@@ -32,8 +32,8 @@ class LogCleaner:
         self._logs = logs
         self._stopping = threading.Event()
         self._offsets = OffsetMap(config.log_cleaner_dedupe_buffer_size)
-        self._uncleanable: set[TopicPartition] = set()  # until the next start: what is wrong does not pass by itself
-        self._waiting: dict[TopicPartition, float] = {}  # had no space: not again before this time
+        self._uncleanable: WeakSet[Log] = WeakSet()  # until the next start: what is wrong does not pass by itself
+        self._waiting: WeakKeyDictionary[Log, float] = WeakKeyDictionary()  # not again before this time
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -63,10 +63,12 @@ class LogCleaner:
         for one in self._logs():
             if not self._is_candidate(one):
                 continue
+            when = one.cleanable()
             try:
-                when, plan = self._plan(one)
-            except StorageError:
-                continue  # its dir went offline
+                plan = self._plan(one, when)
+            except OSError as e:
+                self._on_io_error(one, when, e)
+                continue
             if plan is not None and (best is None or plan.ratio > best[2].ratio):
                 best = (one, when, plan)
         if best is None or self._stopping.is_set():
@@ -75,13 +77,12 @@ class LogCleaner:
         return True
 
     def _is_candidate(self, one: Log) -> bool:
-        if not one.config.compacted or one.closed or one.partition in self._uncleanable:
+        if not one.config.compacted or one.closed or one in self._uncleanable:
             return False
-        return len(one.segments) > 1 and self._waiting.get(one.partition, 0) <= time.monotonic()
+        return len(one.segments) > 1 and self._waiting.get(one, 0) <= time.monotonic()
 
-    def _plan(self, one: Log) -> tuple[Cleanable, CleanPlan[Segment] | None]:
-        when = one.cleanable()
-        plan = plan_cleaning(
+    def _plan(self, one: Log, when: Cleanable) -> CleanPlan[Segment] | None:
+        return plan_cleaning(
             when.segments,
             one.config,
             cleaned_to=one.cleaned_to,
@@ -91,7 +92,6 @@ class LogCleaner:
             now_ms=time.time() * 1000,
             newest_ms=newest_ms,
         )
-        return when, plan
 
     def _clean(self, one: Log, when: Cleanable, plan: CleanPlan[Segment]) -> None:
         started = time.monotonic()
@@ -101,7 +101,7 @@ class LogCleaner:
         except CleaningStoppedError as e:
             log.info("compaction of %s was given up: %s", one.partition, e)
         except CorruptRecordsError as e:
-            self._uncleanable.add(one.partition)
+            self._uncleanable.add(one)
             log.error("%s cannot be compacted and is left as it is until the next start: %s", one.partition, e)
         except StorageError as e:
             log.warning("compaction of %s: %s", one.partition, e)  # its dir is offline already
@@ -115,11 +115,11 @@ class LogCleaner:
             self._offsets.clear()
 
     def _on_io_error(self, one: Log, when: Cleanable, error: OSError) -> None:
-        """A full disk is no broken one: the log is as it was. Anything else takes the dir offline."""
+        """The log is as it was. What does not pass by itself takes the dir offline."""
         if not one.is_as_it_was(when):
             return  # its files went while they were read
-        if error.errno in _NO_SPACE:
-            self._waiting[one.partition] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
-            log.warning("no space to compact %s, trying again later: %s", one.partition, error)
-        elif not isinstance(error, FileNotFoundError):  # retention was faster
+        if error.errno in _PASSING:
+            self._waiting[one] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
+            log.warning("%s cannot be compacted now, trying again later: %s", one.partition, error)
+        else:
             one.fail(error)

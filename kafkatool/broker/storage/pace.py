@@ -4,7 +4,6 @@ import threading
 import time
 
 _SLICE_S = 0.005  # of CPU time between pauses: about what a thread keeps the interpreter for anyway
-_LONGEST_PAUSE_S = 1.0
 
 
 class Pace:
@@ -27,7 +26,7 @@ class Pace:
         due_s = self._bytes / self._bytes_per_second
         if max(worked_s, due_s) < _SLICE_S:
             return self._stopping.is_set()
-        self._stopping.wait(min(max(worked_s, due_s - worked_s), _LONGEST_PAUSE_S))
+        self._stopping.wait(max(worked_s, due_s - worked_s))
         self._resumed_s = time.thread_time()
         self._bytes = 0
         return self._stopping.is_set()

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.storage import segment_copy
+from kafkatool.broker.storage import log_cleaner, segment_copy
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
 from tests.broker.storage.batches import batch
 from tests.broker.storage.compacting import append, clean, cleaner_of, compacted_log, consumed, latest, roll
 from tests.broker.storage.crashing import Killed, Steps, kill_while_compacting
-from tests.broker.storage.logs import Later, content, make_log
+from tests.broker.storage.logs import Later, broker_config, content, make_log
 
 
 def _written(directory: Path) -> dict[bytes | None, bytes]:
@@ -112,7 +112,7 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_its_dir_online(
         assert not cleaner.clean_dirtiest()  # not again at once
     assert {p.name: p.read_bytes() for p in tmp_path.glob("*.log*")} == before
     assert not later.errors
-    assert "no space to compact" in caplog.text
+    assert "cannot be compacted now" in caplog.text
     append(log, [("a", "4")])
     assert clean(log) == 1
     assert [r.offset for r in consumed(log)] == [2, 3]
@@ -131,6 +131,44 @@ def test_a_broken_disk_takes_the_dir_offline(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Segment, "write", broken)
     cleaner_of(log).clean_dirtiest()
     assert [e.errno for e in later.errors] == [errno.EIO]
+
+
+@pytest.mark.spec("BRK-167")
+def test_a_file_that_is_gone_is_not_asked_for_without_a_pause(tmp_path: Path) -> None:
+    later = Later()
+    log = compacted_log(tmp_path, later)
+    append(log, [("a", "1"), ("a", "2")])
+    roll(log)
+    log.segments.first.release()
+    (tmp_path / "00000000000000000000.log").unlink()
+    cleaner = cleaner_of(log)
+    assert cleaner.clean_dirtiest()
+    assert not cleaner.clean_dirtiest()
+    assert not later.errors
+
+
+@pytest.mark.spec("BRK-167", "BRK-146")
+def test_a_log_whose_times_cannot_be_read_goes_offline_and_the_others_are_cleaned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = Later()
+    logs = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        logs.append(compacted_log(tmp_path / name, later, min_compaction_lag_ms="1"))
+        append(logs[-1], [("a", "1"), ("a", "2")])
+        roll(logs[-1])
+    bad = logs[0].segments.first
+
+    def times(segment: Segment) -> float:
+        if segment is bad:
+            raise OSError(errno.EIO, "Input/output error")
+        return 0
+
+    monkeypatch.setattr(log_cleaner, "newest_ms", times)
+    assert log_cleaner.LogCleaner(broker_config(), lambda: logs).clean_dirtiest()
+    assert [e.errno for e in later.errors] == [errno.EIO]
+    assert [r.offset for r in consumed(logs[1])] == [1]
 
 
 @pytest.mark.spec("BRK-167", "BRK-142", "BRK-143")
