@@ -43,7 +43,7 @@ def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResp
 
     if not started:
         return CreatePartitionsResponse(results=list(results.values()))
-    call.context.topic_admin.waiting.wait(started, is_done, request.timeout_ms, answer)
+    call.context.topic_admin.waiting.wait(started, is_done, call.patience_ms(request.timeout_ms), answer)
     return None
 
 

@@ -39,7 +39,7 @@ def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse | N
 
     if not started:
         return CreateTopicsResponse(topics=list(results.values()))
-    call.context.topic_admin.waiting.wait(started, is_led, request.timeout_ms, answer)
+    call.context.topic_admin.waiting.wait(started, is_led, call.patience_ms(request.timeout_ms), answer)
     return None
 
 

@@ -44,4 +44,4 @@ def handle(request: DeleteRecordsRequest, call: Call) -> None:
     waiting = WaitingDeletions(
         deletions, find_leader, lambda: set(context.metadata_cache.snapshot.brokers), context.timer, answer
     )
-    waiting.start(request.timeout_ms)
+    waiting.start(call.patience_ms(request.timeout_ms))

@@ -23,7 +23,7 @@ def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | N
 
     if not started:
         return _response(codes)
-    call.context.topic_admin.waiting.wait(started, is_gone, request.timeout_ms, answer)
+    call.context.topic_admin.waiting.wait(started, is_gone, call.patience_ms(request.timeout_ms), answer)
     return None
 
 

@@ -1,0 +1,71 @@
+"""Requests that wait for other brokers wait no longer than an idle connection lives, whatever the client asks for."""
+
+from threading import RLock
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.timer import Timer
+from kafkatool.broker.waiting_topics import WaitingTopics
+from kafkatool.core.protocol import create_partitions, create_topics, delete_records, delete_topics
+from tests.broker.handlers.served import broker_of, handler_context, live, state, update
+from tests.broker.network.raw_client import network_config
+
+FOR_WEEKS = 2**31 - 1
+TIMED_OUT = 7
+
+_GROWTH = create_partitions.CreatePartitionsTopic(name="t", count=2, assignments=None)
+_RECORDS = delete_records.DeleteRecordsTopic(
+    name="t", partitions=[delete_records.DeleteRecordsPartition(partition=0, offset=3)]
+)
+REQUESTS: dict[Any, Any] = {
+    create_topics: create_topics.CreateTopicsRequest(
+        topics=[create_topics.CreateTopicsTopic(name="new")], timeout_ms=FOR_WEEKS
+    ),
+    delete_topics: delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=FOR_WEEKS),
+    create_partitions: create_partitions.CreatePartitionsRequest(topics=[_GROWTH], timeout_ms=FOR_WEEKS),
+    delete_records: delete_records.DeleteRecordsRequest(topics=[_RECORDS], timeout_ms=FOR_WEEKS),
+}
+
+
+def lagging() -> Any:
+    """A partition led here, whose follower never drops a record."""
+    log = SimpleNamespace(
+        config=SimpleNamespace(cleanup_policy={"delete"}), log_start_offset=3, advance_log_start=lambda offset: None
+    )
+    follower = SimpleNamespace(log_start_offset=0)
+    high_watermark = SimpleNamespace(offset=5)
+    return SimpleNamespace(lock=RLock(), leader_log=log, high_watermark=high_watermark, remote={2: follower})
+
+
+@pytest.mark.spec("BRK-18")
+@pytest.mark.parametrize("asked", REQUESTS, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_a_client_that_would_wait_for_weeks_is_answered(asked: Any) -> None:
+    cache, timer = MetadataCache(1), Timer("waits")
+    cache.update(update(state("t", 0, 1, [1, 2]), brokers=[live(1), live(2)]))
+
+    def does_nothing(*_: object, **__: object) -> None:
+        """Nor does anybody else: the wait has no end of its own."""
+
+    admin: Any = SimpleNamespace(
+        create=does_nothing, delete=does_nothing, grow=does_nothing, waiting=WaitingTopics(cache, timer)
+    )
+    manager: Any = SimpleNamespace(
+        leader_partition_or_error=lambda _: lagging(),
+        log_start_raised=does_nothing,
+    )
+    controller: Any = SimpleNamespace(is_active=True)
+    context = handler_context(
+        config=network_config(connections_max_idle_ms="80", delete_topic_enable="true"),
+        metadata_cache=cache,
+        topic_admin=admin,
+        replica_manager=manager,
+        controller=controller,
+    )
+    key = asked.API.key
+    with broker_of({key: load_handlers()[key]}, context) as client:
+        assert f"error_code={TIMED_OUT!r}" in repr(client.call(asked.API, 1, REQUESTS[asked]))
+    timer.close()
