@@ -24,7 +24,7 @@ from kafkatool.commands.options import (
 )
 from kafkatool.commands.output import Answer
 from kafkatool.commands.reassign_common import COLUMNS, NUMBERED, Options, ids, item, read_plan, session, status_lines
-from kafkatool.commands.reassign_execute import execute
+from kafkatool.commands.reassign_execute import end_run, execute, unfinished_run
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations import reassignment, throttles
@@ -52,12 +52,21 @@ TAKEN_BY: Final = {  # parameter -> the modes that take it; those not listed are
     "force": ("execute",),
     "rollback_file": ("execute",),
     "wait": ("execute",),
+    "resume": ("execute",),
     "timeout": ("execute",),
     "max_json_size": ("execute",),
     "batch_partitions": ("execute",),
     "preserve_throttles": ("verify",),
     "dry_run": ("execute", "verify"),
 }
+FIXED_BY_THE_FIRST_RUN: Final = (
+    "throttle",
+    "skip_unchanged",
+    "rollback_file",
+    "max_json_size",
+    "batch_partitions",
+    "dry_run",
+)
 FLAGS: Final = {"out_file": "--out"}
 
 
@@ -118,6 +127,11 @@ FLAGS: Final = {"out_file": "--out"}
     help="execute: save the current replicas there. [default: plan.json -> plan.rollback.json]",
 )
 @click.option("--wait", is_flag=True, help="execute: show progress until done, then remove the throttle.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="execute: go on with a run in batches or with --wait that was cut short; implies --wait.",
+)
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="execute --wait: give up after S seconds.")
 @click.option(
     "--max-json-size", type=click.IntRange(min=64), metavar="BYTES", help="execute: of one batch. [default: 512000]"
@@ -165,7 +179,9 @@ def _checked_mode(modes: Sequence[str], flags: dict[str, Any]) -> str:
     if mode in ("execute", "verify") and not flags["reassignment_json_file"]:
         source = "output during the --generate option" if mode == "execute" else "used during the --execute option"
         raise UsageError(f"If --{mode} option is used, command must include --reassignment-json-file that was {source}")
-    if flags["timeout"] is not None and not flags["wait"]:
+    if flags["resume"] and (given := [f for f in FIXED_BY_THE_FIRST_RUN if flags[f] not in (None, False)]):
+        raise UsageError(f"{_flag(given[0])} can't be used with --resume")
+    if flags["timeout"] is not None and not (flags["wait"] or flags["resume"]):
         raise UsageError("--timeout needs --wait")
     return mode
 
@@ -246,7 +262,8 @@ def _note_meaning(o: Options, found: Proposal, rows: Sequence[BrokerFigures]) ->
 def _verify(o: Options) -> None:
     plan = read_plan(o)
     with session(o) as zk:
-        found = reassignment.verify(zk, plan, preserve_throttles=o.preserve_throttles)
+        run = None if o.dry_run or o.preserve_throttles else unfinished_run(o, plan)
+        found = reassignment.verify(zk, plan, preserve_throttles=o.preserve_throttles or run is not None)
         if o.dry_run:
             o.out.planned([op for write in found.removal for op in write.ops], sequential_paths=NUMBERED)
             return
@@ -254,6 +271,8 @@ def _verify(o: Options) -> None:
         throttles.apply(zk, found.removal)
         if found.removal:
             o.out.line("Throttle was removed.")
+        if run is not None and found.completed:
+            end_run(o, zk, run)
         if not o.out.is_text:
             o.out.show(Answer((), [item(m) for m in found.items], COLUMNS, read_cluster_id(zk)))
     o.out.exit(0 if found.completed else 1)

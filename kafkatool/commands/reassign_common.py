@@ -40,6 +40,7 @@ class Options:
     force: bool
     rollback_file: Path | None
     wait: bool
+    resume: bool
     timeout: float | None
     max_json_size: int | None
     batch_partitions: int | None

@@ -1,18 +1,21 @@
 """``kt reassign --execute``: start a plan in one batch or several, and follow it to its end (RSN-7 to RSN-23X)."""
 
-from dataclasses import replace
+import time
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from kafkatool.commands.options import read_cluster_id
 from kafkatool.commands.output import Answer
 from kafkatool.commands.progress_line import ProgressLine
 from kafkatool.commands.reassign_common import COLUMNS, NUMBERED, Options, item, items, read_plan, session, status_lines
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError, ZooKeeperError
+from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations import reassignment, throttles
 from kafkatool.core.operations.reassignment import Prepared, Progress, Status
-from kafkatool.core.operations.throttles import ConfigWrite
-from kafkatool.core.plan_files import STDIN, plan_json, write_file
+from kafkatool.core.operations.reassignment_state import RunState, new_state, remove
+from kafkatool.core.plan_files import STDIN, Moves, plan_json, write_file
 from kafkatool.core.zookeeper import ZooKeeper
 
 THROTTLE_WARNING: Final = (
@@ -27,6 +30,9 @@ ZNODE_OVERHEAD_BYTES: Final = 512  # of a write beside the znode's value: path, 
 def execute(o: Options) -> None:
     """Raises UsageError, and RefusedError in Kafka's words; nothing is written then."""
     plan = read_plan(o)
+    if o.resume:
+        _resume(o, plan)
+        return
     with session(o) as zk:
         prepared = reassignment.prepare(
             zk,
@@ -44,7 +50,7 @@ def execute(o: Options) -> None:
         elif o.dry_run:
             o.out.planned(prepared.ops, sequential_paths=NUMBERED)
         else:
-            _start(o, zk, prepared)
+            _start(o, zk, plan, prepared)
 
 
 def _check_batches_fit(o: Options, prepared: Prepared) -> None:
@@ -71,12 +77,18 @@ def _only_throttle(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
         o.out.show(Answer((), items(prepared.moves, prepared, Status.PENDING), COLUMNS, read_cluster_id(zk)))
 
 
-def _start(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
+def _start(o: Options, zk: ZooKeeper, plan: Moves, prepared: Prepared) -> None:
     cluster_id = None if o.out.is_text else read_cluster_id(zk)
     if not prepared.moves:
         o.out.note("every partition of the plan has the planned replicas already: nothing was written")
         o.out.show(Answer((), items(prepared.current, prepared, Status.NOOP), COLUMNS, cluster_id))
         return
+    followed = o.wait or len(prepared.batches) > 1
+    if followed and state_file(o).exists():
+        raise RefusedError(
+            f"{state_file(o)} is that of a run that was not finished: continue it with --execute --resume, "
+            "or remove the file"
+        )
     if prepared.unchanged:
         o.out.note(f"{len(prepared.unchanged)} partitions of the plan have the planned replicas already")
     current = {p: prepared.current[p] for p in prepared.moves}
@@ -93,68 +105,158 @@ def _start(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
             *([THROTTLE_WARNING] if o.throttle is not None else []),
         ]
     )
-    undo = reassignment.start(zk, prepared, name_of=o.name_of)
+    state = None
+    if followed:
+        bounds = (o.max_json_size or reassignment.MAX_BATCH_BYTES, o.batch_partitions or 0)
+        state = new_state(plan, prepared.batches, bounds, throttles.saved(prepared.throttle_writes))
+        state.with_batch(0, finished=False).write(state_file(o))
+    try:
+        reassignment.start(zk, prepared, name_of=o.name_of)
+    except KafkatoolError:
+        if state is not None:
+            remove(state_file(o))  # start has put the throttles back
+        raise
     if o.throttle is not None:
         o.out.line(f"The throttle limit was set to {o.throttle} B/s")
     o.out.line(f"Successfully started reassignment of partitions {plan_json(prepared.moves)}")
     if len(prepared.batches) > 1:
         o.out.note(f"{len(prepared.batches)} batches, each sent when the one before it has ended")
-    if o.wait or len(prepared.batches) > 1:
-        _wait(o, zk, prepared, undo, cluster_id)
+    if state is not None:
+        _follow(_Run(o, zk, state, prepared.moves, cluster_id), prepared.batches, started=True)
     o.out.show(Answer((), items(prepared.moves, prepared, Status.IN_PROGRESS), COLUMNS, cluster_id))
 
 
-def _wait(o: Options, zk: ZooKeeper, prepared: Prepared, undo: list[ConfigWrite], cluster_id: str | None) -> None:
-    """Follow the move to its end (RSN-33X), take the throttle off again (RSN-23X), and end the command."""
+# --- follow ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run under way: ``state`` is what its state file says, ``moves`` what it is to achieve."""
+
+    o: Options
+    zk: ZooKeeper
+    state: RunState
+    moves: Moves
+    cluster_id: str | None
+
+    def note_batch(self, number: int, finished: bool) -> None:
+        """In the state file, before anything is built on it."""
+        self.state = self.state.with_batch(number, finished=finished)
+        self.state.write(state_file(self.o))
+
+
+def _resume(o: Options, plan: Moves) -> None:
+    """Go on where a run ended, however it ended (RSN-22X): let end what is under way, then send what is left."""
+    state = RunState.read(state_file(o), plan)
+    with session(o) as zk:
+        run = _Run(o, zk, state, plan, None if o.out.is_text else read_cluster_id(zk))
+        begun = time.monotonic()
+        throttles.set_again(zk, state.throttles)
+        line = ProgressLine(o.out.note)
+        try:
+            ended = reassignment.wait(
+                zk, plan, timeout_s=o.timeout, on_progress=lambda p: line.show(f"under way: {progress_text(p)}")
+            )
+        except (KafkatoolError, KeyboardInterrupt):
+            _end_early(run)
+            raise
+        finally:
+            line.end()
+        if not ended:
+            _finish(run, unsent=frozenset(), ended=False)
+        left = reassignment.prepare(
+            zk,
+            plan,
+            skip_unchanged=True,
+            force=o.force,
+            max_bytes=state.max_json_size,
+            max_count=state.batch_partitions,
+            name_of=o.name_of,
+        )
+        run.state = state.resumed(left.batches)
+        remaining_s = None if o.timeout is None else max(0.0, o.timeout - (time.monotonic() - begun))
+        _follow(run, left.batches, started=False, timeout_s=remaining_s)
+
+
+def _follow(run: _Run, batches: Sequence[Moves], *, started: bool, timeout_s: float | None = None) -> None:
+    """Follow the batches to their end (RSN-33X), take the throttle off again (RSN-23X), and end the command."""
+    o, first = run.o, run.state.finished
     line = ProgressLine(o.out.note)
     try:
         followed = reassignment.follow(
-            zk, prepared.batches, timeout_s=o.timeout, on_progress=lambda p: line.show(progress_text(p))
+            run.zk,
+            batches,
+            timeout_s=o.timeout if started else timeout_s,
+            on_progress=lambda p: line.show(progress_text(p)),
+            on_batch=lambda number, finished: run.note_batch(first + number, finished),
+            started=started,
         )
     except (KafkatoolError, KeyboardInterrupt):
         line.end()
-        _end_early(o, zk, prepared, undo)
+        _end_early(run)
         raise
     line.end()
-    found = reassignment.verify(zk, prepared.moves, preserve_throttles=True)
-    unsent = {p for batch in prepared.batches[followed.sent :] for p in batch}
-    moves = [replace(m, status=Status.PENDING) if m.partition in unsent else m for m in found.items]
+    unsent = frozenset(p for batch in batches[followed.sent :] for p in batch)
+    _finish(run, unsent=unsent, ended=followed.finished == len(batches))
+
+
+def _finish(run: _Run, *, unsent: Set[TopicPartition], ended: bool) -> NoReturn:
+    """Say how far it is, leave the throttle and the state file as that asks for, and end the command."""
+    o = run.o
+    found = reassignment.verify(run.zk, run.moves, preserve_throttles=True)
+    moves = [
+        replace(m, status=Status.PENDING) if m.partition in unsent and m.status is Status.FAILED else m
+        for m in found.items
+    ]
     o.out.lines(status_lines([m for m in moves if m.status is not Status.PENDING], o.name_of))
-    if followed.finished < len(prepared.batches):
-        goes_on = "the reassignment goes on" if followed.finished < followed.sent else "nothing is under way"
+    if ended:
+        end_run(o, run.zk, run.state)
+    else:
+        moving = any(m.status is Status.IN_PROGRESS for m in moves)
+        goes_on = "the reassignment goes on" if moving else "nothing is under way"
         o.out.note(f"not finished after {o.timeout:g} s: {goes_on}")
         if unsent:
-            o.out.note(
-                f"{len(unsent)} partitions were not sent: --execute --skip-unchanged with the same plan sends them"
-            )
-        _end_early(o, zk, prepared, undo)
-    elif undo:
-        _take_throttle_off(o, zk, undo)
-    o.out.show(Answer((), [item(m) for m in moves], COLUMNS, cluster_id))
+            o.out.note(f"{len(unsent)} partitions were not sent")
+        _end_early(run)
+    o.out.show(Answer((), [item(m) for m in moves], COLUMNS, run.cluster_id))
     o.out.exit(0 if found.completed else 1)
 
 
-def _end_early(o: Options, zk: ZooKeeper, prepared: Prepared, undo: list[ConfigWrite]) -> None:
+def _end_early(run: _Run) -> None:
     """The throttle goes unless something still moves under it; then say which command takes it off (RSN-23X)."""
+    o, removes = run.o, bool(run.state.throttles)
     try:
-        if undo and not set(reassignment.running(zk) or ()).intersection(prepared.moves):
-            _take_throttle_off(o, zk, undo)
-            return
+        if removes and not set(reassignment.running(run.zk) or ()).intersection(run.moves):
+            _take_throttle_off(o, run.zk, run.state)
+            removes = False
     except ZooKeeperError as e:
         o.out.note(f"{e}: whether the throttle must stay cannot be seen")
-    _say_how_to_go_on(o)
-
-
-def _take_throttle_off(o: Options, zk: ZooKeeper, undo: list[ConfigWrite]) -> None:
-    for path in throttles.undo(zk, undo):
-        o.out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
-    o.out.line("Throttle was removed.")
-
-
-def _say_how_to_go_on(o: Options) -> None:
     plan = o.reassignment_json_file if o.reassignment_json_file != STDIN else "PLAN"
-    removes = " and, when all is done, removes the throttle" if o.throttle is not None else ""
-    o.out.note(f"kt reassign --zookeeper {o.zookeeper} --verify --reassignment-json-file {plan} looks again{removes}")
+    removal = " and, when all is done, removes the throttle" if removes else ""
+    o.out.note(
+        f"kt reassign --zookeeper {o.zookeeper} --execute --resume --reassignment-json-file {plan} goes on{removal}"
+    )
+
+
+def end_run(o: Options, zk: ZooKeeper, state: RunState) -> None:
+    """All is done: throttles become what they were, then nothing is left to resume."""
+    _take_throttle_off(o, zk, state)
+    remove(state_file(o))
+
+
+def unfinished_run(o: Options, plan: Moves) -> RunState | None:
+    """That of this plan, if there is one: --verify ends it when it finds all completed."""
+    try:
+        return RunState.read(state_file(o), plan)
+    except RefusedError:
+        return None  # none, or not of this plan: then it says nothing about its throttles
+
+
+def _take_throttle_off(o: Options, zk: ZooKeeper, state: RunState) -> None:
+    for path in throttles.restore(zk, state.throttles):
+        o.out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
+    if state.throttles:
+        o.out.line("Throttle was removed.")
 
 
 def progress_text(p: Progress) -> str:
@@ -171,3 +273,11 @@ def rollback_file(o: Options) -> Path:
     if o.reassignment_json_file == STDIN:
         return Path("reassignment.rollback.json")
     return Path(o.reassignment_json_file.removesuffix(".json") + ".rollback.json")
+
+
+def state_file(o: Options) -> Path:
+    """Beside the plan, as the rollback plan is."""
+    assert o.reassignment_json_file
+    if o.reassignment_json_file == STDIN:
+        return Path("reassignment.state.json")
+    return Path(o.reassignment_json_file.removesuffix(".json") + ".state.json")

@@ -234,17 +234,25 @@ def write_file(path: Path, text: str) -> None:
 
     A file of other content that was there is kept beside it as ``<name>.1``, ``.2``, …: it may be the only way back.
     """
-    scratch = path.with_name(path.name + ".tmp")
     content = (text + "\n").encode()
     try:
-        if path.is_file() and path.read_bytes() == content:
-            return
+        if path.is_file():
+            if path.read_bytes() == content:
+                return
+            shutil.copy2(path, _free_name(path))
+    except OSError as e:
+        raise _unwritable(path, e) from e
+    replace_file(path, content)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """The same without keeping what was there. Raises RefusedError."""
+    scratch = path.with_name(path.name + ".tmp")
+    try:
         with scratch.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            shutil.copy2(path, _free_name(path))
         scratch.replace(path)
         directory = os.open(path.parent, os.O_RDONLY)
         try:
@@ -252,7 +260,11 @@ def write_file(path: Path, text: str) -> None:
         finally:
             os.close(directory)
     except OSError as e:
-        raise RefusedError(f"cannot write {path}: {e.strerror}; nothing was changed") from e
+        raise _unwritable(path, e) from e
+
+
+def _unwritable(path: Path, error: OSError) -> RefusedError:
+    return RefusedError(f"cannot write {path}: {error.strerror}; nothing was changed")
 
 
 def _free_name(path: Path) -> Path:

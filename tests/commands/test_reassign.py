@@ -56,6 +56,10 @@ def plan_file(path: Path, moves: Mapping[int, Sequence[int]], topic: str = "t") 
         (["--list", "--explain"], "--explain can't be used with --list"),
         (["--list", "--throttle", "5000"], "--throttle can't be used with --list"),
         (["--execute", "--reassignment-json-file", "x", "--timeout", "1"], "--timeout needs --wait"),
+        (
+            ["--execute", "--resume", "--reassignment-json-file", "x", "--throttle", "5000"],
+            "--throttle can't be used with --resume",
+        ),
     ],
 )
 def test_usage_errors_name_the_flags_and_exit_2(flags: list[str], message: str) -> None:
@@ -422,7 +426,7 @@ def test_past_the_deadline_it_exits_1_and_says_how_to_go_on(seed: ZooKeeper, zk_
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "Reassignment of partition [t,0] is still in progress"
     assert "not finished after 0.1 s: the reassignment goes on" in result.stderr
-    assert f"--verify --reassignment-json-file {file}" in result.stderr
+    assert f"--execute --resume --reassignment-json-file {file} goes on and, when all is done," in result.stderr
     assert seed.get(ReassignmentZnode.PATH) is not None and config(seed, "brokers", "1")
 
 
@@ -464,13 +468,19 @@ def test_past_the_deadline_no_further_batch_is_sent_and_the_rest_can_be_sent_lat
     assert result.exit_code == 1
     assert result.stdout.count("is still in progress") == 5 and "failed" not in result.stdout
     assert "not finished after 0.1 s: the reassignment goes on" in result.stderr
-    assert "4 partitions were not sent: --execute --skip-unchanged" in result.stderr
+    assert "4 partitions were not sent" in result.stderr
     assert config(seed, "brokers", "1") == dict.fromkeys(throttles.RATES, "5000")
-    nodes.reassign(seed)
+    seed.delete(ReassignmentZnode.PATH)  # nothing of it was carried out
+    again = run(zk_connect, *flags)
+    assert again.exit_code == 1 and "continue it with --execute --resume" in again.stdout
+    idle = run(zk_connect, "--execute", "--resume", "--reassignment-json-file", file, "--timeout", "0")
+    assert idle.exit_code == 1 and config(seed, "brokers", "1") == {}
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        again = run(zk_connect, "--execute", "--reassignment-json-file", file, "--skip-unchanged", "--wait")
-    assert again.exit_code == 0, again.output
+        resumed = run(zk_connect, "--execute", "--resume", "--reassignment-json-file", file)
+    assert resumed.exit_code == 0, resumed.output
     assert nodes.assignment(seed, "t") == GOAL
+    assert config(seed, "brokers", "1") == {} == config(seed, "topics", "t")
+    assert not (tmp_path / "plan.state.json").exists()
 
 
 @pytest.mark.spec("RSN-19X", "RSN-20X")

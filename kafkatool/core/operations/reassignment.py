@@ -303,8 +303,12 @@ def follow(
     timeout_s: float | None,
     on_progress: Callable[[Progress], None],
     poll_ms: int = POLL_MS,
+    on_batch: Callable[[int, bool], None] = lambda number, finished: None,
+    started: bool = True,
 ) -> Followed:
-    """Wait for the first batch, which was started, and submit and wait for the others, each when the znode is gone.
+    """Wait for the first batch, if it was ``started``, and submit and wait for the others, each when the znode is gone.
+
+    ``on_batch`` is told the batch's number, from 0, and False before it is submitted, True when it has finished.
 
     When the deadline passes first no further batch is submitted, and one may still be under way (RSN-19X).
     """
@@ -322,10 +326,13 @@ def follow(
         return None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
 
     for number, batch in enumerate(batches):
-        if number and not _submit(zk, batch, remaining_s, poll_ms):
-            return Followed(number, number)
+        if number or not started:
+            on_batch(number, False)
+            if not _submit(zk, batch, remaining_s, poll_ms):
+                return Followed(number, number)
         if not wait(zk, batch, timeout_s=remaining_s(), on_progress=report, poll_ms=poll_ms):
             return Followed(number + 1, number)
+        on_batch(number, True)
         done += len(batch)
         done_replicas += sum(map(len, batch.values()))
     return Followed(len(batches), len(batches))

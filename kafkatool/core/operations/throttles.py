@@ -101,6 +101,65 @@ def plan_removal(zk: ZooKeeper, topics: Iterable[str]) -> list[ConfigWrite]:
     return [write for write in writes if write is not None]
 
 
+# --- saving and restoring, over the end of a process ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SavedThrottle:
+    """The throttle keys of one entity: what stood there before (absent: nothing), and what a run sets (RSN-22X)."""
+
+    entity_type: str
+    name: str
+    before: Mapping[str, str]
+    set: Mapping[str, str]
+
+
+def saved(writes: Iterable[ConfigWrite]) -> list[SavedThrottle]:
+    """What is to be remembered before those writes are made."""
+    found = []
+    for write in writes:
+        keys = RATES if write.entity_type == "brokers" else REPLICAS
+        stored = ConfigZnode.decode(write.path, write.before.data) if write.before else {}
+        found.append(SavedThrottle(write.entity_type, write.name, _only(stored, keys), _only(write.config, keys)))
+    return found
+
+
+def set_again(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
+    """See that every throttle of a resumed run is set; other keys, and what somebody else has set since, are kept."""
+    for throttle in throttles:
+        _exchange(zk, throttle, throttle.before, throttle.set)
+
+
+def restore(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[str]:
+    """Put back what stood there before; returns the paths that somebody else has changed since, left as they are."""
+    return [ConfigZnode.path(t.entity_type, t.name) for t in throttles if not _exchange(zk, t, t.set, t.before)]
+
+
+def _exchange(zk: ZooKeeper, throttle: SavedThrottle, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether the entity has the keys ``new`` now: it had them already, or had ``old`` and was written."""
+    keys = RATES if throttle.entity_type == "brokers" else REPLICAS
+    (node,) = _read(zk, throttle.entity_type, [throttle.name])
+    path = ConfigZnode.path(throttle.entity_type, throttle.name)
+    stored = ConfigZnode.decode(path, node.data) if node else {}
+    if _only(stored, keys) == new:
+        if node is not None:  # whoever wrote it may have been killed before it told the brokers
+            change = ConfigWrite(throttle.entity_type, throttle.name, node, stored).notification
+            zk.create(change.path, change.data, sequential=True, make_parents=True)
+        return True
+    if _only(stored, keys) != old:
+        return False
+    config = {**{k: v for k, v in stored.items() if k not in keys}, **new}
+    try:
+        _write(zk, ConfigWrite(throttle.entity_type, throttle.name, node, config))
+    except (VersionConflictError, NoNodeError):
+        return False
+    return True
+
+
+def _only(config: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
+    return {k: config[k] for k in keys if k in config}
+
+
 # --- reading and writing configs -------------------------------------------------------------------------------
 
 
