@@ -308,7 +308,8 @@ class Log(ReadableLog):
 
     def is_as_it_was(self, when: Cleanable) -> bool:
         """Whether the log is open and nothing was cut off since."""
-        return not self.closed and when.cuts == self._cuts
+        with self._lock:  # a cut under way has come to its end
+            return not self.closed and when.cuts == self._cuts
 
     def start_copy(self, base_offset: int) -> SegmentCopy:
         """An empty file for what stays of the segments from there on."""

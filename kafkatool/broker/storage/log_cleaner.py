@@ -101,8 +101,9 @@ class LogCleaner:
         except CleaningStoppedError as e:
             log.info("compaction of %s was given up: %s", one.partition, e)
         except CorruptRecordsError as e:
-            self._uncleanable.add(one)
-            log.error("%s cannot be compacted and is left as it is until the next start: %s", one.partition, e)
+            if one.is_as_it_was(when):  # else it was cut where it was being read
+                self._uncleanable.add(one)
+                log.error("%s cannot be compacted and is left as it is until the next start: %s", one.partition, e)
         except StorageError as e:
             log.warning("compaction of %s: %s", one.partition, e)  # its dir is offline already
         except OSError as e:

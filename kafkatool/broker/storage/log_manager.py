@@ -236,6 +236,7 @@ class LogManager:
                 return
             directory = next(d for d in self._dirs if d.logs.pop(partition, None) is not None)
             self._just_deleted.add(partition)
+        doomed.abandon()  # first: retention or compaction, finding no files, would take the disk for broken
         try:
             renamed = directory.rename_deleted(doomed.directory)
         except OSError as e:

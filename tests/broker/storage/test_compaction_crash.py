@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.storage import log_cleaner, segment_copy
+from kafkatool.broker.storage import compaction, log_cleaner, segment_copy
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
@@ -131,6 +131,27 @@ def test_a_broken_disk_takes_the_dir_offline(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Segment, "write", broken)
     cleaner_of(log).clean_dirtiest()
     assert [e.errno for e in later.errors] == [errno.EIO]
+
+
+@pytest.mark.spec("BRK-167", "BRK-142")
+def test_a_batch_cut_off_while_it_is_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = compacted_log(tmp_path)
+    for value in "123":
+        append(log, [("a", value)])
+    roll(log)
+    append(log, [("b", "1")])
+
+    def half_read(_: object) -> bool:
+        log.truncate_to(2)
+        return False
+
+    cleaner = cleaner_of(log)
+    with monkeypatch.context() as cutting:
+        cutting.setattr(compaction, "check_crc", half_read)
+        assert cleaner.clean_dirtiest()
+    roll(log)
+    assert cleaner.clean_dirtiest()
+    assert [r.offset for r in consumed(log)] == [1]
 
 
 @pytest.mark.spec("BRK-167")

@@ -1,5 +1,6 @@
 """The cleaner within the log manager: its thread, its checkpoint file, its place among truncation, deletion and failure."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,10 +8,13 @@ import pytest
 
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.log import Log
+from kafkatool.broker.storage.log_dir import LogDir
 from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.broker.storage.segment import Segment
+from kafkatool.broker.storage.segment_copy import SegmentCopy
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model import TopicPartition
-from tests.broker.storage.compacting import COMPACTED, append, consumed, roll
+from tests.broker.storage.compacting import COMPACTED, append, cleaner_of, consumed, roll
 from tests.broker.storage.logs import broker_config
 from tests.waiting import eventually
 
@@ -79,6 +83,38 @@ def test_a_deleted_partition_leaves_the_checkpoint(start: Start, tmp_path: Path)
     fresh = manager.get_or_create(_A)
     assert fresh.cleaned_to is None
     eventually(lambda: "a 0" not in checkpoint.read_text(), "the checkpoint to be written", 60)
+
+
+@pytest.mark.spec("BRK-167", "BRK-150", "BRK-146")
+def test_a_partition_deleted_in_the_middle_of_a_round_does_not_look_like_a_failed_disk(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = start(log_cleaner_enable="false")
+    log = manager.get_or_create(_A)
+    _dirty(log)
+    renamed, go_on = threading.Event(), threading.Event()
+    deleting = threading.Thread(target=manager.delete, args=(_A,))
+    rename, finish = LogDir.rename_deleted, SegmentCopy.finish
+
+    def then_wait(directory: LogDir, path: Path) -> Path:
+        gone = rename(directory, path)
+        renamed.set()
+        assert go_on.wait(60)
+        return gone
+
+    def meanwhile(copy: SegmentCopy, modified_ms: float) -> Segment:
+        cleaned = finish(copy, modified_ms)
+        deleting.start()
+        assert renamed.wait(60)
+        return cleaned
+
+    monkeypatch.setattr(LogDir, "rename_deleted", then_wait)
+    monkeypatch.setattr(SegmentCopy, "finish", meanwhile)
+    cleaner_of(log).clean_dirtiest()
+    go_on.set()
+    deleting.join()
+    assert (manager.offline_dirs, manager.get(_A)) == ([], None)
+    manager.get_or_create(_B)
 
 
 @pytest.mark.spec("BRK-167", "BRK-142")
