@@ -49,6 +49,8 @@ class FetchSessions:
     """The sessions of one broker, at most ``slots``. Thread-safe."""
 
     def __init__(self, slots: int, clock_ms: Callable[[], float]) -> None:
+        self.on_closed: Callable[[FetchSession], object] = lambda _: None
+        """Told of each session that was closed; must not wait for anything."""
         self._slots = slots
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
@@ -146,3 +148,4 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._unwatch(session, session.partitions)
+            self.on_closed(session)

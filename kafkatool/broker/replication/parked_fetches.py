@@ -6,6 +6,7 @@ A fetch of a session of thousands of partitions is parked and woken for the pric
 from collections.abc import Hashable
 
 from kafkatool.broker.replication.delayed import DelayedOperations
+from kafkatool.broker.replication.fetch_session import FetchSession
 from kafkatool.broker.replication.fetch_sessions import FetchSessions
 from kafkatool.broker.timer import Timer
 from kafkatool.core.model import TopicPartition
@@ -17,6 +18,12 @@ class ParkedFetches(DelayedOperations):
     def __init__(self, timer: Timer, sessions: FetchSessions) -> None:
         super().__init__(timer)
         self._sessions = sessions
+        sessions.on_closed = self._answer_soon
+
+    def _answer_soon(self, session: FetchSession) -> None:
+        """Its session is closed: no change would wake the fetch any more."""
+        for operation in list(self._watched.get(session, ())):
+            self._timer.add(0, operation._expire)
 
     def check(self, key: Hashable) -> None:
         """Something changed in partition ``key``."""

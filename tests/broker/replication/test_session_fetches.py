@@ -10,6 +10,7 @@ from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
 from kafkatool.core.protocol.stop_replica import StopReplicaRequest
 from tests.broker.replication.world import TP, Clock, World, wanted
+from tests.waiting import eventually
 
 TP1 = TopicPartition("t", 1)
 WAIT_MS = 60_000
@@ -102,6 +103,17 @@ def test_a_log_start_raised_by_a_client_is_told_with_the_next_answer(broker: Wor
     broker.manager.log_start_raised(TP)
     broker.manager._fetches.expire_all()
     assert [(tp.partition, read.log_start_offset) for tp, read in client.told[-1]] == [(0, 1)]
+
+
+@pytest.mark.spec("BRK-106")
+def test_a_fetch_does_not_outlive_its_session_unheard(broker: World) -> None:
+    lead(broker)
+    patient = Client(broker, -1)
+    patient.fetch(wanted(0, 0), wanted(1, 0))
+    broker.clock.pass_ms(120_001)
+    Client(broker, -1).fetch(wanted(0, 0))
+    eventually(lambda: bool(patient.told), "the answer, since no append would wake it any more", 10)
+    assert patient.last() == [(0, 0, False), (1, 0, False)]
 
 
 @pytest.mark.spec("BRK-97", "BRK-98")
