@@ -24,7 +24,7 @@ from kafkatool.commands.options import (
 )
 from kafkatool.commands.output import Answer
 from kafkatool.commands.reassign_common import COLUMNS, NUMBERED, Options, ids, item, read_plan, session, status_lines
-from kafkatool.commands.reassign_execute import end_run, execute, unfinished_run
+from kafkatool.commands.reassign_execute import end_run, execute, rollback_plan, unfinished_run
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations import reassignment, throttles
@@ -50,7 +50,8 @@ TAKEN_BY: Final = {  # parameter -> the modes that take it; those not listed are
     "throttle": ("execute",),
     "skip_unchanged": ("execute",),
     "force": ("execute",),
-    "rollback_file": ("execute",),
+    "rollback_file": ("execute", "verify"),
+    "rollback": ("verify",),
     "wait": ("execute",),
     "resume": ("execute",),
     "timeout": ("execute",),
@@ -124,8 +125,9 @@ FLAGS: Final = {"out_file": "--out"}
     "--rollback-file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="execute: save the current replicas there. [default: plan.json -> plan.rollback.json]",
+    help="execute: save the current replicas there; verify --rollback: read them. [default: plan.rollback.json]",
 )
+@click.option("--rollback", is_flag=True, help="verify: compare with the rollback file instead of the plan.")
 @click.option("--wait", is_flag=True, help="execute: show progress until done, then remove the throttle.")
 @click.option(
     "--resume",
@@ -181,6 +183,8 @@ def _checked_mode(modes: Sequence[str], flags: dict[str, Any]) -> str:
         raise UsageError(f"If --{mode} option is used, command must include --reassignment-json-file that was {source}")
     if flags["resume"] and (given := [f for f in FIXED_BY_THE_FIRST_RUN if flags[f] not in (None, False)]):
         raise UsageError(f"{_flag(given[0])} can't be used with --resume")
+    if mode == "verify" and flags["rollback_file"] is not None and not flags["rollback"]:
+        raise UsageError("--rollback-file needs --rollback with --verify")
     if flags["timeout"] is not None and not (flags["wait"] or flags["resume"]):
         raise UsageError("--timeout needs --wait")
     return mode
@@ -260,7 +264,7 @@ def _note_meaning(o: Options, found: Proposal, rows: Sequence[BrokerFigures]) ->
 
 
 def _verify(o: Options) -> None:
-    plan = read_plan(o)
+    plan = rollback_plan(o, read_plan(o)) if o.rollback else read_plan(o)
     with session(o) as zk:
         run = None if o.dry_run or o.preserve_throttles else unfinished_run(o, plan)
         found = reassignment.verify(zk, plan, preserve_throttles=o.preserve_throttles or run is not None)

@@ -39,6 +39,7 @@ class Options:
     skip_unchanged: bool
     force: bool
     rollback_file: Path | None
+    rollback: bool
     wait: bool
     resume: bool
     timeout: float | None

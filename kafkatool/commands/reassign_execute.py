@@ -1,7 +1,11 @@
 """``kt reassign --execute``: start a plan in one batch or several, and follow it to its end (RSN-7 to RSN-23X)."""
 
+import signal
+import sys
+import threading
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -10,12 +14,19 @@ from kafkatool.commands.options import read_cluster_id
 from kafkatool.commands.output import Answer
 from kafkatool.commands.progress_line import ProgressLine
 from kafkatool.commands.reassign_common import COLUMNS, NUMBERED, Options, item, items, read_plan, session, status_lines
-from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError, ZooKeeperError
+from kafkatool.core.errors import (
+    KafkatoolError,
+    RefusedError,
+    UsageError,
+    VersionConflictError,
+    ZnodeTooLargeError,
+    ZooKeeperError,
+)
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations import reassignment, throttles
 from kafkatool.core.operations.reassignment import Prepared, Progress, Status
 from kafkatool.core.operations.reassignment_state import RunState, new_state, remove
-from kafkatool.core.plan_files import STDIN, Moves, plan_json, write_file
+from kafkatool.core.plan_files import STDIN, Moves, parse_plan, plan_json, read_text, write_file
 from kafkatool.core.zookeeper import ZooKeeper
 
 THROTTLE_WARNING: Final = (
@@ -30,9 +41,31 @@ ZNODE_OVERHEAD_BYTES: Final = 512  # of a write beside the znode's value: path, 
 def execute(o: Options) -> None:
     """Raises UsageError, and RefusedError in Kafka's words; nothing is written then."""
     plan = read_plan(o)
-    if o.resume:
-        _resume(o, plan)
+    with _terminated_like_interrupted():
+        if o.resume:
+            _resume(o, plan)
+        else:
+            _execute(o, plan)
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does, so that the throttle is not forgotten (RSN-23X)."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no handler can be set; whoever runs the command in a thread handles signals
         return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _execute(o: Options, plan: Moves) -> None:
     with session(o) as zk:
         prepared = reassignment.prepare(
             zk,
@@ -105,25 +138,31 @@ def _start(o: Options, zk: ZooKeeper, plan: Moves, prepared: Prepared) -> None:
             *([THROTTLE_WARNING] if o.throttle is not None else []),
         ]
     )
-    state = None
-    if followed:
-        bounds = (o.max_json_size or reassignment.MAX_BATCH_BYTES, o.batch_partitions or 0)
-        state = new_state(plan, prepared.batches, bounds, throttles.saved(prepared.throttle_writes))
-        state.with_batch(0, finished=False).write(state_file(o))
-    try:
-        reassignment.start(zk, prepared, name_of=o.name_of)
-    except KafkatoolError:
-        if state is not None:
-            remove(state_file(o))  # start has put the throttles back
-        raise
+    if not followed:
+        _submit(o, zk, prepared)
+        o.out.show(Answer((), items(prepared.moves, prepared, Status.IN_PROGRESS), COLUMNS, cluster_id))
+        return
+    bounds = (o.max_json_size or reassignment.MAX_BATCH_BYTES, o.batch_partitions or 0)
+    state = new_state(plan, prepared.batches, bounds, throttles.saved(prepared.throttle_writes))
+    state = state.with_batch(0, finished=False)
+    run = _Run(o, zk, state, prepared.moves, cluster_id)
+    with _ending_early(run):
+        state.write(state_file(o))
+        try:
+            _submit(o, zk, prepared)
+        except (RefusedError, ZnodeTooLargeError, VersionConflictError):
+            remove(state_file(o))  # nothing was started, and the throttles are back as they were
+            raise
+        _follow(run, prepared.batches, started=True, timeout_s=o.timeout)
+
+
+def _submit(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
+    reassignment.start(zk, prepared, name_of=o.name_of)
     if o.throttle is not None:
         o.out.line(f"The throttle limit was set to {o.throttle} B/s")
     o.out.line(f"Successfully started reassignment of partitions {plan_json(prepared.moves)}")
     if len(prepared.batches) > 1:
         o.out.note(f"{len(prepared.batches)} batches, each sent when the one before it has ended")
-    if state is not None:
-        _follow(_Run(o, zk, state, prepared.moves, cluster_id), prepared.batches, started=True)
-    o.out.show(Answer((), items(prepared.moves, prepared, Status.IN_PROGRESS), COLUMNS, cluster_id))
 
 
 # --- follow ----------------------------------------------------------------------------------------------------
@@ -145,57 +184,68 @@ class _Run:
         self.state.write(state_file(self.o))
 
 
+@contextmanager
+def _ending_early(run: _Run) -> Iterator[None]:
+    """Whatever ends the run before its time, as long as there is something to resume, is followed by ``_end_early``."""
+    try:
+        yield
+    except (KafkatoolError, KeyboardInterrupt):
+        if state_file(run.o).exists():
+            _end_early(run)
+        raise
+
+
 def _resume(o: Options, plan: Moves) -> None:
     """Go on where a run ended, however it ended (RSN-22X): let end what is under way, then send what is left."""
     state = RunState.read(state_file(o), plan)
     with session(o) as zk:
         run = _Run(o, zk, state, plan, None if o.out.is_text else read_cluster_id(zk))
-        begun = time.monotonic()
-        throttles.set_again(zk, state.throttles)
-        line = ProgressLine(o.out.note)
-        try:
-            ended = reassignment.wait(
-                zk, plan, timeout_s=o.timeout, on_progress=lambda p: line.show(f"under way: {progress_text(p)}")
-            )
-        except (KafkatoolError, KeyboardInterrupt):
-            _end_early(run)
-            raise
-        finally:
-            line.end()
-        if not ended:
-            _finish(run, unsent=frozenset(), ended=False)
-        left = reassignment.prepare(
-            zk,
-            plan,
-            skip_unchanged=True,
-            force=o.force,
-            max_bytes=state.max_json_size,
-            max_count=state.batch_partitions,
-            name_of=o.name_of,
-        )
-        run.state = state.resumed(left.batches)
-        remaining_s = None if o.timeout is None else max(0.0, o.timeout - (time.monotonic() - begun))
-        _follow(run, left.batches, started=False, timeout_s=remaining_s)
+        with _ending_early(run):
+            _go_on(run, plan)
 
 
-def _follow(run: _Run, batches: Sequence[Moves], *, started: bool, timeout_s: float | None = None) -> None:
-    """Follow the batches to their end (RSN-33X), take the throttle off again (RSN-23X), and end the command."""
-    o, first = run.o, run.state.finished
+def _go_on(run: _Run, plan: Moves) -> None:
+    o, zk, state = run.o, run.zk, run.state
+    begun = time.monotonic()
+    throttles.set_again(zk, state.throttles)
     line = ProgressLine(o.out.note)
+    try:
+        ended = reassignment.wait(
+            zk, plan, timeout_s=o.timeout, on_progress=lambda p: line.show(f"under way: {progress_text(p)}")
+        )
+    finally:
+        line.end()
+    if not ended:
+        _finish(run, unsent=frozenset(), ended=False)
+    left = reassignment.prepare(
+        zk,
+        plan,
+        skip_unchanged=True,
+        force=o.force,
+        max_bytes=state.max_json_size,
+        max_count=state.batch_partitions,
+        name_of=o.name_of,
+    )
+    run.state = state.resumed(left.batches)
+    remaining_s = None if o.timeout is None else max(0.0, o.timeout - (time.monotonic() - begun))
+    _follow(run, left.batches, started=False, timeout_s=remaining_s)
+
+
+def _follow(run: _Run, batches: Sequence[Moves], *, started: bool, timeout_s: float | None) -> NoReturn:
+    """Follow the batches to their end (RSN-33X), take the throttle off again (RSN-23X), and end the command."""
+    first = run.state.finished
+    line = ProgressLine(run.o.out.note)
     try:
         followed = reassignment.follow(
             run.zk,
             batches,
-            timeout_s=o.timeout if started else timeout_s,
+            timeout_s=timeout_s,
             on_progress=lambda p: line.show(progress_text(p)),
             on_batch=lambda number, finished: run.note_batch(first + number, finished),
             started=started,
         )
-    except (KafkatoolError, KeyboardInterrupt):
+    finally:
         line.end()
-        _end_early(run)
-        raise
-    line.end()
     unsent = frozenset(p for batch in batches[followed.sent :] for p in batch)
     _finish(run, unsent=unsent, ended=followed.finished == len(batches))
 
@@ -273,6 +323,16 @@ def rollback_file(o: Options) -> Path:
     if o.reassignment_json_file == STDIN:
         return Path("reassignment.rollback.json")
     return Path(o.reassignment_json_file.removesuffix(".json") + ".rollback.json")
+
+
+def rollback_plan(o: Options, plan: Moves) -> Moves:
+    """The rollback file of ``plan``, read (RSN-36X). Raises UsageError, and RefusedError: it is of another plan."""
+    file = rollback_file(o)
+    found = parse_plan(read_text(str(file), sys.stdin), str(file), name_of=o.name_of)
+    if strange := sorted(set(found).difference(plan)):
+        names = ",".join(map(o.name_of, strange))
+        raise RefusedError(f"{file} is not the rollback of this plan, which does not have {names}")
+    return found
 
 
 def state_file(o: Options) -> Path:

@@ -430,6 +430,29 @@ def test_past_the_deadline_it_exits_1_and_says_how_to_go_on(seed: ZooKeeper, zk_
     assert seed.get(ReassignmentZnode.PATH) is not None and config(seed, "brokers", "1")
 
 
+@pytest.mark.spec("RSN-36X")
+def test_verify_rollback_compares_with_what_was_there_before(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
+    file = plan_file(tmp_path / "plan.json", GOAL)
+    verify = ("--verify", "--reassignment-json-file", file, "--rollback")
+    missing = run(zk_connect, *verify)
+    assert missing.exit_code == 2 and "plan.rollback.json: No such file" in missing.stderr
+    run(zk_connect, "--execute", "--reassignment-json-file", file)
+    nodes.reassign(seed)
+    moved = run(zk_connect, *verify)
+    assert moved.exit_code == 1 and moved.stdout.count("failed") == 5 and moved.stdout.count("successfully") == 4
+    run(zk_connect, "--execute", "--reassignment-json-file", tmp_path / "plan.rollback.json")
+    nodes.reassign(seed)
+    undone = run(zk_connect, *verify)
+    assert undone.exit_code == 0 and undone.stdout.count("completed successfully") == 9
+    other = plan_file(tmp_path / "other.json", {99: (1,)})
+    assert (
+        "is not the rollback of this plan, which does not have [t,99]"
+        in run(zk_connect, *verify, "--rollback-file", other).stdout
+    )
+    needless = run(zk_connect, *verify[:3], "--rollback-file", other)
+    assert needless.exit_code == 2 and "--rollback-file needs --rollback" in needless.stderr
+
+
 # --- batches ---------------------------------------------------------------------------------------------------
 
 

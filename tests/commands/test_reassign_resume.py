@@ -1,6 +1,8 @@
 """A run of kt reassign that is killed, at every write it makes, and resumed: the same end, and no throttle left."""
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -159,3 +161,29 @@ def test_verify_ends_a_run_that_was_cut_short_with_the_throttle_as_it_was(
     assert done.exit_code == 0 and done.stdout.endswith("Throttle was removed.\n")
     assert config(zk, "brokers", "1") == BROKER_1
     assert not (tmp_path / "plan.state.json").exists()
+
+
+@pytest.mark.spec("RSN-23X", "RSN-22X")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_the_throttle_while_something_moves_and_says_how_to_go_on(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    file = plan_file(tmp_path / "plan.json", GOAL)
+
+    def send() -> None:
+        with ZooKeeper(zk_connect) as own:
+            eventually(lambda: own.get(ReassignmentZnode.PATH) is not None, "the reassignment", 60)
+        os.kill(os.getpid(), number)  # the command waits without end: nobody carries the reassignment out
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    flags = ("--execute", "--reassignment-json-file", file)
+    result = run(zk_connect, *flags, "--throttle", "5000", "--wait")
+    sender.join(60)
+    assert result.exit_code == 130
+    assert f"--resume --reassignment-json-file {file} goes on and, when all is done, removes the" in result.stderr
+    assert config(zk, "brokers", "2") == dict.fromkeys(throttles.RATES, "5000")
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        assert run(zk_connect, *flags, "--resume").exit_code == 0
+    assert nodes.assignment(zk, "t") == GOAL and config(zk, "brokers", "2") == {}
