@@ -23,6 +23,7 @@ from kafkatool.commands.options import (
     zookeeper_option,
 )
 from kafkatool.commands.output import Answer
+from kafkatool.commands.reassign_cancel import cancel
 from kafkatool.commands.reassign_common import COLUMNS, NUMBERED, Options, ids, item, read_plan, session, status_lines
 from kafkatool.commands.reassign_execute import end_run, execute, rollback_plan, unfinished_run
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
@@ -46,18 +47,18 @@ TAKEN_BY: Final = {  # parameter -> the modes that take it; those not listed are
     "exclude_brokers": ("generate",),
     "replication_factor": ("generate",),
     "explain": ("generate",),
-    "reassignment_json_file": ("execute", "verify"),
+    "reassignment_json_file": ("execute", "verify", "cancel"),
     "throttle": ("execute",),
     "skip_unchanged": ("execute",),
-    "force": ("execute",),
-    "rollback_file": ("execute", "verify"),
-    "rollback": ("verify",),
+    "force": ("execute", "cancel"),
+    "rollback_file": ("execute", "verify", "cancel"),
+    "rollback": ("verify", "cancel"),
     "wait": ("execute",),
     "resume": ("execute",),
-    "timeout": ("execute",),
+    "timeout": ("execute", "cancel"),
     "max_json_size": ("execute",),
     "batch_partitions": ("execute",),
-    "preserve_throttles": ("verify",),
+    "preserve_throttles": ("verify", "cancel"),
     "dry_run": ("execute", "verify"),
 }
 FIXED_BY_THE_FIRST_RUN: Final = (
@@ -91,6 +92,7 @@ FLAGS: Final = {"out_file": "--out"}
 @click.option("--generate", "modes", flag_value="generate", multiple=True, help="Propose a plan; write nothing.")
 @click.option("--execute", "modes", flag_value="execute", multiple=True, help="Start a plan.")
 @click.option("--verify", "modes", flag_value="verify", multiple=True, help="Compare a plan; done: remove throttles.")
+@click.option("--cancel", "modes", flag_value="cancel", multiple=True, help="Send no more of a plan; --rollback: undo.")
 @click.option("--list", "modes", flag_value="list", multiple=True, help="Show what is being reassigned.")
 @zookeeper_option
 @click.option("--topics-to-move-json-file", metavar="FILE", help="generate: topics to plan for; - is stdin.")
@@ -117,7 +119,7 @@ FLAGS: Final = {"out_file": "--out"}
 )
 @click.option("--explain", is_flag=True, help="generate: say why each partition changes, ask the brokers for sizes.")
 @click.option("--out", "out_file", metavar="FILE", type=click.Path(path_type=Path), help="generate: save the plan.")
-@click.option("--reassignment-json-file", metavar="FILE", help="execute, verify: the plan; - is stdin.")
+@click.option("--reassignment-json-file", metavar="FILE", help="execute, verify, cancel: the plan; - is stdin.")
 @click.option("--throttle", type=click.IntRange(min=-1), metavar="B/S", help="execute: bytes per second and broker.")
 @click.option("--skip-unchanged", is_flag=True, help="execute: leave out partitions that are as planned already.")
 @click.option("--force", is_flag=True, help="execute: beside unknown brokers, an election, a tiny throttle.")
@@ -127,14 +129,16 @@ FLAGS: Final = {"out_file": "--out"}
     type=click.Path(path_type=Path),
     help="execute: save the current replicas there; verify --rollback: read them. [default: plan.rollback.json]",
 )
-@click.option("--rollback", is_flag=True, help="verify: compare with the rollback file instead of the plan.")
+@click.option("--rollback", is_flag=True, help="verify: compare with the rollback file. cancel: go back to it.")
 @click.option("--wait", is_flag=True, help="execute: show progress until done, then remove the throttle.")
 @click.option(
     "--resume",
     is_flag=True,
     help="execute: go on with a run in batches or with --wait that was cut short; implies --wait.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="execute --wait: give up after S seconds.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="S", help="execute, cancel: give up waiting after S seconds."
+)
 @click.option(
     "--max-json-size", type=click.IntRange(min=64), metavar="BYTES", help="execute: of one batch. [default: 512000]"
 )
@@ -144,19 +148,19 @@ FLAGS: Final = {"out_file": "--out"}
     metavar="N",
     help="execute: of one batch; several batches imply --wait. [default: all]",
 )
-@click.option("--preserve-throttles", is_flag=True, help="verify: leave throttles alone.")
+@click.option("--preserve-throttles", is_flag=True, help="verify, cancel: leave throttles alone.")
 @writing_options
 @partition_form_option("bracket")
 @output_option
 def reassign(modes: Sequence[str], **flags: Any) -> None:
     """Move partitions' replicas to other brokers.
 
-    Exactly one of --generate, --execute, --verify, --list. Kafka's plan files work unchanged, both ways.
+    Exactly one of --generate, --execute, --verify, --cancel, --list. Kafka's plan files work unchanged, both ways.
     """
     mode = _checked_mode(modes, flags)
     options = Options(**flags)
     try:
-        {"generate": _generate, "execute": execute, "verify": _verify, "list": _list}[mode](options)
+        {"generate": _generate, "execute": execute, "verify": _verify, "cancel": cancel, "list": _list}[mode](options)
     except UsageError:
         raise
     except KafkatoolError as e:
@@ -178,14 +182,16 @@ def _checked_mode(modes: Sequence[str], flags: dict[str, Any]) -> str:
             "If --generate option is used, command must include both --topics-to-move-json-file and --broker-list "
             "options"
         )
+    if mode == "cancel" and not flags["reassignment_json_file"]:
+        raise UsageError("If --cancel option is used, command must include --reassignment-json-file that was executed")
     if mode in ("execute", "verify") and not flags["reassignment_json_file"]:
         source = "output during the --generate option" if mode == "execute" else "used during the --execute option"
         raise UsageError(f"If --{mode} option is used, command must include --reassignment-json-file that was {source}")
     if flags["resume"] and (given := [f for f in FIXED_BY_THE_FIRST_RUN if flags[f] not in (None, False)]):
         raise UsageError(f"{_flag(given[0])} can't be used with --resume")
-    if mode == "verify" and flags["rollback_file"] is not None and not flags["rollback"]:
-        raise UsageError("--rollback-file needs --rollback with --verify")
-    if flags["timeout"] is not None and not (flags["wait"] or flags["resume"]):
+    if mode in ("verify", "cancel") and flags["rollback_file"] is not None and not flags["rollback"]:
+        raise UsageError(f"--rollback-file needs --rollback with --{mode}")
+    if flags["timeout"] is not None and mode == "execute" and not (flags["wait"] or flags["resume"]):
         raise UsageError("--timeout needs --wait")
     return mode
 

@@ -41,7 +41,7 @@ ZNODE_OVERHEAD_BYTES: Final = 512  # of a write beside the znode's value: path, 
 def execute(o: Options) -> None:
     """Raises UsageError, and RefusedError in Kafka's words; nothing is written then."""
     plan = read_plan(o)
-    with _terminated_like_interrupted():
+    with terminated_like_interrupted():
         if o.resume:
             _resume(o, plan)
         else:
@@ -49,7 +49,7 @@ def execute(o: Options) -> None:
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
+def terminated_like_interrupted() -> Iterator[None]:
     """SIGTERM ends a run as Ctrl-C does, so that the throttle is not forgotten (RSN-23X)."""
 
     def interrupt(*_: object) -> NoReturn:
@@ -145,7 +145,7 @@ def _start(o: Options, zk: ZooKeeper, plan: Moves, prepared: Prepared) -> None:
     bounds = (o.max_json_size or reassignment.MAX_BATCH_BYTES, o.batch_partitions or 0)
     state = new_state(plan, prepared.batches, bounds, throttles.saved(prepared.throttle_writes))
     state = state.with_batch(0, finished=False)
-    run = _Run(o, zk, state, prepared.moves, cluster_id)
+    run = _Run(o, zk, state, plan, prepared.moves, cluster_id)
     with _ending_early(run):
         state.write(state_file(o))
         try:
@@ -170,16 +170,20 @@ def _submit(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
 
 @dataclass(slots=True)
 class _Run:
-    """A run under way: ``state`` is what its state file says, ``moves`` what it is to achieve."""
+    """A run under way: ``state`` is what its state file says, ``moves`` what it is to achieve of ``plan``."""
 
     o: Options
     zk: ZooKeeper
     state: RunState
+    plan: Moves
     moves: Moves
     cluster_id: str | None
 
     def note_batch(self, number: int, finished: bool) -> None:
-        """In the state file, before anything is built on it."""
+        """In the state file, before anything is built on it. Raises RefusedError: the run was cancelled elsewhere."""
+        elsewhere = unfinished_run(self.o, self.plan)
+        if elsewhere is None or elsewhere.cancelled:
+            raise RefusedError("the run was cancelled: no further batch is sent")
         self.state = self.state.with_batch(number, finished=finished)
         self.state.write(state_file(self.o))
 
@@ -199,7 +203,7 @@ def _resume(o: Options, plan: Moves) -> None:
     """Go on where a run ended, however it ended (RSN-22X): let end what is under way, then send what is left."""
     state = RunState.read(state_file(o), plan)
     with session(o) as zk:
-        run = _Run(o, zk, state, plan, None if o.out.is_text else read_cluster_id(zk))
+        run = _Run(o, zk, state, plan, plan, None if o.out.is_text else read_cluster_id(zk))
         with _ending_early(run):
             _go_on(run, plan)
 
@@ -227,6 +231,7 @@ def _go_on(run: _Run, plan: Moves) -> None:
         name_of=o.name_of,
     )
     run.state = state.resumed(left.batches)
+    run.state.write(state_file(o))  # also if it was cancelled: this is to go on
     remaining_s = None if o.timeout is None else max(0.0, o.timeout - (time.monotonic() - begun))
     _follow(run, left.batches, started=False, timeout_s=remaining_s)
 
@@ -277,7 +282,7 @@ def _end_early(run: _Run) -> None:
     o, removes = run.o, bool(run.state.throttles)
     try:
         if removes and not set(reassignment.running(run.zk) or ()).intersection(run.moves):
-            _take_throttle_off(o, run.zk, run.state)
+            take_throttle_off(o, run.zk, run.state)
             removes = False
     except ZooKeeperError as e:
         o.out.note(f"{e}: whether the throttle must stay cannot be seen")
@@ -290,7 +295,7 @@ def _end_early(run: _Run) -> None:
 
 def end_run(o: Options, zk: ZooKeeper, state: RunState) -> None:
     """All is done: throttles become what they were, then nothing is left to resume."""
-    _take_throttle_off(o, zk, state)
+    take_throttle_off(o, zk, state)
     remove(state_file(o))
 
 
@@ -302,7 +307,7 @@ def unfinished_run(o: Options, plan: Moves) -> RunState | None:
         return None  # none, or not of this plan: then it says nothing about its throttles
 
 
-def _take_throttle_off(o: Options, zk: ZooKeeper, state: RunState) -> None:
+def take_throttle_off(o: Options, zk: ZooKeeper, state: RunState) -> None:
     for path in throttles.restore(zk, state.throttles):
         o.out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
     if state.throttles:

@@ -187,3 +187,54 @@ def test_a_signal_leaves_the_throttle_while_something_moves_and_says_how_to_go_o
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
         assert run(zk_connect, *flags, "--resume").exit_code == 0
     assert nodes.assignment(zk, "t") == GOAL and config(zk, "brokers", "2") == {}
+
+
+# --- cancel ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("RSN-37X")
+def test_cancel_lets_the_batch_in_flight_end_and_goes_back_to_what_was_there(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    flags = ("--wait", "--timeout", "0", "--batch-partitions", "1", "--throttle", "5000")
+    assert run(zk_connect, "--execute", *file, *flags).exit_code == 1
+    early = run(zk_connect, "--cancel", *file, "--timeout", "0")
+    assert early.exit_code == 1 and "what is under way goes on" in early.stderr
+    assert zk.get(ReassignmentZnode.PATH) is not None
+    nodes.reassign(zk)
+    ended = run(zk_connect, "--cancel", *file)
+    assert ended.exit_code == 0, ended.output
+    assert "nothing is under way; 1 of 3 partitions are as planned" in ended.stderr
+    assert nodes.assignment(zk, "t") == {**BEFORE, 0: GOAL[0]}
+    assert config(zk, "brokers", "1") == {} == config(zk, "topics", "t")
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        back = run(zk_connect, "--cancel", *file, "--rollback")
+    assert back.exit_code == 0 and back.stdout.count("completed successfully") == 3, back.output
+    assert nodes.assignment(zk, "t") == BEFORE
+    assert "--cancel option is used, command must include" in run(zk_connect, "--cancel").stderr
+
+
+@pytest.mark.spec("RSN-37X")
+def test_a_run_that_is_cancelled_elsewhere_sends_no_further_batch_until_it_is_resumed(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    plan_path = plan_file(tmp_path / "plan.json", GOAL)
+    state = tmp_path / "plan.state.json"
+
+    def cancel_and_reassign(own: ZooKeeper) -> None:
+        written = json.loads(state.read_text())
+        state.write_text(json.dumps({**written, "cancelled": True}))  # as another kt does
+        nodes.reassign(own)
+
+    file = ("--reassignment-json-file", plan_path)
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, cancel_and_reassign):
+        result = run(zk_connect, "--execute", *file, "--batch-partitions", "1", "--throttle", "5000")
+    assert result.exit_code == 1 and "the run was cancelled: no further batch is sent" in result.stdout
+    assert nodes.assignment(zk, "t") == {**BEFORE, 0: GOAL[0]}
+    assert config(zk, "brokers", "1") == {}
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        assert run(zk_connect, "--execute", *file, "--resume").exit_code == 0
+    assert nodes.assignment(zk, "t") == GOAL

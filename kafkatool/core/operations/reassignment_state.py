@@ -36,6 +36,7 @@ class RunState:
     batch_partitions: int
     batches: tuple[Batch, ...]
     throttles: tuple[SavedThrottle, ...] = ()
+    cancelled: bool = False  # whoever follows this run sends no further batch (RSN-37X)
 
     @property
     def finished(self) -> int:
@@ -47,9 +48,14 @@ class RunState:
         changed = replace(self.batches[number], sent=True, finished=finished)
         return replace(self, batches=(*self.batches[:number], changed, *self.batches[number + 1 :]))
 
+    def cancel(self) -> Self:
+        """To be written for the run that goes on elsewhere."""
+        return replace(self, cancelled=True)
+
     def resumed(self, left: Sequence[Moves]) -> Self:
         """What has finished, and then the batches that are left to do."""
-        return replace(self, batches=(*self.batches[: self.finished], *(Batch(len(batch)) for batch in left)))
+        batches = (*self.batches[: self.finished], *(Batch(len(batch)) for batch in left))
+        return replace(self, batches=batches, cancelled=False)
 
     def write(self, path: Path) -> None:
         """Replace the file; it is on the disk when this returns. Raises RefusedError."""
@@ -81,6 +87,7 @@ class RunState:
             int(value["batch_partitions"]),
             tuple(Batch(**batch) for batch in value["batches"]),
             tuple(SavedThrottle(**saved) for saved in value["throttles"]),
+            bool(value["cancelled"]),
         )
 
 
