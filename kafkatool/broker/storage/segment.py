@@ -80,7 +80,11 @@ class Segment:
         """The open file, opened now if need be. Raises OSError."""
         file = self._file
         if file is None:
-            file = self._file = SegmentFile(self._path_of(LOG_SUFFIX))
+            path = self._path_of(LOG_SUFFIX)
+            file = SegmentFile(path)
+            if path != self._path_of(LOG_SUFFIX):  # it may be the file of the segment that replaces this one
+                raise FileNotFoundError(f"{path} was renamed while it was opened")
+            self._file = file
         return file
 
     # --- appending, under the lock --------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.storage import compaction, log_cleaner, segment_copy
+from kafkatool.broker.storage import compaction, log_cleaner, segment, segment_copy
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.segment import Segment
+from kafkatool.broker.storage.segment_file import SegmentFile
 from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
 from tests.broker.storage.batches import batch
 from tests.broker.storage.compacting import append, clean, cleaner_of, compacted_log, consumed, latest, roll
@@ -226,6 +227,28 @@ def test_what_happens_to_the_log_during_a_round_wins(tmp_path: Path, how: str, m
         assert [r.offset for r in consumed(log)] == list(range(log.log_start_offset, 24))
     else:
         assert [r.offset for r in consumed(compacted_log(tmp_path))] == list(range(24))
+
+
+@pytest.mark.spec("BRK-167", "BRK-144")
+def test_a_reader_that_opens_a_file_as_it_is_replaced_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = compacted_log(tmp_path, segment_bytes="10000")
+    for value in range(20):
+        append(log, [("a", str(value))])
+    roll(log)
+    log.segments.first.release()
+    opened: list[Path] = []
+
+    def too_late(path: Path, *, create: bool = False) -> SegmentFile:
+        opened.append(path)
+        if len(opened) == 1:
+            clean(log)
+        return SegmentFile(path, create=create)
+
+    monkeypatch.setattr(segment, "SegmentFile", too_late)
+    found = log.read(19, 10_000, 20, min_one_batch=True)
+    assert [h.base_offset for _, h in iter_batches(content(found))] == [19]
 
 
 @pytest.mark.spec("BRK-167", "BRK-144")
