@@ -21,7 +21,6 @@ class FakeTime:
         self.pauses += 1
 
 
-@pytest.mark.spec("BRK-112")
 def test_a_pause_follows_each_millisecond_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime()
     monkeypatch.setattr(turns, "time", clock)
