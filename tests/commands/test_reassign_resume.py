@@ -146,6 +146,24 @@ def test_what_cannot_be_resumed_is_refused(zk: ZooKeeper, zk_connect: str, tmp_p
     assert "is not a state file of kt reassign" in run(zk_connect, *resume).stdout
 
 
+@pytest.mark.spec("RSN-23X", "RSN-10")
+def test_a_rate_that_was_changed_on_the_way_goes_too_but_not_somebody_elses_replica_lists(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    zk.create(ConfigZnode.path("brokers", "1"), ConfigZnode.encode(BROKER_1), make_parents=True)
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    assert run(zk_connect, "--execute", *file, "--wait", "--timeout", "0", "--throttle", "5000").exit_code == 1
+    assert run(zk_connect, "--execute", *file, "--throttle", "9000").exit_code == 0
+    theirs = {throttles.REPLICAS[0]: "7:1"}
+    zk.set(ConfigZnode.path("topics", "t"), ConfigZnode.encode(theirs), -1)
+    nodes.reassign(zk)
+    resumed = run(zk_connect, "--execute", "--resume", *file)
+    assert resumed.exit_code == 0 and "/config/topics/t was changed by somebody else" in resumed.stderr
+    assert config(zk, "brokers", "1") == BROKER_1 and config(zk, "brokers", "2") == {}
+    assert config(zk, "topics", "t") == theirs
+
+
 @pytest.mark.spec("RSN-22X", "RSN-23X")
 def test_verify_ends_a_run_that_was_cut_short_with_the_throttle_as_it_was(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path

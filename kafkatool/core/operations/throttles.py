@@ -131,12 +131,22 @@ def set_again(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
 
 
 def restore(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[str]:
-    """Put back what stood there before; returns the paths that somebody else has changed since, left as they are."""
-    return [ConfigZnode.path(t.entity_type, t.name) for t in throttles if not _exchange(zk, t, t.set, t.before)]
+    """Put back what stood there before; returns the paths that somebody else has changed since, left as they are.
+
+    Rates are put back whatever they are now: changing them is how a running reassignment is sped up (RSN-10).
+    """
+    return [
+        ConfigZnode.path(t.entity_type, t.name) for t in throttles if not _exchange(zk, t, t.set, t.before, always=True)
+    ]
 
 
-def _exchange(zk: ZooKeeper, throttle: SavedThrottle, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    """Whether the entity has the keys ``new`` now: it had them already, or had ``old`` and was written."""
+def _exchange(
+    zk: ZooKeeper, throttle: SavedThrottle, old: Mapping[str, str], new: Mapping[str, str], *, always: bool = False
+) -> bool:
+    """Whether the entity has the keys ``new`` now: it had them already, or had ``old`` and was written.
+
+    ``always``: a broker's rates may have been something else.
+    """
     keys = RATES if throttle.entity_type == "brokers" else REPLICAS
     (node,) = _read(zk, throttle.entity_type, [throttle.name])
     path = ConfigZnode.path(throttle.entity_type, throttle.name)
@@ -146,7 +156,7 @@ def _exchange(zk: ZooKeeper, throttle: SavedThrottle, old: Mapping[str, str], ne
             change = ConfigWrite(throttle.entity_type, throttle.name, node, stored).notification
             zk.create(change.path, change.data, sequential=True, make_parents=True)
         return True
-    if _only(stored, keys) != old:
+    if _only(stored, keys) != old and not (always and throttle.entity_type == "brokers"):
         return False
     config = {**{k: v for k, v in stored.items() if k not in keys}, **new}
     try:
