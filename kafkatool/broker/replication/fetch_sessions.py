@@ -102,10 +102,9 @@ class FetchSessions:
         if not added and not gone:
             return
         with self._lock:
-            if self._sessions.get(session.id) is not session:
-                return  # another took its slot meanwhile
-            for topic_partition in added:
-                self._watching[topic_partition] = (*self.watching(topic_partition), session)
+            if self._sessions.get(session.id) is session:  # else another took its slot meanwhile
+                for topic_partition in added:
+                    self._watching[topic_partition] = (*self.watching(topic_partition), session)
             self._unwatch(session, gone)
 
     def _unwatch(self, session: FetchSession, partitions: Iterable[TopicPartition]) -> None:

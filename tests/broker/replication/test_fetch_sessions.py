@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkatool.broker.replication.fetch_session import FetchSession
 from kafkatool.broker.replication.fetch_sessions import FetchPlan, FetchSessions
 from kafkatool.broker.replication.partition_reads import PartitionRead, Reader, failed_read
 from kafkatool.broker.storage.log_values import LogOffset
@@ -143,6 +144,22 @@ def test_closed_and_forgotten_sessions_hear_of_nothing() -> None:
     sessions.plan(request(first, -1, {0: 0}))
     sessions.plan(request(second, 1, forget=(0,)))
     assert len(sessions) == 0 and not sessions._watching, "a session without partitions ends"
+
+
+@pytest.mark.spec("BRK-106")
+def test_a_session_closed_while_it_forgets_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = FetchSessions(10, Clock())
+    opened = sessions.plan(request(0, 0, {0: 0, 1: 0})).session_id
+    update = FetchSession.update
+
+    def then_closed(session: FetchSession, wanted: FetchRequest) -> object:
+        changed = update(session, wanted)
+        sessions.plan(request(opened, -1))
+        return changed
+
+    monkeypatch.setattr(FetchSession, "update", then_closed)
+    sessions.plan(request(opened, 1, {2: 0}, forget=(0,)))
+    assert len(sessions) == 0 and not sessions._watching
 
 
 @pytest.mark.spec("BRK-105")
