@@ -82,6 +82,9 @@ COLUMNS: Final = (
 @click.option(
     "--report-interval-ms", type=click.IntRange(min=1), default=30_000, show_default=True, help="Between reports."
 )
+@click.option(
+    "--max-bytes-per-second", type=click.IntRange(min=1), metavar="BYTES", help="Read no broker faster than this."
+)
 @click.option("--once", is_flag=True, help="Verify what is there now, then end with an answer.")
 @click.option("--allow-missing", is_flag=True, help="--once: a broker that is down is no failure.")
 @partition_form_option("bracket")
@@ -94,6 +97,7 @@ def replica_verify(
     max_wait_ms: int,
     start: int | None,
     report_interval_ms: int,
+    max_bytes_per_second: int | None,
     once: bool,
     allow_missing: bool,
     name_of: PartitionName,
@@ -112,7 +116,12 @@ def replica_verify(
         raise RefusedError(
             "No topics found. --topic-white-list, if specified, is either filtering out all topics or there is no topic."
         )
-    reader = BrokerReader(layout.addresses, fetch_size_bytes=fetch_size, max_wait_ms=max_wait_ms)
+    reader = BrokerReader(
+        layout.addresses,
+        fetch_size_bytes=fetch_size,
+        max_wait_ms=max_wait_ms,
+        max_bytes_per_second=max_bytes_per_second,
+    )
     verifier = Verifier(layout, reader, on_mismatch=lambda m: out.line(f"{_now()}: {_mismatch_text(m, name_of)}"))
     try:
         verifier.begin((EARLIEST if once else LATEST) if start is None else start)

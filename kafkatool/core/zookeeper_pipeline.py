@@ -35,7 +35,9 @@ class Pipeline:
 
     def started(self) -> None:
         """To be called once kazoo has made its wake-up sockets."""
-        self._connection._write_sock = _WakeUp(self._connection._write_sock, self._holding)
+        sending_end = self._connection._write_sock
+        sending_end.setblocking(False)
+        self._connection._write_sock = _WakeUp(sending_end, self._holding)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -103,7 +105,8 @@ class _WakeUp:
         if "requests" in held:
             held["requests"] += 1
         else:
-            self._socket.send(data)
+            with contextlib.suppress(BlockingIOError):  # so full that the thread will wake
+                self._socket.send(data)
 
     def close(self) -> None:
         self._socket.close()

@@ -79,3 +79,11 @@ def test_a_connection_that_drops_in_the_middle_loses_and_doubles_nothing(zookeep
             eventually(lambda n=seen: proxy.accepted > n, "it to connect again")  # type: ignore[misc]
             proxy.reset()
             assert [n and n.data for n in zk.get_many(paths)][:301] == [b"%d" % version] * 300 + [b"," * 100]
+
+
+def test_more_wake_ups_than_fit_between_the_threads_block_nobody(zk: ZooKeeper) -> None:
+    fill(zk, [10] * 3)
+    wake_up = zk._client._connection._write_sock
+    for _ in range(5_000):  # the pair holds some hundred
+        wake_up.send(b"\0")
+    assert [n and len(n.data) for n in zk.get_many(["/n0", "/n1", "/n2"])] == [10] * 3

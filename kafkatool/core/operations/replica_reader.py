@@ -4,6 +4,8 @@ Versions are agreed with each broker by ApiVersions: real Kafka from 0.11 on and
 PLAINTEXT listeners are spoken to.
 """
 
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -11,6 +13,7 @@ from kafkatool.core.client import Connection
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import BrokerUnreachableError, CorruptRecordsError, ProtocolError
 from kafkatool.core.model import TopicPartition
+from kafkatool.core.operations.read_rate import ReadRate
 from kafkatool.core.operations.verification import Entry, Fetched, Layout
 from kafkatool.core.protocol import api_versions, fetch, list_offsets, metadata
 from kafkatool.core.protocol.error_codes import ErrorCode
@@ -120,19 +123,34 @@ def layout_from_zookeeper(zk: ZooKeeper, choose: TopicSelection) -> Layout:
 class BrokerReader:
     """The ReplicaReader over the network. Each broker is read by one thread at a time; connections are kept."""
 
-    def __init__(self, addresses: Mapping[int, tuple[str, int]], *, fetch_size_bytes: int, max_wait_ms: int) -> None:
+    def __init__(
+        self,
+        addresses: Mapping[int, tuple[str, int]],
+        *,
+        fetch_size_bytes: int,
+        max_wait_ms: int,
+        max_bytes_per_second: int | None = None,
+    ) -> None:
+        """``max_bytes_per_second`` is for each broker (RPV-12X)."""
         self._addresses = addresses
         self._fetch_size_bytes = fetch_size_bytes
         self._max_wait_ms = max_wait_ms
+        self._rate = max_bytes_per_second and ReadRate(max_bytes_per_second, time.monotonic)
+        self._closed = threading.Event()
         self._connections: dict[int, NegotiatedConnection] = {}
 
     def close(self) -> None:
-        """End all connections; a thread that waits for an answer is woken."""
+        """End all connections; a thread that waits, for an answer or for its turn, is woken."""
+        self._closed.set()
         for connection in list(self._connections.values()):
             connection.close()
 
     def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fetched | str]:
         """Entries from those offsets on, as much as the fetch size allows. Raises BrokerUnreachableError."""
+        most_bytes = max(self._fetch_size_bytes, MAX_RESPONSE_BYTES)
+        if self._rate:
+            self._closed.wait(self._rate.wait_s(broker_id))
+            most_bytes = min(most_bytes, self._rate.burst_bytes)
         topics: dict[str, list[fetch.FetchRequestPartition]] = {}
         for partition, offset in offsets.items():
             wanted = fetch.FetchRequestPartition(
@@ -143,10 +161,12 @@ class BrokerReader:
             replica_id=DEBUGGING_CONSUMER_ID,
             max_wait_ms=self._max_wait_ms,
             min_bytes=1,
-            max_bytes=max(self._fetch_size_bytes, MAX_RESPONSE_BYTES),
+            max_bytes=most_bytes,
             topics=[fetch.FetchRequestTopic(topic=t, partitions=p) for t, p in topics.items()],
         )
         answer = self._ask(broker_id, fetch.API, request, wait_ms=self._max_wait_ms)
+        if self._rate:
+            self._rate.spend(broker_id, sum(_size_bytes(p) for t in answer.topics for p in t.partitions))
         return {TopicPartition(t.topic, p.partition): _fetched(p) for t in answer.topics for p in t.partitions}
 
     def offsets(
@@ -179,6 +199,11 @@ class BrokerReader:
         except BrokerUnreachableError:
             del self._connections[broker_id]
             raise
+
+
+def _size_bytes(partition: fetch.FetchResponsePartition) -> int:
+    assert not isinstance(partition.records, FileRegion)  # decoded messages hold bytes
+    return len(partition.records or b"")
 
 
 def _fetched(partition: fetch.FetchResponsePartition) -> Fetched | str:
