@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from kafkatool.core.zookeeper import ZooKeeper
 from tests.ports import free_port
 
 os.environ.setdefault("KAFKATOOL_CLASS_DATA", "off")  # no test leaves a process that makes Spark's archive behind
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background of a shell has Ctrl-C ignored
 
 _numbers = itertools.count()
 

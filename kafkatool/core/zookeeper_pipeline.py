@@ -34,8 +34,10 @@ class Pipeline:
         self._holding = threading.local()
 
     def started(self) -> None:
-        """To be called once kazoo has made its wake-up sockets."""
+        """To be called when kazoo has made its wake-up sockets; again does no harm."""
         sending_end = self._connection._write_sock
+        if isinstance(sending_end, _WakeUp):
+            return
         sending_end.setblocking(False)
         self._connection._write_sock = _WakeUp(sending_end, self._holding)
 

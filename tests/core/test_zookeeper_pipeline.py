@@ -83,6 +83,7 @@ def test_a_connection_that_drops_in_the_middle_loses_and_doubles_nothing(zookeep
 
 def test_more_wake_ups_than_fit_between_the_threads_block_nobody(zk: ZooKeeper) -> None:
     fill(zk, [10] * 3)
+    zk.start()  # once more: nothing is wrapped twice
     wake_up = zk._client._connection._write_sock
     for _ in range(5_000):  # the pair holds some hundred
         wake_up.send(b"\0")
