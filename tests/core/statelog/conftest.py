@@ -1,4 +1,4 @@
-"""One Spark for all tests of a module that need a real one. Not of the run: pyspark has one at a time in a process."""
+"""A real Spark for the tests that need one. Not one for several: pyspark has one at a time in a process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from kafkatool.core.statelog.spark import Spark
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
     """Spark with two workers."""
     directory: Path = tmp_path_factory.mktemp("spark")
