@@ -4,8 +4,9 @@
 scheduler. Only ``on_session`` and the queue may be used by other threads.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.channels import ChannelFactory
@@ -128,8 +129,14 @@ class ControllerWorker:
 
     def elect(self) -> None:
         """One attempt (CTL-3 to CTL-5); afterwards this broker rules or follows, and watches."""
-        try:
+        with self._failing():
             self._elect(self._read())
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """An attempt that goes wrong gives the place up to others; a lost session or term is its caller's to see."""
+        try:
+            yield
         except (ControllerFencedError, SessionExpiredError, ConnectionLostError):
             raise
         except KafkatoolError:
@@ -156,9 +163,8 @@ class ControllerWorker:
         if self.term is not None and not self._is_ours(node):
             log.info("broker %d is not controller any more", self._broker_id)
             self.resign()
-        if (
-            node is None and self._failures
-        ):  # the others go first, and whatever is wrong here is not tried at full speed
+        if node is None and self._failures:
+            # The others go first, and whatever is wrong here is not tried at full speed.
             delay_ms = min(_RETRY_MS * 2 ** (self._failures - 1), _LONGEST_RETRY_MS)
             self._timer.add(delay_ms, lambda: self.queue.put(Event("another attempt", self._attempt_again)))
         else:
@@ -171,12 +177,8 @@ class ControllerWorker:
     def _try_to_elect(self, node: Node | None) -> None:
         """``node`` is ours where it could not be deleted (step_down)."""
         if node is None or (self.term is None and self._is_ours(node)):
-            try:
+            with self._failing():
                 self._elect(node)
-            except (ControllerFencedError, SessionExpiredError, ConnectionLostError):
-                raise
-            except KafkatoolError:
-                self._fail()
 
     def _elect(self, node: Node | None) -> None:
         expiries = self._expiries

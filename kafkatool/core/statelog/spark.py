@@ -220,9 +220,8 @@ class Spark:
     def _await_gateway(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._connection.exists():  # written elsewhere and renamed: complete when it is there
-            if (
-                self._jvm.poll() is not None and self._with_archive and not self._closed
-            ):  # it may be the archive: without it once more
+            if self._jvm.poll() is not None and self._with_archive and not self._closed:
+                # It may be the archive: without it once more.
                 discard(self._archive)
                 self._with_archive = False
                 self._jvm = self._launch(archive_options(None))
