@@ -59,7 +59,10 @@ def check_replication_factor(replication_factor: int, brokers: int) -> None:
     if replication_factor <= 0:
         raise RefusedError("replication factor must be larger than 0")
     if replication_factor > brokers:
-        raise RefusedError(f"replication factor: {replication_factor} larger than available brokers: {brokers}")
+        raise RefusedError(
+            f"replication factor: {replication_factor} larger than available brokers: {brokers}",
+            now="only registered brokers count: start the missing ones, or give a smaller replication factor",
+        )
 
 
 def add_partitions(

@@ -2,7 +2,17 @@
 
 
 class KafkatoolError(Exception):
-    """Root of the tree. Its text is one line: what, where, what now. The command line shows it and exits 1."""
+    """Root of the tree. Its text is one line: what, where, what now. The command line shows it and exits 1.
+
+    ``now`` is what to do about it where the text does not say so, being Kafka's: scripts look for those words alone.
+    """
+
+    now: str | None = None
+
+    def __init__(self, *args: object, now: str | None = None) -> None:
+        super().__init__(*args)
+        if now is not None:
+            self.now = now
 
 
 class UsageError(KafkatoolError):
@@ -58,6 +68,8 @@ class VersionConflictError(ZooKeeperError):
 
 class NoPermissionError(ZooKeeperError):
     """The node's ACL forbids it (Z-6)."""
+
+    now = "kt connects without credentials: open the node to everybody (setAcl in zkCli.sh), or ask who closed it"
 
 
 class ZnodeTooLargeError(ZooKeeperError):

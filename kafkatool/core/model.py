@@ -32,12 +32,17 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A registered broker. ``epoch`` is the czxid of its node, its incarnation (Z-8); None if not read from one."""
+    """A registered broker. ``epoch`` is the czxid of its node, its incarnation (Z-8); None if not read from one.
+
+    ``asks_for_isr_changes``: it speaks inter.broker.protocol.version >= 2.7, so it leaves changing ISRs to the controller
+    (AlterIsr, KIP-497), which kafkatool's does not serve.
+    """
 
     id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     epoch: int | None = None
+    asks_for_isr_changes: bool = False
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of that listener name, or None."""

@@ -8,8 +8,10 @@ a plan file has the form of the znode it becomes.
 import json
 import os
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
@@ -52,6 +54,13 @@ def read_text(source: str, stdin: TextIO) -> str:
         raise UsageError(f"cannot read {source}: byte {e.start} is not UTF-8 text") from e
 
 
+CURRENT_ASSIGNMENT: Final = "Current partition replica assignment"
+"""Kafka's first line before a plan (RSN-4), and before the way back (RSN-8)."""
+
+PROPOSED_ASSIGNMENT: Final = "Proposed partition reassignment configuration"
+"""The one between the two of --generate."""
+
+
 def parse_json(text: str, name: str) -> Any:
     """The JSON in ``text``; ``name`` is the file for messages. Raises UsageError with line and column (RSN-17X)."""
     try:
@@ -63,6 +72,12 @@ def parse_json(text: str, name: str) -> Any:
             why = f'typographic quote {at} where JSON wants a plain ": was the text copied from a web page?'
         elif not text.strip():
             why = "the file is empty"
+        elif text.startswith(CURRENT_ASSIGNMENT):
+            why = (
+                "this is all that --generate printed: only its last line is the plan, which --out FILE saves"
+                if PROPOSED_ASSIGNMENT in text
+                else "this is all that --execute printed: only the JSON below its first line is a plan, the way back"
+            )
         raise UsageError(f"{name}:{e.lineno}:{e.colno}: not JSON: {why}") from e
     except RecursionError as e:
         raise UsageError(f"{name}: not a file of kt: nested too deeply") from e
@@ -93,7 +108,11 @@ def parse_plan(text: str, name: str, *, name_of: PartitionName = bracketed) -> d
     _check_version(value)
     entries = value.get("partitions") if isinstance(value, dict) else None
     if not isinstance(entries, list) or not entries:
-        raise RefusedError("Partition reassignment data file is empty")
+        raise RefusedError(
+            "Partition reassignment data file is empty",
+            now=f'{name} has no partitions; the form is {{"version":1,"partitions":[{{"topic":"t","partition":0,'
+            '"replicas":[1,2]}]}',
+        )
     moves = [_move(entry, f"{name}: partitions[{i}]") for i, entry in enumerate(entries)]
     if not all(replicas for _, replicas in moves):
         raise RefusedError("Partition replica list cannot be empty")
@@ -119,7 +138,10 @@ def parse_election(text: str, name: str, *, name_of: PartitionName = dashed) -> 
     value = parse_json(text, name)
     entries = value.get("partitions") if isinstance(value, dict) else None
     if not isinstance(entries, list):
-        raise RefusedError("Preferred replica election data is empty")
+        raise RefusedError(
+            "Preferred replica election data is empty",
+            now=f'{name} has no partitions; the form is {{"partitions":[{{"topic":"t","partition":0}}]}}',
+        )
     partitions = [_partition(entry, f"{name}: partitions[{i}]") for i, entry in enumerate(entries)]
     if twice := _duplicates(partitions):
         names = ",".join(map(name_of, sorted(twice)))
@@ -229,25 +251,31 @@ def _split(
     return batches
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> Path | None:
     """Replace ``path`` so that a crash leaves the old content or the new, on disk. Raises RefusedError.
 
     A file of other content that was there is kept beside it as ``<name>.1``, ``.2``, …: it may be the only way back.
+    Returns where.
     """
+    kept = None
     content = (text + "\n").encode()
     try:
         if path.is_file():
             if path.read_bytes() == content:
-                return
-            shutil.copy2(path, _free_name(path))
+                return None
+            kept = Path(shutil.copy2(path, _free_name(path)))
     except OSError as e:
         raise _unwritable(path, e) from e
     replace_file(path, content)
+    return kept
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """The same without keeping what was there. Raises RefusedError."""
-    scratch = path.with_name(path.name + ".tmp")
+    """The same without keeping what was there. Raises RefusedError.
+
+    Several may do so at once, as a run and the --cancel of another kt: one of the contents stays, whole.
+    """
+    scratch = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_native_id()}.tmp")
     try:
         with scratch.open("wb") as file:
             file.write(content)
@@ -260,6 +288,8 @@ def replace_file(path: Path, content: bytes) -> None:
         finally:
             os.close(directory)
     except OSError as e:
+        with suppress(OSError):
+            scratch.unlink()
         raise _unwritable(path, e) from e
 
 

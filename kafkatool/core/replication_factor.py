@@ -22,10 +22,8 @@ def change_replication_factor(
     check_replication_factor(replication_factor, len(brokers))
     load = Counter(b for replicas in assignment.values() for b in replicas)
     racks = {b.id: b.rack for b in brokers}
-    changed = {}
-    for partition in sorted(assignment):
-        before = assignment[partition]
-        replicas = list(before)
+    wanted = {partition: list(assignment[partition]) for partition in sorted(assignment)}
+    for partition, replicas in wanted.items():
         while len(replicas) > replication_factor:
             leaving = _leaving(replicas, in_sync.get(partition, ()), load)
             replicas.remove(leaving)
@@ -34,9 +32,14 @@ def change_replication_factor(
             joining = _joining(replicas, racks, load)
             replicas.append(joining)
             load[joining] += 1
-        if tuple(replicas) != before:
-            changed[partition] = tuple(replicas)
-    return changed
+    # Chosen once more, now that the choice for all the others is known: the last partitions had little left to even out.
+    for partition, replicas in wanted.items():
+        for place in range(len(assignment[partition]), replication_factor):
+            load[replicas.pop(place)] -= 1
+            joining = _joining(replicas, racks, load)
+            replicas.insert(place, joining)
+            load[joining] += 1
+    return {p: tuple(replicas) for p, replicas in wanted.items() if tuple(replicas) != assignment[p]}
 
 
 def _leaving(replicas: Sequence[int], in_sync: Sequence[int], load: Mapping[int, int]) -> int:

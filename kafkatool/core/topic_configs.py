@@ -146,7 +146,14 @@ def check_names(names: Iterable[str]) -> None:
     """Raises RefusedError at the first name that is no topic config (TOP-21)."""
     for name in names:
         if name not in CONFIGS:
-            raise RefusedError(f"Unknown Log configuration {name}.")
+            raise RefusedError(f"Unknown Log configuration {name}.", now=_near(name))
+
+
+def _near(name: str) -> str:
+    import difflib
+
+    alike = difflib.get_close_matches(name, CONFIGS, n=3) or CONFIGS
+    return f"there {'is' if len(alike) == 1 else 'are'} {', '.join(alike)}"
 
 
 def check_configs(configs: Mapping[str, str]) -> None:

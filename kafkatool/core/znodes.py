@@ -9,6 +9,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, Self
 from urllib.parse import quote
 
@@ -17,6 +18,9 @@ import orjson
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model import Assignment, BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 
+_INTEGERS = frozenset({int})  # not bool
+_MOVES = ("adding_replicas", "removing_replicas")
+_FIRST_THAT_ASKS = 5  # version of a broker's node from inter.broker.protocol.version 2.7 on, which brought AlterIsr
 _ENDPOINT = re.compile(r"^(?P<listener>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^\[\]]*)):(?P<port>-?\d+)$")
 
 
@@ -38,7 +42,7 @@ def _field(path: str, value: Mapping[str, Any], key: str, kind: type) -> Any:
 
 
 def _ids(path: str, value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(type(i) is int for i in value):
+    if not isinstance(value, list) or not _INTEGERS.issuperset(map(type, value)):
         raise ZnodeFormatError(f"znode {path}: expected a list of broker ids, found {value!r}")
     return tuple(value)
 
@@ -74,9 +78,10 @@ class BrokerZnode:
         if _field(path, value, "version", int) < 1:
             raise ZnodeFormatError(f"znode {path}: version {value['version']} is not supported")
         rack = value.get("rack")
+        asks = value["version"] >= _FIRST_THAT_ASKS
         if "endpoints" not in value:
             host, port = _field(path, value, "host", str), _field(path, value, "port", int)
-            return BrokerInfo(broker_id, (Endpoint("PLAINTEXT", host, port),), rack, czxid)
+            return BrokerInfo(broker_id, (Endpoint("PLAINTEXT", host, port),), rack, czxid, asks)
         protocols = value.get("listener_security_protocol_map") or {}
         endpoints = []
         for text in _field(path, value, "endpoints", list):
@@ -86,7 +91,7 @@ class BrokerZnode:
             listener = match["listener"].upper()
             host = match["v6"] if match["v6"] is not None else match["host"]
             endpoints.append(Endpoint(listener, host, int(match["port"]), protocols.get(match["listener"], listener)))
-        return BrokerInfo(broker_id, tuple(endpoints), rack if isinstance(rack, str) else None, czxid)
+        return BrokerInfo(broker_id, tuple(endpoints), rack if isinstance(rack, str) else None, czxid, asks)
 
     @staticmethod
     def encode(info: BrokerInfo, timestamp_ms: int) -> bytes:
@@ -153,6 +158,18 @@ class TopicZnode:
         """The same node with another assignment; version, topic_id and unknown keys stay (Z-13)."""
         return type(self)(dict(sorted(assignment.items())), self.raw)
 
+    def with_moved(self, moved: Assignment) -> Self:
+        """Those partitions have other replicas, and Kafka >= 2.4 is moving none of them.
+
+        What it noted of its own move (adding_replicas, removing_replicas) does not fit any more: its next controller would
+        go on with that move, and leave the partition without leader (seen with 2.8.2).
+        """
+        raw = dict(self.raw)
+        for key in _MOVES:
+            if isinstance(noted := raw.get(key), dict):
+                raw[key] = {p: brokers for p, brokers in noted.items() if not (p.isdecimal() and int(p) in moved)}
+        return type(self)({**self.assignment, **moved}, raw)
+
 
 class PartitionsZnode:
     """/brokers/topics/T/partitions: empty parent of the partitions' nodes (Z-15)."""
@@ -170,6 +187,22 @@ class PartitionZnode:
         return f"{TopicsZnode.PATH}/{partition.topic}/partitions/{partition.partition}"
 
 
+def _parse_leadership(path: str, data: bytes) -> LeaderAndIsr:
+    value = _object(path, data)
+    leader = _field(path, value, "leader", int)
+    return LeaderAndIsr(
+        leader=None if leader < 0 else leader,
+        leader_epoch=_field(path, value, "leader_epoch", int),
+        isr=_ids(path, value.get("isr")),
+        controller_epoch=_field(path, value, "controller_epoch", int),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _leadership(data: bytes) -> LeaderAndIsr:
+    return _parse_leadership("", data)
+
+
 class PartitionStateZnode:
     """/brokers/topics/T/partitions/P/state: leader and ISR (Z-15 to Z-17).
 
@@ -182,15 +215,11 @@ class PartitionStateZnode:
 
     @classmethod
     def decode(cls, partition: TopicPartition, data: bytes) -> LeaderAndIsr:
-        path = cls.path(partition)
-        value = _object(path, data)
-        leader = _field(path, value, "leader", int)
-        return LeaderAndIsr(
-            leader=None if leader < 0 else leader,
-            leader_epoch=_field(path, value, "leader_epoch", int),
-            isr=_ids(path, value.get("isr")),
-            controller_epoch=_field(path, value, "controller_epoch", int),
-        )
+        """Of thousands of partitions few differ in their leadership: those that do not share what is decoded once."""
+        try:
+            return _leadership(data)
+        except ZnodeFormatError:
+            return _parse_leadership(cls.path(partition), data)  # raises it again, naming the node
 
     @staticmethod
     def encode(state: LeaderAndIsr) -> bytes:

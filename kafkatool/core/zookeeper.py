@@ -6,7 +6,7 @@ What it adds to kazoo:
 - kazoo forgets all watches when the connection drops, though the session lives on. Here they fire as ``reconnected``
   once the same session is back: whoever watches reads again and misses nothing (Z-43). An expiry drops them.
 - Oversized packets are refused before they are sent (COM-10X): the server answers them by closing the connection.
-- Many requests at once cost little more than their bytes: `zookeeper_pipeline`.
+- Many requests at once cost little more than their bytes: `zookeeper_pipeline`, `zookeeper_reads`.
 - A server that accepts a connection and never answers it does not cost the session: `zookeeper_handshake`.
 """
 
@@ -14,9 +14,8 @@ import enum
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from kazoo import exceptions as kz
 from kazoo.client import KazooClient
@@ -39,21 +38,23 @@ from kafkatool.core.errors import (
     ZooKeeperUnavailableError,
 )
 from kafkatool.core.zookeeper_handshake import Handshake
+from kafkatool.core.zookeeper_operations import ANY_VERSION as ANY_VERSION
+from kafkatool.core.zookeeper_operations import Check as Check
+from kafkatool.core.zookeeper_operations import Create as Create
+from kafkatool.core.zookeeper_operations import Delete as Delete
+from kafkatool.core.zookeeper_operations import Op as Op
+from kafkatool.core.zookeeper_operations import SetData as SetData
+from kafkatool.core.zookeeper_operations import shows
 from kafkatool.core.zookeeper_pipeline import Pipeline
+from kafkatool.core.zookeeper_reads import BulkRead
+from kafkatool.core.zookeeper_reads import Node as Node
+from kafkatool.core.zookeeper_version import MultiRead
 
-ANY_VERSION = -1
+T = TypeVar("T")
+
 DEFAULT_MAX_PACKET_BYTES = 1_048_575  # ZooKeeper's jute.maxbuffer
+_TOGETHER = 256  # nodes read by one request; fewer than a quarter of that are not worth asking whether it is known
 _CREATE_BYTES, _SET_BYTES, _TRANSACTION_BYTES = 47, 20, 110  # what a packet adds to path and data (COM-10X)
-
-
-class Node(NamedTuple):
-    """A znode as read. ``ephemeral_owner`` is the owning session's id, 0 for a persistent node."""
-
-    data: bytes
-    version: int
-    czxid: int
-    ephemeral_owner: int
-    ctime_ms: int
 
 
 class SessionState(enum.Enum):
@@ -72,42 +73,17 @@ class WatchEvent(NamedTuple):
 Watch = Callable[[WatchEvent], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
-    path: str
-    data: bytes = b""
-    ephemeral: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SetData:
-    path: str
-    data: bytes
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    path: str
-    version: int = ANY_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    path: str
-    version: int
-
-
-Op = Create | SetData | Delete | Check
-
-
 class TransactionError(ZooKeeperError):
     """A transaction was refused as a whole: ``index`` is the operation that failed, ``cause`` why."""
 
     def __init__(self, index: int, cause: ZooKeeperError) -> None:
-        super().__init__(str(cause))
+        super().__init__(str(cause), now=cause.now)
         self.index = index
         self.cause = cause
+
+
+class _UnknownRequestError(ZooKeeperError):
+    """The server is too old for it."""
 
 
 _ERRORS: dict[type[Exception], tuple[type[ZooKeeperError], str]] = {
@@ -116,6 +92,7 @@ _ERRORS: dict[type[Exception], tuple[type[ZooKeeperError], str]] = {
     kz.BadVersionError: (VersionConflictError, "znode {} was changed by somebody else meanwhile"),
     kz.NotEmptyError: (NotEmptyError, "znode {} still has children"),
     kz.NoAuthError: (NoPermissionError, "no permission for znode {}: its ACL does not allow this"),
+    kz.UnimplementedError: (_UnknownRequestError, "the ZooKeeper server does not know this request ({})"),
     kz.SessionExpiredError: (SessionExpiredError, "the ZooKeeper session expired ({})"),
     kz.ConnectionLoss: (ConnectionLostError, "the connection to ZooKeeper was lost ({})"),
     kz.ConnectionClosedError: (ConnectionLostError, "the connection to ZooKeeper was closed ({})"),
@@ -164,6 +141,7 @@ class ZooKeeper:
         self._closing = False
         self._client = self._make_client()
         self._pipeline = Pipeline(self._client)
+        self._multi_read = MultiRead(self._client)
         self._client.add_listener(self._on_state)
 
     def _make_client(self) -> KazooClient:
@@ -325,19 +303,40 @@ class ZooKeeper:
         def ask(path: str) -> Any:
             return self._client.get_async(path, watch=self._wrap(watch, path)())
 
-        return [n and _node(n) for n in self._gather(paths, ask)]
+        if watch is None:
+            return self._nodes(paths)
+        return [n and _node(n) for n in self._gather(paths, paths, ask)]
+
+    def _nodes(self, paths: Sequence[str]) -> list[Node | None]:
+        """Without watches: many of them in few requests, if the server knows such."""
+        if len(paths) > _TOGETHER // 4 and self._multi_read.is_served():
+            groups = [paths[start : start + _TOGETHER] for start in range(0, len(paths), _TOGETHER)]
+            try:
+                answers = self._gather(groups, [group[0] for group in groups], BulkRead(self._client).ask_together)
+            except _UnknownRequestError:
+                self._multi_read.refused()
+            else:
+                nodes = [answer for group in answers for answer in group]
+                for path, node in zip(paths, nodes, strict=True):
+                    if isinstance(node, kz.ZookeeperError):
+                        raise _translate(node, path) from node
+                return nodes
+        return self._gather(paths, paths, BulkRead(self._client).ask)
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """The children of each path in one pipelined pass, in order."""
-        return self._gather(paths, self._client.get_children_async)
+        return self._gather(paths, paths, self._client.get_children_async)
 
-    def _gather(self, paths: Sequence[str], ask: Callable[[str], Any]) -> list[Any]:
-        """What each path is answered, None where there is no node; what a lost connection took is asked for again."""
-        answers: list[Any] = [None] * len(paths)
-        missing: Sequence[int] = range(len(paths))
+    def _gather(self, asked: Sequence[T], paths: Sequence[str], ask: Callable[[T], Any]) -> list[Any]:
+        """What each is answered, None where there is no node; what a lost connection took is asked for again.
+
+        ``paths`` name them in errors.
+        """
+        answers: list[Any] = [None] * len(asked)
+        missing: Sequence[int] = range(len(asked))
         while missing:
             with self._pipeline.held():
-                pending = [(index, ask(paths[index])) for index in missing]
+                pending = [(index, ask(asked[index])) for index in missing]
             lost: dict[int, ConnectionLostError] = {}
             for index, request in pending:
                 try:
@@ -479,17 +478,7 @@ class ZooKeeper:
 
         One alone proves nothing: an empty node, for instance, is the same whoever made it.
         """
-        writes = [op for op in ops if not isinstance(op, Check)]
+        made = {op.path for op in ops if isinstance(op, Create)}  # what is deleted to be made anew is there afterwards
+        writes = [op for op in ops if not isinstance(op, Check) and not (isinstance(op, Delete) and op.path in made)]
         nodes = self.get_many([op.path for op in writes])
-        return bool(writes) and all(_shows(node, op) for node, op in zip(nodes, writes, strict=True))
-
-
-def _shows(node: Node | None, op: Op) -> bool:
-    """Whether the node is as that write leaves it."""
-    match op:
-        case Create(_, data, _):
-            return node is not None and node.data == data
-        case SetData(_, data, version):
-            return node is not None and node.version == version + 1 and node.data == data
-        case _:
-            return node is None
+        return bool(writes) and all(shows(node, op) for node, op in zip(nodes, writes, strict=True))

@@ -7,11 +7,15 @@ Here the thread is woken once, sends what is queued in one write, and reads what
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
+from kafkatool.core.zookeeper_reads import awaits_many, is_used_up, take_answers
+
 _MOST_REQUESTS = 256  # in one write, so that answers are read meanwhile and neither side's buffer fills
 _CHUNK_BYTES = 1 << 18
+_GATHER_S = 0.001
 _AUTH = 100  # the type of the first kind of request that is numbered in another way
 
 
@@ -91,6 +95,10 @@ class Pipeline:
         """All messages that have arrived: the socket would not tell again of those that were read along."""
         while True:
             outcome = self._read_message(read_timeout)
+            if outcome is None:
+                self._position = take_answers(self._client, self._arrived, self._position)
+                if is_used_up(self._arrived, self._position) and awaits_many(self._client):
+                    time.sleep(_GATHER_S)  # let them gather: each wake-up costs as much as ten answers
             if outcome is not None or self._position == len(self._arrived):
                 return outcome
 

@@ -161,10 +161,10 @@ class _Waiting:
         self.reached, self.go_on = threading.Event(), threading.Event()
         self.closed = False
 
-    def recv_into(self, _: object) -> int:
+    def recv(self, _: int) -> bytes:
         self.reached.set()
         assert self.go_on.wait(10)
-        return 0
+        return b""
 
     def close(self) -> None:
         self.closed = True

@@ -3,6 +3,9 @@
 import io
 import itertools
 import json
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -106,6 +109,14 @@ def test_a_bad_field_is_named_by_its_place(bad: dict[str, object], where: str) -
         ("{“version”:1}", "plan.json:1:2: not JSON: typographic quote “"),
         ("", "plan.json:1:1: not JSON: the file is empty"),
         ("oops", "plan.json:1:1: not JSON"),
+        (
+            "Current partition replica assignment\n{}\n\nProposed partition reassignment configuration\n{}\n",
+            "plan.json:1:1: not JSON: this is all that --generate printed",
+        ),
+        (
+            "Current partition replica assignment\n\n{}\n\nSave this to use as …\n",
+            "plan.json:1:1: not JSON: this is all that --execute printed: only the JSON below its first line is a plan",
+        ),
     ],
 )
 def test_bad_json_is_a_usage_error_with_line_and_column(text: str, message: str) -> None:
@@ -211,3 +222,23 @@ def test_batches_of_a_plan_hold_all_of_it_in_order_within_both_bounds(
         if following and len(batch) != max_count:  # it was full
             more = {**batch, **dict(list(following.items())[:1])}
             assert len(plan_json(more).encode()) > max_bytes
+
+
+@pytest.mark.spec("RSN-22X", "RSN-37X")
+def test_two_that_replace_a_file_at_once_leave_one_content_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, both_wrote = tmp_path / "plan.state.json", threading.Barrier(2)
+    contents = [b"a" * 100_000, b"b" * 10]
+    fsync, own = os.fsync, threading.local()
+
+    def together(descriptor: int) -> None:
+        if not hasattr(own, "wrote"):
+            own.wrote = True
+            both_wrote.wait(60)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", together)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda content: plan_files.replace_file(file, content), contents))
+    assert file.read_bytes() in contents and list(tmp_path.iterdir()) == [file]

@@ -31,6 +31,7 @@ from kafkatool.core.zookeeper import (
     Check,
     Create,
     Delete,
+    Op,
     SessionState,
     SetData,
     TransactionError,
@@ -278,3 +279,12 @@ def test_a_read_repeated_in_a_new_session_watches_in_that_one(monkeypatch: pytes
     assert events == [], "an expiry drops the watches of its session"
     second(WatchedEvent("NONE", "SUSPENDED", "/a"))
     assert events == [WatchEvent("reconnected", "/a")]
+
+
+@pytest.mark.spec("Z-40")
+def test_a_node_deleted_and_made_anew_shows_that_its_transaction_was_committed(zk: ZooKeeper) -> None:
+    zk.create("/place", b"old")
+    taken: list[Op] = [Delete("/place", 0), Create("/place", b"new")]
+    assert not zk._was_committed(taken)
+    zk.commit(taken)
+    assert zk._was_committed(taken)

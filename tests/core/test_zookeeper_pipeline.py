@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.zookeeper import Create, SetData, TransactionError, WatchEvent, ZooKeeper
 from tests.faults.proxy import Proxy
 from tests.waiting import eventually
@@ -88,3 +89,18 @@ def test_more_wake_ups_than_fit_between_the_threads_block_nobody(zk: ZooKeeper) 
     for _ in range(5_000):  # the pair holds some hundred
         wake_up.send(b"\0")
     assert [n and len(n.data) for n in zk.get_many(["/n0", "/n1", "/n2"])] == [10] * 3
+
+
+def test_a_bulk_read_that_waits_does_not_hold_up_others_nor_outlive_a_closed_session(zk: ZooKeeper) -> None:
+    paths = fill(zk, [10] * COUNT)
+    answers: list[int] = []
+    readers = [threading.Thread(target=lambda: answers.append(len(zk.get_many(paths)))) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    assert zk.children("/n1") == []
+    for reader in readers:
+        reader.join()
+    assert answers == [COUNT] * 4 and zk.get_many([]) == []
+    zk.close()
+    with pytest.raises(ZooKeeperError):
+        zk.get_many(paths)

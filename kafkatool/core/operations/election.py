@@ -5,7 +5,6 @@ every partition, and leaves no word of success. So the outcome is read from the 
 """
 
 import enum
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from kafkatool.core.cluster_view import ClusterView, read_cluster
 from kafkatool.core.errors import NodeExistsError, RefusedError
 from kafkatool.core.model import LeaderAndIsr, TopicPartition
+from kafkatool.core.operations.watched_node import WatchedNode
 from kafkatool.core.plan_files import PartitionName, dashed
 from kafkatool.core.znodes import PreferredElectionZnode
 from kafkatool.core.zookeeper import ZooKeeper
@@ -154,19 +154,22 @@ def run(
     timeout_s: float,
     wait: bool = True,
     interval_s: float = 0,
+    on_asking: Callable[[], None] = lambda: None,
     on_batch: Callable[[Sequence[TopicPartition]], None],
     name_of: PartitionName = dashed,
 ) -> ElectionResult:
     """Ask for each batch once the one before has gone (ELE-3, ELE-14X), then read what came of it (ELE-16X).
 
     ``timeout_s`` bounds each batch. ``wait`` False: the last one is not waited for and its outcome not known.
-    ``on_batch`` is called after each create. Another election found in the way stops it (ELE-6).
+    ``on_asking`` is called before each create, ``on_batch`` after it: between them nobody knows if it was carried out.
+    Another election found in the way stops it (ELE-6).
     """
     stopped: str | None = None
     for number, batch in enumerate(batches, 1):
         if number > 1 and interval_s:
             time.sleep(interval_s)
         data = PreferredElectionZnode.encode(batch)
+        on_asking()
         try:
             zk.create(PreferredElectionZnode.PATH, data, make_parents=True)
         except NodeExistsError:
@@ -193,15 +196,15 @@ def read_after(zk: ZooKeeper, selection: Selection) -> ClusterView:
 def _await_end(zk: ZooKeeper, data: bytes, timeout_s: float) -> bool:
     """Until the node with that content is gone; False: time is up first."""
     deadline = time.monotonic() + timeout_s
+    request = WatchedNode(zk, PreferredElectionZnode.PATH)
     while True:
-        woken = threading.Event()
-        node = zk.get(PreferredElectionZnode.PATH, lambda _, woken=woken: woken.set())  # type: ignore[misc]
+        node = request.read()
         if node is None or node.data != data:
             return True
         left = deadline - time.monotonic()
         if left <= 0:
             return False
-        woken.wait(min(left, RECHECK_S))
+        request.wait(min(left, RECHECK_S))
 
 
 def _results(selection: Selection, after: ClusterView | None) -> tuple[PartitionResult, ...]:

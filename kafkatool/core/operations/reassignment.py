@@ -6,10 +6,10 @@ finish. Starting is one exclusive create, so of two that start together one wins
 
 import enum
 import random
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from kafkatool.core.cluster_view import ClusterView, read_cluster, read_states
@@ -17,6 +17,7 @@ from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeEr
 from kafkatool.core.model import BrokerInfo, TopicPartition
 from kafkatool.core.operations import throttles
 from kafkatool.core.operations.throttles import ConfigWrite
+from kafkatool.core.operations.watched_node import WatchedNode
 from kafkatool.core.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.planner.like_new import plan_like_new
 from kafkatool.core.planner.minimal import plan_minimal
@@ -24,6 +25,7 @@ from kafkatool.core.znodes import ReassignmentZnode
 from kafkatool.core.zookeeper import Create, Op, ZooKeeper
 
 MAX_BATCH_BYTES = 512_000  # of one znode, half of ZooKeeper's limit (RSN-19X)
+SHOWN_BY_LIST = "kt reassign --list shows what runs; kt waits for it with --verify --wait and its plan"
 POLL_MS = 1000  # how often the progress of a running move is read; the end itself is watched
 
 
@@ -140,6 +142,7 @@ class Prepared:
     current: Moves
     running: Moves | None
     throttle_writes: tuple[ConfigWrite, ...]
+    controller: bool  # whether there is one: else nothing of it is carried out until there is
 
     @property
     def unchanged(self) -> list[TopicPartition]:
@@ -178,7 +181,10 @@ def prepare(
     current = {p: replicas for p in plan if (replicas := _assigned(view, p))}
     if missing := [p for p in plan if p not in current]:
         names = ", ".join(map(name_of, missing))
-        raise RefusedError(f"The proposed assignment contains non-existent partitions: {names}")
+        raise RefusedError(
+            f"The proposed assignment contains non-existent partitions: {names}",
+            now="the plan is stale, or that of another cluster: make a new one with --generate",
+        )
     if not force:
         _check_unforced(view, plan, throttle, name_of)
     cut = split_plan(plan, max_bytes=max_bytes, max_count=max_count)
@@ -191,13 +197,18 @@ def prepare(
         writes += throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), throttle)
         if view.reassignment is None:
             writes += throttles.plan_replicas(zk, moves, current)
-    return Prepared(moves, batches, current, view.reassignment, tuple(writes))
+    has_controller = view.controller_id is not None
+    return Prepared(moves, batches, current, view.reassignment, tuple(writes), has_controller)
 
 
 def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_of: PartitionName) -> None:
     unknown = sorted({b for replicas in plan.values() for b in replicas} - set(view.brokers))
     if unknown:
-        raise RefusedError(f"The proposed assignment contains non-existent brokerIDs: {_ids(unknown)}")
+        live = _ids(sorted(view.brokers)) or "none"
+        raise RefusedError(
+            f"The proposed assignment contains non-existent brokerIDs: {_ids(unknown)}",
+            now=f"registered brokers: {live}; start the others, or add --force to wait for them",
+        )
     if electing := sorted(set(view.election or ()).intersection(plan)):
         raise RefusedError(
             f"a preferred replica election is under way for {','.join(map(name_of, electing))}; "
@@ -224,7 +235,9 @@ def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracket
     except NodeExistsError as e:
         throttles.undo(zk, undo)
         names = ",".join(map(name_of, sorted(running(zk) or {})))
-        raise RefusedError(f"Partition reassignment currently in progress for {names}. Aborting operation") from e
+        raise RefusedError(
+            f"Partition reassignment currently in progress for {names}. Aborting operation", now=SHOWN_BY_LIST
+        ) from e
     except ZnodeTooLargeError:
         throttles.undo(zk, undo)
         raise
@@ -244,7 +257,7 @@ def running(zk: ZooKeeper) -> Moves | None:
 class Progress:
     """Partitions that left the znode, and of the replicas the plan wants those that are in sync (RSN-33X).
 
-    Of the whole plan, ``batch`` of ``batches`` being in the znode.
+    Of the whole plan, ``batch`` of ``batches`` being in the znode; ``left`` are the partitions that have not finished.
     """
 
     finished: int
@@ -254,6 +267,7 @@ class Progress:
     elapsed_s: float
     batch: int = 1
     batches: int = 1
+    left: frozenset[TopicPartition] = frozenset()
 
     @property
     def remaining_s(self) -> float | None:
@@ -263,6 +277,9 @@ class Progress:
         return self.elapsed_s / self.finished * (self.total - self.finished)
 
 
+Unsent = Callable[[Set[TopicPartition]], Set[TopicPartition]]
+
+
 def wait(
     zk: ZooKeeper,
     moves: Moves,
@@ -270,23 +287,29 @@ def wait(
     timeout_s: float | None,
     on_progress: Callable[[Progress], None],
     poll_ms: int = POLL_MS,
+    unsent: Unsent = lambda sent: frozenset(),
 ) -> bool:
-    """Until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on."""
+    """Until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on.
+
+    ``unsent`` tells what somebody else is still to send, which is waited for too. It is given the partitions of
+    ``moves`` in the znode.
+    """
     begun = time.monotonic()
     deadline = None if timeout_s is None else begun + timeout_s
+    request = WatchedNode(zk, ReassignmentZnode.PATH)
     while True:
-        woken = threading.Event()
-        node = zk.get(ReassignmentZnode.PATH, lambda _, woken=woken: woken.set())  # type: ignore[misc]
-        left = [p for p in (ReassignmentZnode.decode(node.data) if node else {}) if p in moves]
-        on_progress(_progress(zk, moves, left, time.monotonic() - begun))
-        if not left:
+        node = request.read()
+        left = frozenset(p for p in (ReassignmentZnode.decode(node.data) if node else {}) if p in moves)
+        later = unsent(left)
+        on_progress(_progress(zk, moves, left, later, time.monotonic() - begun))
+        if not left and not later:
             return True
         pause = poll_ms / 1000
         if deadline is not None:
             pause = min(pause, deadline - time.monotonic())
             if pause <= 0:
                 return False
-        woken.wait(pause)
+        request.wait(pause)
 
 
 class Followed(NamedTuple):
@@ -308,7 +331,8 @@ def follow(
 ) -> Followed:
     """Wait for the first batch, if it was ``started``, and submit and wait for the others, each when the znode is gone.
 
-    ``on_batch`` is told the batch's number, from 0, and False before it is submitted, True when it has finished.
+    ``on_batch`` is told the batch's number, from 0, and False before it is submitted (again after each wait for somebody
+    else's reassignment, which may be long), True when it has finished. An error it raises ends the run.
 
     When the deadline passes first no further batch is submitted, and one may still be under way (RSN-19X).
     """
@@ -320,16 +344,16 @@ def follow(
     def report(p: Progress) -> None:
         elapsed_s = time.monotonic() - begun
         counts = (done + p.finished, partitions, done_replicas + p.in_sync, wanted, elapsed_s)
-        on_progress(Progress(*counts, number + 1, len(batches)))
+        left = p.left.union(*batches[number + 1 :])
+        on_progress(Progress(*counts, number + 1, len(batches), left))
 
     def remaining_s() -> float | None:
         return None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
 
     for number, batch in enumerate(batches):
-        if number or not started:
-            on_batch(number, False)
-            if not _submit(zk, batch, remaining_s, poll_ms):
-                return Followed(number, number)
+        begins = partial(on_batch, number, False)
+        if (number or not started) and not _submit(zk, batch, remaining_s, poll_ms, begins):
+            return Followed(number, number)
         if not wait(zk, batch, timeout_s=remaining_s(), on_progress=report, poll_ms=poll_ms):
             return Followed(number + 1, number)
         on_batch(number, True)
@@ -338,27 +362,37 @@ def follow(
     return Followed(len(batches), len(batches))
 
 
-def _submit(zk: ZooKeeper, batch: Moves, remaining_s: Callable[[], float | None], poll_ms: int) -> bool:
-    """Create the znode as soon as there is none; somebody else's reassignment is waited for. False: deadline."""
+def _submit(
+    zk: ZooKeeper, batch: Moves, remaining_s: Callable[[], float | None], poll_ms: int, before: Callable[[], None]
+) -> bool:
+    """Create the znode as soon as there is none; somebody else's reassignment is waited for. False: deadline.
+
+    ``before`` each attempt: whoever wants no more to be sent says so while this waits.
+    """
+    request = WatchedNode(zk, ReassignmentZnode.PATH)
     while True:
+        before()
         left = remaining_s()
         if left is not None and left <= 0:
             return False
         try:
             zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch), make_parents=True)
         except NodeExistsError:
-            gone = threading.Event()
-            if zk.get(ReassignmentZnode.PATH, lambda _, gone=gone: gone.set()) is not None:  # type: ignore[misc]
-                gone.wait(poll_ms / 1000 if left is None else min(left, poll_ms / 1000))
+            if request.read() is not None:
+                request.wait(poll_ms / 1000 if left is None else min(left, poll_ms / 1000))
         else:
             return True
 
 
-def _progress(zk: ZooKeeper, moves: Moves, left: Sequence[TopicPartition], elapsed_s: float) -> Progress:
+def _progress(
+    zk: ZooKeeper, moves: Moves, left: Set[TopicPartition], later: Set[TopicPartition], elapsed_s: float
+) -> Progress:
     states = read_states(zk, left)
     wanted = sum(len(replicas) for replicas in moves.values())
     lagging = sum(1 for p in left for b in moves[p] if p not in states or b not in states[p].leader_and_isr.isr)
-    return Progress(len(moves) - len(left), len(moves), wanted - lagging, wanted, elapsed_s)
+    lagging += sum(len(moves[p]) for p in later)
+    unfinished = frozenset(left | later)
+    return Progress(len(moves) - len(unfinished), len(moves), wanted - lagging, wanted, elapsed_s, left=unfinished)
 
 
 # --- verify and list -------------------------------------------------------------------------------------------
@@ -366,10 +400,14 @@ def _progress(zk: ZooKeeper, moves: Moves, left: Sequence[TopicPartition], elaps
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How far a plan is. ``removal`` takes the throttles off: empty unless every partition completed (RSN-13)."""
+    """How far a plan is. ``removal`` takes the throttles off: empty unless every partition completed (RSN-13).
+
+    ``awaited`` are brokers that partitions in progress are to be on, and that are not registered.
+    """
 
     items: tuple[Move, ...]
     removal: tuple[ConfigWrite, ...]
+    awaited: tuple[int, ...] = ()
 
     @property
     def completed(self) -> bool:
@@ -382,7 +420,7 @@ def verify(zk: ZooKeeper, plan: Moves, *, preserve_throttles: bool = False) -> V
     items = tuple(Move(p, _assigned(view, p), target, _status(view, p, target)) for p, target in plan.items())
     done = all(move.status is Status.COMPLETED for move in items)
     removal = throttles.plan_removal(zk, {p.topic for p in plan}) if done and not preserve_throttles else []
-    return Verification(items, tuple(removal))
+    return Verification(items, tuple(removal), _awaited(items, view))
 
 
 def list_running(zk: ZooKeeper) -> tuple[Move, ...]:
@@ -394,6 +432,12 @@ def list_running(zk: ZooKeeper) -> tuple[Move, ...]:
         Move(p, _assigned(view, p), moves[p], Status.IN_PROGRESS, states[p].leader_and_isr.isr if p in states else ())
         for p in sorted(moves)
     )
+
+
+def _awaited(moves: Iterable[Move], view: ClusterView) -> tuple[int, ...]:
+    """Without them those moves do not end."""
+    targets = {broker for move in moves if move.status is Status.IN_PROGRESS for broker in move.target}
+    return tuple(sorted(targets.difference(view.brokers)))
 
 
 def _status(view: ClusterView, partition: TopicPartition, target: tuple[int, ...]) -> Status:

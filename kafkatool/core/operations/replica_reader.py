@@ -1,6 +1,6 @@
 """Reads replicas from the brokers that hold them, as a debugging consumer (replica id -2), which followers serve too.
 
-Versions are agreed with each broker by ApiVersions: real Kafka from 0.11 on and the broker of this project. Only
+Versions are agreed with each broker by ApiVersions: real Kafka from 0.10.1 on and the broker of this project. Only
 PLAINTEXT listeners are spoken to.
 """
 
@@ -51,7 +51,7 @@ class NegotiatedConnection:
             self.close()
             raise BrokerUnreachableError(
                 f"{self._connection.host}:{self._connection.port} serves {api.name} up to version {highest}, "
-                f"kt needs {api.min_version}: is it older than Kafka 0.11?"
+                f"kt needs {api.min_version}: is it older than Kafka 0.10.1?"
             )
         return self._send(api, version, request, self._timeout_ms + wait_ms)
 

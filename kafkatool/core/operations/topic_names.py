@@ -64,5 +64,5 @@ def select(topics: Iterable[str], pattern: str | None) -> list[str]:
     try:
         wanted = re.compile(text)
     except re.error as e:
-        raise RefusedError(f"{text} is an invalid regex.") from e
+        raise RefusedError(f"{text} is an invalid regex.", now=f"regex: {e}; .* matches all topics") from e
     return sorted(t for t in topics if wanted.fullmatch(t))

@@ -27,7 +27,7 @@ class TopicExistsError(RefusedError):
     """The topic is there already. ``marked``: it is marked for deletion (TOP-24X)."""
 
     def __init__(self, topic: str, *, marked: bool = False) -> None:
-        super().__init__(f"Topic '{topic}' already exists.")
+        super().__init__(f"Topic '{topic}' already exists.", now=None if marked else "--if-not-exists takes it as done")
         self.marked = marked
 
 
@@ -305,7 +305,10 @@ def _grow(
     znode = TopicZnode.decode(topic, node.data)
     count = len(znode.assignment)
     if partitions <= count:
-        raise RefusedError("The number of partitions for a topic can only be increased")
+        raise RefusedError(
+            "The number of partitions for a topic can only be increased",
+            now=f"topic {topic} has {len(znode.assignment)} partitions",
+        )
     brokers = registered(zk)
     if groups is None:
         added = add_partitions(brokers, znode.assignment, partitions, rack_aware=rack_aware)

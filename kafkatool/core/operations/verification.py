@@ -229,14 +229,18 @@ class Verifier:
         self._queue = [r for r in self._queue if r not in moved] + moved
         return bool(moved)
 
-    def run_once(self, *, stall_s: float) -> None:
-        """Until every partition is compared to the high watermarks of the first round, or none moved for ``stall_s``."""
+    def run_once(self, *, stall_s: float, on_round: Callable[[], None] = lambda: None) -> None:
+        """Until every partition is compared to the high watermarks of the first round, or none moved for ``stall_s``.
+
+        ``on_round`` is called after each round: ``reports`` tell how far it is.
+        """
         last_move = time.monotonic()
         while True:
             moved = self.round()
             for report in self.reports:
                 if report.end is None and report.high_watermarks:
                     report.end = max(report.high_watermarks.values())
+            on_round()
             if moved:
                 last_move = time.monotonic()
             if all(r.complete for r in self.reports) or time.monotonic() - last_move > stall_s:

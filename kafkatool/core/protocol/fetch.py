@@ -1,4 +1,7 @@
-"""Fetch (key 1), versions 4-11: read record batches, as a consumer or as a follower (BRK-92 to 108)."""
+"""Fetch (key 1), versions 3-11: read record batches, as a consumer or as a follower (BRK-92 to 108).
+
+Brokers serve 4 and above. Version 3 is there to ask Kafka 0.10 for its replicas, whose messages are of format 0 or 1.
+"""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -42,7 +45,7 @@ class FetchRequest(Request["FetchResponse"]):
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Int32
-    isolation_level: Int8 = 0
+    isolation_level: Annotated[Int8, Since(4)] = 0
     session_id: Annotated[Int32, Since(7)] = 0
     session_epoch: Annotated[Int32, Since(7)] = -1
     topics: list[FetchRequestTopic]
@@ -65,9 +68,9 @@ class FetchResponsePartition:
     partition: Int32
     error_code: Int16 = 0
     high_watermark: Int64 = -1
-    last_stable_offset: Int64 = -1
+    last_stable_offset: Annotated[Int64, Since(4)] = -1
     log_start_offset: Annotated[Int64, Since(5)] = -1
-    aborted_transactions: list[AbortedTransaction] | None = None
+    aborted_transactions: Annotated[list[AbortedTransaction] | None, Since(4)] = None
     preferred_read_replica: Annotated[Int32, Since(11)] = -1
     records: FileRecords | None = b""
 
@@ -90,4 +93,4 @@ class FetchResponse:
     topics: list[FetchResponseTopic]
 
 
-API = Api(1, "Fetch", 4, 11, FetchRequest, FetchResponse)
+API = Api(1, "Fetch", 3, 11, FetchRequest, FetchResponse)

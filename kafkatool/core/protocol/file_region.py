@@ -21,6 +21,9 @@ class FileRegion(NamedTuple):
 
     def read(self) -> bytes:
         """The bytes themselves; fewer when the file has become shorter meanwhile. OSError as of ``pread``."""
+        whole = os.pread(self.fd_owner.fileno(), self.size_bytes, self.position)
+        if len(whole) == self.size_bytes:
+            return whole
         parts = []
         position, missing = self.position, self.size_bytes
         while missing and (part := os.pread(self.fd_owner.fileno(), missing, position)):

@@ -37,6 +37,8 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
     if api.is_flexible(version):
         out.append(0)
     chunks = _encode(api, api.request, version, message, out)
+    if len(chunks) == 1:
+        return bytes(out)
     return b"".join(c.read() if isinstance(c, FileRegion) else c for c in chunks)
 
 
@@ -115,6 +117,9 @@ def _encode(api: Api, cls: type[object], version: int, message: object, out: byt
         chunks.append(encoder(cls, version, api.is_flexible(version))(message, out, chunks))
     except (error, AttributeError, TypeError, UnicodeEncodeError) as wrong:  # null, out of range, wrong type
         raise ProtocolError(f"{cls.__name__} version {version} cannot be written: {wrong}") from wrong
+    if len(chunks) == 1:
+        _LENGTH.pack_into(out, 0, len(out) - _LENGTH.size)
+        return chunks
     size_bytes = sum(c.size_bytes if isinstance(c, FileRegion) else len(c) for c in chunks)
     _LENGTH.pack_into(out, 0, size_bytes - _LENGTH.size)
     return [c for c in chunks if c]

@@ -341,6 +341,22 @@ def test_waiting_past_the_deadline_leaves_the_reassignment_running(zk: ZooKeeper
     assert reassignment.running(zk) == moves
 
 
+@pytest.mark.spec("RSN-33X")
+def test_waiting_leaves_one_watch_however_long_it_takes_as_a_client_keeps_each_until_it_fires(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2)}})
+    moves = plan({0: (1, 3)})
+    reassignment.start(zk, reassignment.prepare(zk, moves))
+    watches: list[int] = []
+
+    def count(_: Progress) -> None:
+        watches.append(sum(map(len, zk._client._data_watchers.values())))
+        if len(watches) == 5:
+            zk.delete(ReassignmentZnode.PATH)
+
+    assert reassignment.wait(zk, moves, timeout_s=60, on_progress=count, poll_ms=20)
+    assert watches[:5] == [1] * 5
+
+
 @pytest.mark.spec("RSN-19X")
 def test_a_batch_waits_for_somebody_elses_reassignment_that_came_between(zk_connect: str, zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}})

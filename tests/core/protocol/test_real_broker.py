@@ -71,7 +71,7 @@ def test_every_version_of_the_data_apis_and_every_codec(connection: Connection) 
             assert (appended.error_code, appended.base_offset) == (0, count)
             count += 3
 
-    for version in _versions(fetch.API):
+    for version in _versions(fetch.API, 4):  # for 3, meant for Kafka 0.10, this broker would rewrite the batches
         fetched = _fetch(connection, version)
         assert (fetched.error_code, fetched.high_watermark) == (0, count)
         data = fetched.records
