@@ -60,6 +60,14 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
     }
 
 
+def without_leader(partition: Data, figure: str) -> str:
+    """``leaderless_ms`` or ``longest_leaderless_ms`` of a partition in words."""
+    length_ms = partition[figure]
+    if length_ms is None:
+        return "not visible"
+    return duration(length_ms) if partition["outages"] else "never"
+
+
 def duration(length_ms: float) -> str:
     """A length of time as people say it: 850 ms, 4.2 s, 3 min 05 s, 2 h 10 min, 3 d 4 h."""
     if length_ms < 1000:

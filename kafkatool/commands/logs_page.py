@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from kafkatool import __version__
-from kafkatool.commands.logs_figures import Data, duration
+from kafkatool.commands.logs_figures import Data, duration, without_leader
 from kafkatool.commands.logs_plots import HATCH, Axis, bars, colour, lanes, legend, stacked
 from kafkatool.commands.logs_verdict import verdict
 from kafkatool.core.statelog.observations import milliseconds
@@ -201,8 +201,7 @@ def _partition(p: Data) -> tuple[object, ...]:
     def shown(value: object) -> object:
         return "not visible" if value is None else value
 
-    without = "not visible" if p["leaderless_ms"] is None else duration(p["leaderless_ms"])
-    longest = "not visible" if p["longest_leaderless_ms"] is None else duration(p["longest_leaderless_ms"])
+    without, longest = (without_leader(p, figure) for figure in ("leaderless_ms", "longest_leaderless_ms"))
     return (
         f"{p['topic']}-{p['partition']}",
         f"{without}, still" if p["leaderless_at_end"] else without,

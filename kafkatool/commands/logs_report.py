@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from kafkatool.commands.logs_figures import Data, as_data, duration
+from kafkatool.commands.logs_figures import Data, as_data, duration, without_leader
 from kafkatool.commands.logs_page import page
 from kafkatool.commands.logs_session import (
     EXIT_CODES,
@@ -21,7 +21,6 @@ from kafkatool.commands.logs_session import (
 from kafkatool.commands.logs_verdict import verdict
 from kafkatool.commands.options import KtCommand, output_option
 from kafkatool.commands.output import Answer, Output
-from kafkatool.core.statelog.analysis import Logs, gather
 from kafkatool.core.statelog.report import make_report
 
 EXAMPLES: Final = (
@@ -75,8 +74,7 @@ def report(
     selection = make_selection(**filters)
     wanted = wanted_logs(names, logs_regex)
     with log_session(wanted, master, zones) as session:
-        logs = Logs(session.opened.sources, session.clocks, session.directory)
-        gathered = gather(logs, selection, session.spark, session.opened.files)
+        logs, gathered = session.gather(selection)
         made = make_report(logs, gathered, selection, session.spark, top=top)
     data = as_data(made, utc=bool(zones), with_skew=skew or html is not None)
     if html is not None:
@@ -141,9 +139,8 @@ def _partition_row(p: Data, seen: Data) -> tuple[object, ...]:
     hidden = "not visible"
     return (
         f"{p['topic']}-{p['partition']}",
-        (duration(p["leaderless_ms"]) if p["leaderless_ms"] is not None else hidden)
-        + (" until the end" if p["leaderless_at_end"] else ""),
-        duration(p["longest_leaderless_ms"]) if p["longest_leaderless_ms"] is not None else hidden,
+        without_leader(p, "leaderless_ms") + (" until the end" if p["leaderless_at_end"] else ""),
+        without_leader(p, "longest_leaderless_ms"),
         hidden if p["outages"] is None else p["outages"],
         p["elections"],
         p["leader_changes"],

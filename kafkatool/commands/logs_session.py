@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 import click
 
 from kafkatool.core.errors import KafkatoolError, UsageError
+from kafkatool.core.statelog.analysis import Gathered, Logs, gather
 from kafkatool.core.statelog.files import OpenedLogs, find_files, open_logs
 from kafkatool.core.statelog.grammar import TIME
 from kafkatool.core.statelog.merge import replacing
@@ -41,6 +42,11 @@ class LogSession:
     clocks: tuple[Clock | None, ...]
     spark: Spark
     directory: Path
+
+    def gather(self, selection: Selection) -> tuple[Logs, Gathered]:
+        """What the analyses begin with: the logs, and what they tell of the partitions selected."""
+        logs = Logs(self.opened.sources, self.clocks, self.directory)
+        return logs, gather(logs, selection, self.spark, self.opened.files)
 
     def tell_warnings(self) -> None:
         """What the user must know about the files, on stderr."""
@@ -269,7 +275,7 @@ def _ended_by_sigterm() -> Iterator[None]:
     """SIGTERM ends us as an exception does: Spark is stopped and the temporary files, large ones, are removed."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise click.exceptions.Exit(TERMINATED)
+        raise SystemExit(TERMINATED)  # no Exception: py4j would take it for a lost connection, and a job for failed
 
     before = signal.signal(signal.SIGTERM, end)
     try:

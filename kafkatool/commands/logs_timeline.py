@@ -20,7 +20,6 @@ from kafkatool.commands.logs_session import (
 )
 from kafkatool.commands.options import KtCommand, output_option
 from kafkatool.commands.output import Output
-from kafkatool.core.statelog.analysis import Logs, gather
 from kafkatool.core.statelog.timeline import FINAL, Item, tell_timeline
 
 EXAMPLES: Final = (
@@ -83,8 +82,7 @@ def timeline(
     selection = make_selection(**filters)
     wanted = wanted_logs(names, logs_regex)
     with log_session(wanted, master, zones) as session:
-        logs = Logs(session.opened.sources, session.clocks, session.directory)
-        gathered = gather(logs, selection, session.spark, session.opened.files)
+        logs, gathered = session.gather(selection)
         told = tell_timeline(logs, gathered, selection, session.spark, by_time=by_time, with_ignored=ignored)
         with output(out_path) as file:
             out.shown = True

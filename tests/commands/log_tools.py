@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -48,3 +49,9 @@ def document(*arguments: object) -> dict[str, Any]:
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
+
+
+def nothing_is_left(temporary: Path) -> bool:
+    """Neither files nor a process that uses them."""
+    commands = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    return not list(temporary.iterdir()) and not any(str(temporary) in command for command in commands)

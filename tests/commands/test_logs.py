@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands import logs_session as command
 from kafkatool.commands.main import kt
+from tests.commands.log_tools import nothing_is_left
 from tests.core.statelog.logs import InProcess, merger_output, record, story
 
 ROOT = Path(__file__).parents[2]
@@ -205,19 +205,13 @@ def kt_process(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]
         process.communicate()
 
 
-def nothing_is_left(temporary: Path) -> bool:
-    """Neither files nor a process that uses them."""
-    commands = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
-    return not list(temporary.iterdir()) and not any(str(temporary) in command for command in commands)
-
-
 @pytest.mark.spec("SCL-8", "SCL-13X")
 def test_on_real_spark_the_same_command_selects_what_kafkas_merger_selected(
     tmp_path: Path, kt_process: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     names = ",".join(map(str, story("0.10.2.2")))
     process = kt_process("--logs", names, "--kafka-compatible", "--master", "local[2]")
-    written, told = process.communicate(timeout=60)
+    written, told = process.communicate(timeout=100)
     assert process.returncode == 0, told
     assert sorted(written.splitlines()) == sorted(merger_output("0.10.2.2", "47-merge").splitlines())
     assert nothing_is_left(tmp_path / "temporary")
@@ -228,7 +222,7 @@ def test_on_one_core_of_real_spark_the_bytes_are_those_of_one_sort(
     kt_process: Callable[..., subprocess.Popen[bytes]], no_spark: object
 ) -> None:
     names = ",".join(map(str, story("2.8.2")))
-    written, told = kt_process("--logs", names, "--master", "local[1]").communicate(timeout=60)
+    written, told = kt_process("--logs", names, "--master", "local[1]").communicate(timeout=100)
     here = run("--logs", names)
     assert written == here.stdout_bytes
     assert told == here.stderr_bytes
@@ -245,7 +239,7 @@ def test_a_closed_pipe_ends_it_quietly_and_leaves_nothing(
     assert process.stdout.read(1) == b"["
     process.stdout.close()
     told = process.stderr.read().decode()
-    process.wait(60)
+    process.wait(100)
     assert "Traceback" not in told
     assert "BrokenPipe" not in told
     assert nothing_is_left(tmp_path / "temporary")
@@ -257,12 +251,12 @@ def test_a_signal_ends_it_and_leaves_nothing(
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     process = kt_process("--logs", "pipe")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while not list((tmp_path / "temporary").glob("*/log-*")):  # it now waits for someone to write into the pipe
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=100)
     assert process.returncode == 128 + number
     assert b"Traceback" not in told
     assert nothing_is_left(tmp_path / "temporary")

@@ -46,7 +46,7 @@ def test_the_figures_are_the_same_wherever_the_logs_are_cut(monkeypatch: pytest.
     whole = document("report", "--logs", EXAMPLE, "--skew")
     gather = analysis.gather
     monkeypatch.setattr(
-        "kafkatool.commands.logs_report.gather", lambda *args, **more: gather(*args, **more, chunk_bytes=7000)
+        "kafkatool.commands.logs_session.gather", lambda *args, **more: gather(*args, **more, chunk_bytes=7000)
     )
     assert document("report", "--logs", EXAMPLE, "--skew") == whole
 

@@ -5,13 +5,13 @@ on blocks of 1 MB take twice as long.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
 from kafkatool.core.statelog.grammar import TIME, TIME_LENGTH
-from kafkatool.core.statelog.shapes import Shape
+from kafkatool.core.statelog.shapes import ONE_DIGIT, Shape
 from kafkatool.core.statelog.sources import Source
 
 BLOCK_BYTES = 128 * 1024
@@ -22,13 +22,13 @@ _RECORD_START = re.compile(rf"\[?{TIME}".encode(), re.ASCII)
 class Block(NamedTuple):
     """Records in the order they stand in a log, by columns: text without its last line end, time, key of its shape.
 
-    ``orphans`` are the keys of lines before the first record.
+    There are no keys where nobody will ask for them. ``orphans`` are the keys of lines before the first record.
     """
 
     orphans: Sequence[bytes]
     records: list[bytes]
     times: list[bytes]
-    keys: list[bytes]
+    keys: Sequence[bytes]
 
 
 def read_blocks(source: Source, start: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
@@ -55,7 +55,12 @@ def lines_of(data: bytes) -> list[bytes]:
     return lines
 
 
-def plain_block(lines: list[bytes], keys: list[bytes]) -> Block:
+def keys_of(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The key of each line's shape. Counted one by one they never are in memory all at once, nor out of the cache."""
+    return map(bytes.translate, lines, repeat(ONE_DIGIT))
+
+
+def plain_block(lines: list[bytes], keys: Sequence[bytes]) -> Block:
     """A block in which every line is a record that begins with ``[``."""
     return Block((), lines, list(map(itemgetter(slice(1, 1 + TIME_LENGTH)), lines)), keys)
 
@@ -74,11 +79,6 @@ def record_offsets(lines: Sequence[bytes], shapes: Sequence[Shape], offset: int)
     """Where each record of a block begins in the log, and where the last one ends, each line taken with its end."""
     places = list(accumulate((len(line) + 1 for line in lines), initial=offset))
     return [*(places[at] for at in _starts(shapes)), places[-1]]
-
-
-def all_in(keys: Sequence[bytes], known: Collection[bytes]) -> bool:
-    """Is each of the keys known?"""
-    return all(map(known.__contains__, keys))
 
 
 def _starts(shapes: Sequence[Shape]) -> list[int]:

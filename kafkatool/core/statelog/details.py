@@ -7,6 +7,7 @@ replicas of a million lines as cheap as classifying them.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from kafkatool.core.statelog.grammar import parse_head
@@ -78,7 +79,13 @@ def number(line: bytes, at: slice | None) -> int | None:
 
 def numbers(line: bytes, at: slice | None) -> tuple[int, ...] | None:
     """The list of numbers that stands there, as ``1,2`` or ``1, 2``."""
-    return tuple(map(int, _NUMBER.findall(line[at]))) if at is not None else None
+    return _numbers(line[at]) if at is not None else None
+
+
+@lru_cache(maxsize=10_000)
+def _numbers(text: bytes) -> tuple[int, ...]:
+    """A cluster has few lists of replicas, its logs name them in every line."""
+    return tuple(map(int, _NUMBER.findall(text)))
 
 
 def find_details(text: str) -> Details:

@@ -42,6 +42,7 @@ def jvm_options() -> list[str]:
     """Options of every JVM of ours: it lives for seconds, so what pays off later only is left out."""
     return [
         *("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
+        "-XX:MetaspaceSize=128m",  # below it no collection of all garbage just because classes are loaded
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED_PACKAGES),
         *("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"),
     ]
@@ -61,6 +62,7 @@ def gateway_command(java: Java, directory: Path, settings: Mapping[str, str], mo
     logging.write_text(LOGGING)
     return [
         *(str(java.executable), *more, *jvm_options(), HEAP, f"-Djava.io.tmpdir={directory}"),
+        *(f"-XX:ErrorFile={directory / 'crash.log'}", "-XX:-CreateCoredumpOnCrash"),  # not where the user happens to be
         f"-Dlog4j2.configurationFile={logging.as_uri()}",
         *(f"-D{key}={value}" for key, value in settings.items()),
         *("-cp", ":".join(map(str, spark_jars())), GATEWAY_CLASS),

@@ -6,7 +6,6 @@ depend on the size of a slice. A log further out of order than a block (a clock 
 again as one block.
 """
 
-import gc
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +19,6 @@ from kafkatool.core.statelog.shapes import Shape, Shapes
 from kafkatool.core.statelog.slices import Plan, Stray
 from kafkatool.core.statelog.streams import OutOfOrderError, Stream
 from kafkatool.core.statelog.tally import ASK, Tally, Verdict
-
-WRITE_BYTES = 256 * 1024
 
 _shapes: dict[bool, Shapes] = {}
 """Shapes learned in this process, by whether they are classified like Kafka does: slices of one job share them."""
@@ -54,13 +51,7 @@ class Kernel:
 
         OSError, SourceChangedError.
         """
-        collecting = gc.isenabled()
-        gc.disable()  # many objects and no cycle: looking for one takes a third of the time
-        try:
-            return self._merge(index, self.slots, in_blocks=True)
-        finally:
-            if collecting:
-                gc.enable()
+        return self._merge(index, self.slots, in_blocks=True)
 
     def _merge(self, index: int, slots: Slots | None, *, in_blocks: bool) -> SliceResult:
         try:
@@ -83,20 +74,15 @@ class Kernel:
         if not in_blocks:
             for stream in streams:
                 stream.fill_all()
-        pending: list[bytes] = []
-        held = 0
         while True:
             frontiers = [stream.frontier for stream in streams if stream.frontier is not None]
             before = min(frontiers, default=None)
             if records := _in_order(streams, labels, before):
-                text = b"\n".join(records) + b"\n"
                 counts.written += len(records)
-                counts.lines_written += len(records) if tally.only_records else text.count(b"\n")
-                pending.append(text)
-                held += len(text)
-            if pending and (held >= WRITE_BYTES or before is None):
-                writer.write(b"".join(pending) if len(pending) > 1 else pending[0])
-                pending, held = [], 0
+                records.append(b"")  # so that the last one gets its line end, and the text is made but once
+                text = b"\n".join(records)
+                counts.lines_written += len(records) - 1 if tally.only_records else text.count(b"\n")
+                writer.write(text)
             if before is None:
                 break
             for stream in streams:
@@ -132,7 +118,7 @@ class Kernel:
 
 
 def _in_order(streams: Sequence[Stream], labels: Sequence[bytes], before: bytes | None) -> list[bytes]:
-    """The records of all streams that are earlier than ``before`` (None: all there are), in total order."""
+    """The records of all streams that are earlier than ``before`` (None: all there are), in total order, a new list."""
     records: list[bytes] = []
     times: list[bytes] = []
     sorted_already = True

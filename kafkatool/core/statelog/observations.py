@@ -94,8 +94,13 @@ def observe(record: Record, source: int, line: int) -> Iterator[tuple[str, int, 
     if event == "leader_started":
         told = told._replace(leader=actor_id)
     for span in details.shape.spans:
-        topic = os.fsdecode(text[span.topic_start : span.topic_end])
+        topic = _name(text[span.topic_start : span.topic_end])
         yield topic, int(text[span.partition_start : span.partition_end]), told
+
+
+@lru_cache(maxsize=10_000)
+def _name(topic: bytes) -> str:
+    return os.fsdecode(topic)
 
 
 @lru_cache(maxsize=100_000)

@@ -4,6 +4,7 @@ The whole logs are compared by ``kt logs report --skew``.
 """
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from kafkatool.core.statelog.chunks import Chunk, ChunkAccount, read_records
@@ -19,6 +20,10 @@ WARN_MS: Final = 1000
 LOOK_BYTES: Final = 64 * 1024
 """Read of each log, from its end."""
 
+UNDER_WAY: Final = timedelta(seconds=30)
+"""A request that arrives in this time after the first line looked at may have been sent in a line before it. Sent again
+later, with the same content, it would seem to have arrived before it was sent."""
+
 MOST_LOGS: Final = 50
 """Of more logs than that (hourly ones), the last."""
 
@@ -31,14 +36,17 @@ def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -
     for number in range(max(len(sources) - MOST_LOGS, 0), len(sources)):
         source, size = sources[number], sources[number].size
         chunk = Chunk(0, number, source.next_record(max(size - LOOK_BYTES, 0))[0], size)
+        first_heard: dict[int, str] = {}
         for record in read_records(source, clocks[number], chunk, store, ChunkAccount()):
             details = record.details
             if details.actor == "controller" and details.actor_id is not None:
                 controller, time = int(record.line[details.actor_id]), record.time.decode("latin-1")
-                heard_from[controller] = min(heard_from.get(controller, time), time)
+                first_heard.setdefault(controller, _later(time) if chunk.start else time)
             for topic, partition, o in observe(record, number, record.line_number):
                 if o.controller is not None:
                     told.setdefault((topic, partition, o.controller), []).append(o)
+        for controller, time in first_heard.items():
+            heard_from[controller] = min(heard_from.get(controller, time), time)
     found: dict[tuple[int, int], Skew] = {}
     for (_, _, controller), observations in told.items():
         if controller not in heard_from:
@@ -46,3 +54,11 @@ def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -
         for pair, skew in skews(observations, heard_from[controller]).items():
             found[pair] = found[pair].joined(skew) if pair in found else skew
     return sorted(found.items())
+
+
+def _later(time: str) -> str:
+    try:
+        moment = datetime.strptime(time, "%Y-%m-%d %H:%M:%S,%f") + UNDER_WAY
+    except ValueError:  # digits that are no time, such as a thirteenth month
+        return time
+    return f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}"

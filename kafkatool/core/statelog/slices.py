@@ -21,8 +21,8 @@ MARGIN_BYTES = 64 * 1024
 SAMPLE_BYTES = 64 * 1024
 """Distance of samples; larger where that makes more than MOST_SAMPLES."""
 
-MOST_SAMPLES = 4096
-"""Samples in all logs together: each costs a seek, 30 microseconds when cached."""
+MOST_SAMPLES = 1024
+"""Samples in all logs together: each costs a seek, 30 microseconds when cached, while Spark needs the processors."""
 
 PRECISION_BYTES = 16 * 1024
 """A cut is searched between two samples down to this distance, and then read through."""

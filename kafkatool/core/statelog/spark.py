@@ -6,6 +6,7 @@ killed at the end, since a clean stop takes a second and all it would tidy is in
 imported only when a job is started.
 """
 
+import logging
 import os
 import re
 import subprocess
@@ -32,11 +33,24 @@ Result = TypeVar("Result")
 START_TIMEOUT_S = 120
 """Longest time the JVM may take to come up; it needs 1 to 2 s, on an overloaded machine ten times that."""
 
+DEATH_S = 2
+"""How long to wait for the end of a JVM that no longer answers, to tell a dead one from one that is in trouble."""
+
 POLL_S = 0.01
 PROGRESS_S = 0.2
 
 EXECUTOR_MEMORY = "512m"
 """Of a cluster's JVMs, which only pass tasks on; Spark's default of 1g would keep small workers from being used."""
+
+LEFT_OUT = {
+    "spark.rpc.io.mode": "NIO",
+    "spark.shuffle.io.mode": "NIO",
+    "spark.broadcast.compress": "false",
+    "spark.cleaner.referenceTracking": "false",
+    "spark.log.structuredLogging.enabled": "false",
+}
+"""What costs a start some 0.1 s and is of no use to jobs of seconds: native libraries for sockets and compression, which
+are unpacked first; a thread that tidies up; logs as JSON."""
 
 _EXCEPTION = re.compile(r"(?:Caused by: )?[\w.]*(?:Error|Exception)\b")
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,.*)?\])?")
@@ -64,6 +78,7 @@ class Spark:
         self._with_archive = not jvm_options and usable(self._archive)
         self._jvm = self._launch(jvm_options or archive_options(self._archive if self._with_archive else None))
         self._closed = False
+        logging.getLogger().addFilter(_not_of_py4j)
         self._context: Future[Any] = Future()
         self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._starter.start()
@@ -91,10 +106,13 @@ class Spark:
             return []
         from py4j.protocol import Py4JError
 
-        context = self._connected()
         try:
-            with self._progress_told(context, len(items)):
-                outcomes = context.parallelize(list(items), len(items)).map(_Guarded(function)).collect()
+            try:
+                outcomes = self._collected(function, items)
+            except (Py4JError, OSError) as e:
+                if not self._revived(e):
+                    raise
+                outcomes = self._collected(function, items)
         except (Py4JError, OSError) as e:
             raise SparkError(f"Spark's job failed: {self._last_words()}") from e
         results: list[Result] = []
@@ -103,6 +121,12 @@ class Spark:
                 raise outcome
             results.append(outcome)
         return results
+
+    def _collected(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Any]:
+        context = self._connected()
+        with self._progress_told(context, len(items)):
+            collected: list[Any] = context.parallelize(list(items), len(items)).map(_Guarded(function)).collect()
+        return collected
 
     def with_context(self, action: Callable[[Any], Result]) -> Result:
         """``action`` of pyspark's SparkContext, for jobs that run in the JVM alone. Waits for the start. SparkError."""
@@ -136,8 +160,11 @@ class Spark:
         self._jvm.kill()
         self._jvm.wait()
         self._starter.join()
+        self._jvm.kill()  # another one, if it had just been launched
+        self._jvm.wait()
         if not came_up:
             _forget(None if self._context.exception() else self._connected())
+        logging.getLogger().removeFilter(_not_of_py4j)
         if came_up and self.announce and not self._with_archive and make_in_background(self._archive):
             self.announce(f"making {self._archive} in the background, once: kt logs starts faster with it")
 
@@ -154,9 +181,41 @@ class Spark:
 
     def _start(self) -> None:
         try:
-            self._context.set_result(self._connect())
+            try:
+                context = self._connect()
+            except SparkError as e:
+                if not self._relaunched(e.__cause__):
+                    raise
+                _forget(None)
+                context = self._connect()
+            self._context.set_result(context)
         except BaseException as e:  # noqa: BLE001 -- a thread's top: it is raised where the context is asked for
             self._context.set_exception(e)
+
+    def _revived(self, error: Exception) -> bool:
+        """If the JVM died in a job, and perhaps of a damaged archive: starts Spark again, without. Did it?"""
+        if not self._relaunched(error):
+            return False
+        _forget(self._connected())
+        self._context = Future()
+        self._start()
+        return True
+
+    def _relaunched(self, error: BaseException | None) -> bool:
+        """If the JVM died, it may have died of a damaged archive: another one is launched without. Was it?"""
+        from py4j.protocol import Py4JJavaError
+
+        if not self._with_archive or self._closed or isinstance(error, Py4JJavaError):  # told by a JVM that is well
+            return False
+        try:
+            self._jvm.wait(DEATH_S)
+        except subprocess.TimeoutExpired:
+            return False
+        discard(self._archive)
+        self._with_archive = False
+        self._connection.unlink(missing_ok=True)
+        self._jvm = self._launch(archive_options(None))
+        return True
 
     @contextmanager
     def _progress_told(self, context: Any, tasks: int) -> Iterator[None]:
@@ -192,6 +251,7 @@ class Spark:
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(self._directory),
             "spark.shuffle.push.enabled": "false",
+            **LEFT_OUT,
             "spark.python.daemon.module": "kafkatool.core.statelog.daemon",
             "spark.executorEnv.PYTHONPATH": self._python_path(),
         }
@@ -208,6 +268,7 @@ class Spark:
         environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(self._connection)
         if self.local:
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+            environment["SPARK_USER"] = "kt"  # a name for its own use; else Hadoop's login is loaded to find the user's
         return environment
 
     def _python_path(self) -> str:
@@ -220,11 +281,6 @@ class Spark:
     def _await_gateway(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._connection.exists():  # written elsewhere and renamed: complete when it is there
-            if self._jvm.poll() is not None and self._with_archive and not self._closed:
-                # It may be the archive: without it once more.
-                discard(self._archive)
-                self._with_archive = False
-                self._jvm = self._launch(archive_options(None))
             if self._jvm.poll() is not None or time.monotonic() > deadline:
                 raise SparkError(f"Spark did not start: {self._last_words()}")
             time.sleep(POLL_S)
@@ -244,7 +300,7 @@ class Spark:
         before = {key: os.environ.get(key) for key in ours}
         os.environ.update(ours)  # the only way to hand them to pyspark
         try:
-            return SparkContext(conf=SparkConf(loadDefaults=False).setMaster(self.master).setAppName("kt logs"))
+            context = SparkContext(conf=SparkConf(loadDefaults=False).setMaster(self.master).setAppName("kt logs"))
         except (Py4JError, OSError) as e:
             raise SparkError(f"Spark did not start: {self._last_words()}") from e
         finally:
@@ -253,6 +309,9 @@ class Spark:
                     del os.environ[key]
                 else:
                     os.environ[key] = value
+        if context._accumulatorServer is not None:
+            context._accumulatorServer.handle_error = lambda *_: None  # it would print that its connection is lost
+        return context
 
     def _last_words(self) -> str:
         """The last error in the JVM's log (an exception's own line, Python's or Java's, before others), on one line."""
@@ -268,13 +327,17 @@ def _forget(context: Any | None) -> None:
     if context is not None:
         updates, context._accumulatorServer = context._accumulatorServer, None
         if updates is not None:
-            updates.handle_error = lambda *_: None  # it would print that its connection ends with the JVM
             threading.Thread(target=updates.shutdown, daemon=True).start()  # it takes a second to notice
         context._jsc = None  # stop() would wait for the JVM
         context.stop()
     if SparkContext._gateway is not None:
         SparkContext._gateway.close()
     SparkContext._gateway = SparkContext._jvm = None
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j writes stack traces to the root logger when the JVM dies; that is told by an error of ours."""
+    return "py4j" not in record.pathname
 
 
 class _Guarded:

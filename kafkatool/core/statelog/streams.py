@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kafkatool.core.statelog.blocks import (
     Block,
-    all_in,
+    keys_of,
     lines_of,
     mixed_block,
     plain_block,
@@ -22,7 +22,7 @@ from kafkatool.core.statelog.blocks import (
     record_offsets,
 )
 from kafkatool.core.statelog.selection import Selection
-from kafkatool.core.statelog.shapes import ONE_DIGIT, Shape
+from kafkatool.core.statelog.shapes import Shape
 from kafkatool.core.statelog.slices import Plan, Range, Stray
 from kafkatool.core.statelog.tally import ASK, Tally
 
@@ -61,6 +61,7 @@ class Stream:
         self._source = plan.sources[number]
         self._selection, self._tally = selection, tally
         self._start_time, self._end_time = selection.start_time.encode(), selection.end_time.encode()
+        self._bounded = selection.bounded
         self._names_topic = selection.topic_filter()
         self._reaches: dict[int, tuple[int, int]] = {}
         self._records: list[bytes] = []
@@ -113,18 +114,18 @@ class Stream:
 
     def _keep(self, offset: int, data: bytes, *, core: bool) -> _Kept | None:
         lines = lines_of(data)
-        block, shapes = self._cut(lines, data, core=core)
+        block, shapes = self._cut(lines, core=core)
         times = block.times
         if not times:
             return None
-        descents = sum(map(gt, times, islice(times, 1, None)))
+        descents = 0 if sorted(times) == times else sum(map(gt, times, islice(times, 1, None)))
         first, last = (min(times), max(times)) if descents else (times[0], times[-1])
         at_home = self._low <= first and last < self._high
         if core:
             self.descents += descents + (self.edge is not None and self.edge[1] > times[0])
             self.edge = (self.edge[0] if self.edge else times[0], times[-1])
             if not at_home:
-                shapes = shapes or [self._tally.shape_of[key] for key in block.keys]
+                shapes = shapes or [self._tally.shape_of[key] for key in keys_of(lines)]
                 self._find_strays(times, record_offsets(lines, shapes, offset))
         keep = self._selected(block, first, last, core=core)
         if not at_home:
@@ -137,13 +138,13 @@ class Stream:
             return _Kept(block.records, times, first, not descents)
         return _Kept(list(compress(block.records, keep)), list(compress(times, keep)), first, not descents)
 
-    def _cut(self, lines: list[bytes], data: bytes, *, core: bool) -> tuple[Block, list[Shape] | None]:
+    def _cut(self, lines: list[bytes], *, core: bool) -> tuple[Block, list[Shape] | None]:
         """The block's records; and, where not every line is one of the usual kind, each line's shape."""
-        keys = lines_of(data.translate(ONE_DIGIT))
         tally = self._tally
-        tally.meet(keys, count=core)
-        if tally.only_plain or all_in(keys, tally.plain):
+        keys = [] if tally.verdict is None and not self._bounded else list(keys_of(lines))
+        if tally.meet(keys or keys_of(lines), count=core):
             return plain_block(lines, keys), None
+        keys = keys or list(keys_of(lines))
         shapes = [tally.shape_of[key] for key in keys]
         block = mixed_block(lines, keys, shapes, continuation=self._selection.continuation)
         if core and block.orphans:

@@ -1,7 +1,7 @@
 """Accounts for lines by their shape instead of one by one: a slice counts keys in C and looks at each shape once."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -22,8 +22,8 @@ ASK = "ask"
 class Tally:
     """Lines by shape. ``shape_of`` and ``verdict_of`` know every key counted since the last ``settle``.
 
-    ``only_plain`` says that each of these is a record beginning with ``[``; ``plain`` are the keys that are.
-    ``only_records`` says that no line but records was ever met.
+    ``others`` are those of them that are no record beginning with ``[``. ``only_records`` says that no line but records
+    was ever met.
     """
 
     shapes: Shapes
@@ -32,21 +32,25 @@ class Tally:
     lines: Counter[bytes] = field(default_factory=Counter)
     shape_of: dict[bytes, Shape] = field(default_factory=dict)
     verdict_of: dict[bytes, str | None] = field(default_factory=dict)
-    plain: set[bytes] = field(default_factory=set)
-    only_plain: bool = True
+    others: set[bytes] = field(default_factory=set)
     only_records: bool = True
     held_bytes: int = 0
 
-    def meet(self, keys: Sequence[bytes], *, count: bool) -> None:
-        """Learns the shapes of some lines, and counts the lines if this slice is to account for them."""
+    def meet(self, keys: Iterable[bytes], *, count: bool) -> bool:
+        """Learns the shapes of some lines, and counts the lines if this slice is to account for them.
+
+        Is each of them a record that begins with ``[``?
+        """
         if len(self.shape_of) > MOST_SHAPES or self.held_bytes > MOST_BYTES:
             self.settle()
         if not count:
-            self._learn(set(keys).difference(self.shape_of))
-            return
-        known = len(self.lines)
+            met = set(keys)
+            self._learn(met.difference(self.shape_of))
+            return self.others.isdisjoint(met)
+        known, before = len(self.lines), self._lines_of_others()
         self.lines.update(keys)
         self._learn(islice(reversed(self.lines), len(self.lines) - known))
+        return self._lines_of_others() == before
 
     def settle(self) -> None:
         """Turns what was counted into counts of classes, and forgets all shapes."""
@@ -62,9 +66,12 @@ class Tally:
             reason = self.verdict_of[key]
             if reason and reason != ASK:
                 counts.drop(reason, number)
-        for held in (self.lines, self.shape_of, self.verdict_of, self.plain):
+        for held in (self.lines, self.shape_of, self.verdict_of, self.others):
             held.clear()
-        self.only_plain, self.held_bytes = True, 0
+        self.held_bytes = 0
+
+    def _lines_of_others(self) -> int:
+        return sum(map(self.lines.__getitem__, self.others))
 
     def _learn(self, keys: "islice[bytes] | set[bytes]") -> None:
         for key in keys:
@@ -73,8 +80,6 @@ class Tally:
             shape = self.shape_of[key] = self.shapes.known.get(key) or self.shapes.learn(key)
             self.verdict_of[key] = self.verdict(key, shape) if self.verdict else None
             self.held_bytes += len(key)
-            if shape.time_at == 1:
-                self.plain.add(key)
-            else:
-                self.only_plain = False
+            if shape.time_at != 1:
+                self.others.add(key)
                 self.only_records &= shape.time_at is not None

@@ -1,5 +1,6 @@
-"""The same bytes whatever does the work: one, two, four threads, and a Spark master with two workers of its own."""
+"""The same result whatever does the work: one, two, four threads, and a Spark master with two workers of its own."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -8,26 +9,38 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import orjson
 import pytest
 
+from kafkatool.commands.logs_figures import as_data
 from kafkatool.core.java import find_java
+from kafkatool.core.statelog.analysis import Logs, gather
 from kafkatool.core.statelog.files import find_files, open_logs
 from kafkatool.core.statelog.jvm import LOGGING, jvm_options, spark_jars
 from kafkatool.core.statelog.merge import merge, replacing
+from kafkatool.core.statelog.ordered import merge_ordered
+from kafkatool.core.statelog.parquet import write_parquet
+from kafkatool.core.statelog.report import make_report
 from kafkatool.core.statelog.selection import Counts, Selection
 from kafkatool.core.statelog.spark import Spark
 from kafkatool.core.statelog.spool import spool
-from tests.core.statelog.logs import record
+from kafkatool.core.statelog.timeline import tell_timeline
+from kafkatool.core.statelog.zones import clocks
+from tests.core.statelog.logs import VERSIONS, record, story
 from tests.ports import free_port
 
 DEADLINE_S = 300
 HOST = "127.0.0.1"
+LOCAL = ("local[1]", "local[2]", "local[4]")
+CHUNK_BYTES = 500_000
+"""Small, so that there are more tasks than workers."""
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Four logs of some 6 MB that overlap, with ties, lines out of order and stack traces."""
+    """Logs of some 7 MB that overlap: four with ties, lines out of order and stack traces, and those of real brokers."""
     directory = tmp_path / "logs"
     directory.mkdir()
     for number in range(4):
@@ -41,7 +54,10 @@ def logs(tmp_path: Path) -> Path:
             )
             if at % 500 == 0:
                 text.append(b"java.lang.X: y\n\tat kafka.Z(Z.scala:1)\n")
-        (directory / f"state-change.log.{number}").write_bytes(b"".join(text))
+        (directory / f"made-{number}.state-change.log").write_bytes(b"".join(text))
+    for version in VERSIONS:
+        for path in story(version):
+            (directory / f"{version}-{path.stem}").write_bytes(gzip.decompress(path.read_bytes()))
     return directory
 
 
@@ -70,22 +86,68 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.spec("SCL-8")
-def test_the_bytes_are_the_same_on_any_master(logs: Path, master: str, tmp_path: Path) -> None:
-    results = {on: _merged(on, logs, tmp_path / "out") for on in ("local[1]", "local[2]", "local[4]", master)}
-    assert len(set(map(str, results.values()))) == 1
-    _, counts = results[master]
-    assert (counts.records, counts.continuation_lines) == (48_000, 4 * 24 * 2)
-    assert counts.out_of_order > 100
+@pytest.mark.spec("SCL-8", "SCL-16X", "SCL-17X", "SCL-18X")
+def test_every_result_is_the_same_on_any_master(logs: Path, master: str, tmp_path: Path) -> None:
+    results = {on: _results(on, logs, tmp_path / f"on-{number}") for number, on in enumerate((*LOCAL, master))}
+    assert all(result == results[master] for result in results.values()), results
+    found = results[master]
+    assert (found.counts.records, found.counts.out_of_order > 100) == (found.rows_counts.records, True)
+    assert found.counts.lines == sum(path.read_bytes().count(b"\n") for path in logs.iterdir())
+    assert found.facts > 200
+    assert found.rows > found.counts.records  # some records name several partitions
 
 
-def _merged(master: str, logs: Path, out: Path) -> tuple[str, Counts]:
+class Results(NamedTuple):
+    """Digests of what each command would write, and how much that was."""
+
+    text: str
+    counts: Counts
+    jsonl: str
+    rows_counts: Counts
+    rows: int
+    parquet: str
+    timeline: str
+    facts: int
+    report: str
+
+
+def _results(master: str, logs: Path, directory: Path) -> Results:
+    directory.mkdir()
     with spool() as own, Spark(master, own.directory) as spark:
         opened = open_logs(find_files(str(logs), None), own)
-        with replacing(out) as output:
+        zones = clocks(opened.sources, [])
+        with replacing(directory / "merged") as output:
             merged = merge(opened.sources, Selection(), spark, own.directory, output=output)
             merged.write_to(output)
-    return sha256(out.read_bytes()).hexdigest(), merged.counts
+        (rows_directory := own.directory / "rows").mkdir()
+        rows, number = merge_ordered(
+            opened.sources, zones, Selection(), spark, rows_directory, as_rows=True, chunk_bytes=CHUNK_BYTES
+        )
+        jsonl = b"".join(part.read_bytes() for part in rows.parts)
+        write_parquet(rows.parts, directory / "parquet", spark, utc=False)
+        read = spark.with_context(lambda context: _read_parquet(context, directory / "parquet", directory / "read"))
+        told = Logs(opened.sources, zones, own.directory)
+        gathered = gather(told, Selection(), spark, opened.files, chunk_bytes=CHUNK_BYTES)
+        facts = list(tell_timeline(told, gathered, Selection(), spark, by_time=False, with_ignored=True).items())
+        report = make_report(told, gathered, Selection(), spark, top=50)
+    return Results(
+        text=sha256((directory / "merged").read_bytes()).hexdigest(),
+        counts=merged.counts,
+        jsonl=sha256(jsonl).hexdigest(),
+        rows_counts=rows.counts,
+        rows=number,
+        parquet=sha256("\n".join(sorted(read)).encode()).hexdigest(),
+        timeline=sha256(orjson.dumps(facts)).hexdigest(),
+        facts=len(facts),
+        report=sha256(orjson.dumps(as_data(report, utc=False, with_skew=True))).hexdigest(),
+    )
+
+
+def _read_parquet(context: Any, dataset: Path, to: Path) -> list[str]:
+    """The dataset's rows as JSON, written by the JVM."""
+    session = context._jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+    session.read().format("parquet").load(dataset.as_uri()).toJSON().write().text(to.as_uri())
+    return [line for part in to.glob("part-*") for line in part.read_text().splitlines()]
 
 
 def _jvm(directory: Path, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
