@@ -25,6 +25,7 @@ from kafkatool.core.zookeeper import ANY_VERSION, SessionState, ZooKeeper
 log = logging.getLogger(__name__)
 
 _RETRY_S = 0.2
+_EXPIRY_DELAY_S = 2.0  # ZooKeeper looks for expired sessions once a tick: a killed broker's node lives on so long
 
 
 def make_base_paths(zookeeper: ZooKeeper) -> None:
@@ -123,7 +124,7 @@ class Health:
 
     def _register(self) -> None:
         path = BrokerZnode.path(self._info.id)
-        deadline = time.monotonic() + self._session_timeout_ms / 1000
+        deadline = time.monotonic() + self._session_timeout_ms / 1000 + _EXPIRY_DELAY_S
         while True:
             try:
                 data = BrokerZnode.encode(self._info, int(time.time() * 1000))

@@ -33,6 +33,11 @@ class StateChangeLog:
         self._next_hour = 0.0
         self._failing = False
 
+    @property
+    def directory(self) -> Path | None:
+        """Where the file lies; None: nowhere."""
+        return None if self._path is None else self._path.parent
+
     def write(self, level: str, messages: Iterable[str]) -> None:
         """Append one line per message. ``level`` is TRACE, INFO, WARN or ERROR."""
         if self._path is None:

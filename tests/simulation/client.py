@@ -6,7 +6,7 @@ session or of another.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ from kazoo import exceptions as kz
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
-from kafkatool.core.zookeeper import Check, Create, Delete, Op, SetData, ZooKeeper
+from kafkatool.core.zookeeper import Check, Create, Delete, Node, Op, SetData, ZooKeeper, _node
 from tests.simulation.server import Server, Watcher, Writer
 from tests.simulation.world import Crash, World
 
@@ -397,3 +397,7 @@ class SimulatedZooKeeper(ZooKeeper):
 
     def _make_client(self) -> Any:
         return self._double
+
+    def _nodes(self, paths: Sequence[str]) -> list[Node | None]:
+        """Request by request: a bulk read lies below what is doubled, and would wait in real time."""
+        return [answer and _node(answer) for answer in self._gather(paths, paths, self._double.get_async)]

@@ -63,6 +63,7 @@ class Cluster:
         self.disks: dict[int, Disk] = {b: Disk() for b in broker_ids}
         self.invariants.disks = self.disks
         self.processes: dict[int, Process] = {}
+        self.invariants.processes = self.processes
         self.refusals = Refusals(world)
         self.refusals.on_denied = self._denied
         self._asked: dict[TopicPartition, int] = {}  # partitions that existed when they were to be reassigned -> zxid

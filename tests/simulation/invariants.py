@@ -3,6 +3,7 @@
 The rules look at what ZooKeeper and brokers see, never into the controller: a wrong controller cannot mislead them.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.channels import ControlRequest
@@ -52,6 +53,7 @@ class Invariants:
         self.left_behind: dict[tuple[TopicPartition, int], int] = {}  # out of reach when reassigned -> epoch
         self.deleted: dict[str, tuple[int, dict[int, int | None]]] = {}  # topic -> epoch, brokers known by then
         self.disks: dict[int, Disk] = {}
+        self.processes: Mapping[int, Process] = {}
         server.on_write = self._on_write
 
     def _fail(self, why: str) -> None:
@@ -193,6 +195,8 @@ class Invariants:
             disk = self.disks[broker]
             registered = self._server.nodes.get(BrokerZnode.path(broker))
             lost = registered is None or broker not in known or registered.czxid != known[broker]
+            # Back before its old session is over: what it answered, it answered in its former life.
+            lost = lost or self.processes[broker].replicas.broker_epoch is None
             if lost or partition in disk.failed:
                 self.left_behind[partition, broker] = self.controller_epoch()
             elif partition in disk.directories:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.process import Process
 
+_REGISTERING_MS = 20.0  # between looks whether the receiver knows its broker epoch
 _RETRY_MS = 100.0
 _UNREACHABLE_MS = 400.0  # between attempts at a process that is not there: as the real 100, with fewer events
 
@@ -70,6 +71,8 @@ class SimulatedChannel:
             self._again(request, _UNREACHABLE_MS)
         elif receiver.stopped_until > world.now:
             world.after(receiver.stopped_until - world.now + random.random(), lambda: self._arrive(request))
+        elif receiver.replicas.must_wait(request):
+            world.after(_REGISTERING_MS, lambda: self._arrive(request))
         elif chances.request_lost and random.random() < chances.request_lost:
             self._again(request, _RETRY_MS)
         else:

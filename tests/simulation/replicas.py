@@ -80,10 +80,14 @@ class Replicas:
                     self._learn(message)
                 return UpdateMetadataResponse(error_code=refusal)
 
+    def must_wait(self, request: ControlRequest) -> bool:
+        """Whether it cannot tell yet for which of its lives the request is (BRK-25)."""
+        return self.broker_epoch is None and _knows_incarnations(request)
+
     def _refusal(self, request: ControlRequest) -> int:
         message = request.message
-        knows_incarnations = request.version >= _BROKER_EPOCH_FROM[type(message)]
-        if knows_incarnations and self.broker_epoch is not None and message.broker_epoch < self.broker_epoch:
+        known = self.broker_epoch if _knows_incarnations(request) else None
+        if known is not None and message.broker_epoch < known:
             return ErrorCode.STALE_BROKER_EPOCH
         if message.controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -139,3 +143,7 @@ class Replicas:
         for partition in partitions:
             self.disk.failed[partition] = None
             self.roles.pop(partition, None)
+
+
+def _knows_incarnations(request: ControlRequest) -> bool:
+    return request.version >= _BROKER_EPOCH_FROM[type(request.message)]

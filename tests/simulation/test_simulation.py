@@ -31,7 +31,7 @@ def test_known_seeds_keep_all_invariants_and_come_to_rest() -> None:
 @pytest.mark.spec("CTL-14", "CTL-15", "CTL-17", "CTL-19", "CTL-26", "CTL-35", "CTL-98", "Z-38", "Z-40", "Z-43", "Z-46")
 def test_new_seeds_keep_all_invariants_and_come_to_rest() -> None:
     if not DRAWN:
-        pytest.skip("KAFKATOOL_SIMULATION_RUNS says how many new seeds to try; two in a thousand still fail")
+        pytest.skip("KAFKATOOL_SIMULATION_RUNS says how many new seeds to try")
     first = random.SystemRandom().randrange(10**9)
     print(f"scripts/simulate --runs {DRAWN} --seed {first}")
     started = time.monotonic()
@@ -39,6 +39,11 @@ def test_new_seeds_keep_all_invariants_and_come_to_rest() -> None:
         check(seed)
         if time.monotonic() - started > _ENOUGH_S:
             break
+
+
+@pytest.mark.parametrize("seed", [83, 154, 1206, 20144, 30163, 800574])
+def test_what_once_failed_holds(seed: int) -> None:
+    check(seed)
 
 
 def test_a_seed_replays_exactly_whatever_the_hash_seed_and_with_a_trace() -> None:

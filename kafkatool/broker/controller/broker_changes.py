@@ -4,7 +4,6 @@ Source: Kafka 0.10.2.1 controller/KafkaController.scala; incarnations: 2.8.0.
 """
 
 import logging
-import time
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -37,8 +36,7 @@ class BrokerChanges:
 
     def __init__(self, term: "Term") -> None:
         self._term = term
-        self.handled = 0  # changes, and the time they took: the timer LeaderElectionRateAndTimeMs (CTL-29)
-        self.handling_ms = 0.0
+        self._too_new: set[int] = set()  # those there is an error line about
 
     def watch(self) -> list[str]:
         """Set the watch on ``/brokers/ids``; the children as text."""
@@ -51,10 +49,22 @@ class BrokerChanges:
             if not name.isdecimal():
                 log.warning("%s/%s is no broker id: skipped", BrokersZnode.PATH, name)
         ids = sorted(int(n) for n in names if n.isdecimal())
-        return decode_brokers(ids, self._term.raw_zookeeper.get_many([BrokerZnode.path(i) for i in ids]))
+        found = decode_brokers(ids, self._term.raw_zookeeper.get_many([BrokerZnode.path(i) for i in ids]))
+        too_new = {b for b, info in found.items() if info.asks_for_isr_changes}
+        if too_new - self._too_new:
+            log.error(
+                "brokers %s speak inter.broker.protocol.version 2.7 or newer: they leave changes of the ISR to the "
+                "controller, and this one does not serve them; set it to 2.6 or older there",
+                _ids(too_new),
+            )
+        self._too_new = too_new
+        return found
 
     def _on_change(self, _: WatchEvent) -> None:
-        started = time.perf_counter()
+        with self._term.surroundings.figures.broker_changes.timed():
+            self._handle_change()
+
+    def _handle_change(self) -> None:
         try:
             names = self.watch()
             log.info(
@@ -67,9 +77,6 @@ class BrokerChanges:
             raise
         except KafkatoolError:
             log.exception("Error while handling broker changes")  # only this event ends (CTL-121)
-        finally:
-            self.handled += 1
-            self.handling_ms += (time.perf_counter() - started) * 1000
 
     def _apply(self, current: dict[int, BrokerInfo]) -> None:
         context = self._term.context

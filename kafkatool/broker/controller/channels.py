@@ -15,7 +15,8 @@ from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.client import Connection
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
 from kafkatool.core.model import BrokerInfo
-from kafkatool.core.protocol import leader_and_isr, stop_replica, update_metadata
+from kafkatool.core.protocol import api_versions, leader_and_isr, stop_replica, update_metadata
+from kafkatool.core.protocol.api_versions import ApiVersionsRequest
 from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkatool.core.protocol.schema import Api
 from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -35,7 +36,10 @@ _API: dict[type[Message], tuple[Api, str]] = {
 
 
 class ControlRequest(NamedTuple):
-    """A request on its way. ``on_answer`` gets the answer, never called when the broker is removed first."""
+    """A request on its way. ``on_answer`` gets the answer, never called when the broker is removed first.
+
+    ``version`` is the newest that may be sent; an older one only to a broker that was asked what it knows.
+    """
 
     version: int
     message: Message
@@ -56,7 +60,11 @@ ChannelFactory = Callable[[BrokerInfo], Channel]
 
 
 class BrokerSender:
-    """A thread that sends one request after the other. A failed send is repeated every 100 ms until ``close``."""
+    """A thread that sends one request after the other. A failed send is repeated every 100 ms until ``close``.
+
+    ``negotiate``: at each connection the broker is asked which versions it knows. Among brokers that is not done: there
+    inter.broker.protocol.version decides (BRK-3).
+    """
 
     def __init__(
         self,
@@ -67,6 +75,7 @@ class BrokerSender:
         timeout_ms: int,
         client_id: str,
         state_change_log: StateChangeLog,
+        negotiate: bool = False,
     ) -> None:
         self._broker = broker
         self._listener = listener
@@ -74,6 +83,8 @@ class BrokerSender:
         self._timeout_ms = timeout_ms
         self._client_id = client_id
         self._state_change_log = state_change_log
+        self._negotiate = negotiate
+        self._newest: dict[int, int] = {}  # by API, as the broker of this connection said
         self._queue: SimpleQueue[ControlRequest | None] = SimpleQueue()
         self._closed = threading.Event()
         self._connection: Connection | None = None
@@ -110,7 +121,8 @@ class BrokerSender:
             try:
                 connection = self._connect()
                 self._correlation_id += 1
-                return _send(connection, api, request)
+                version = min(request.version, self._newest.get(api.key, request.version))
+                return _send(connection, api, version, request.message)
             except (BrokerUnreachableError, ProtocolError) as e:
                 self._connection = None
                 failures += 1
@@ -127,7 +139,13 @@ class BrokerSender:
             self._connection = Connection(
                 endpoint.host, endpoint.port, client_id=self._client_id, timeout_ms=self._timeout_ms
             )
+            if self._closed.is_set():  # ``close`` may have come before there was a connection to end: nothing is sent
+                self._connection.close()
             self._correlation_id = 0
+            if self._negotiate:
+                known = self._connection.send(api_versions.API, 0, ApiVersionsRequest())
+                self._newest = {k.api_key: k.max_version for k in known.api_keys}
+                self._correlation_id = 1
         return self._connection
 
     def _note(self, request: ControlRequest, answer: Answer) -> None:
@@ -139,14 +157,14 @@ class BrokerSender:
         )
 
 
-def _send(connection: Connection, api: Api, request: ControlRequest) -> Answer:
-    match request.message:  # one call for each kind, so that the answer's type is known
-        case LeaderAndIsrRequest() as message:
-            return connection.send(api, request.version, message)
-        case UpdateMetadataRequest() as message:
-            return connection.send(api, request.version, message)
-        case StopReplicaRequest() as message:
-            return connection.send(api, request.version, message)
+def _send(connection: Connection, api: Api, version: int, message: Message) -> Answer:
+    match message:  # one call for each kind, so that the answer's type is known
+        case LeaderAndIsrRequest():
+            return connection.send(api, version, message)
+        case UpdateMetadataRequest():
+            return connection.send(api, version, message)
+        case StopReplicaRequest():
+            return connection.send(api, version, message)
 
 
 class Channels:

@@ -105,6 +105,11 @@ class ControllerContext:
         self.deleting.pop(topic, None)
         self.ineligible.discard(topic)
 
+    def forget_all(self) -> None:
+        """The term is over: nobody acts on this any more. Counts taken meanwhile by another thread find nothing."""
+        self.assignments, self.leadership, self.unreadable = {}, {}, set()
+        self.partition_status, self.replica_status, self._on_broker = {}, {}, {}
+
     # --- states of the two machines -----------------------------------------------------------------------------
 
     def status_of(self, partition: TopicPartition) -> PartitionStatus:

@@ -1,4 +1,6 @@
-"""The controller as a broker runs it: the worker on a thread of its own, and what other threads may ask of it."""
+"""The controller as a broker, or a process without one, runs it: the worker on a thread of its own, and what other
+threads may ask of it.
+"""
 
 import logging
 import threading
@@ -9,6 +11,7 @@ from concurrent.futures import CancelledError, Future
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.channels import BrokerSender, Channel, ChannelFactory
 from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.figures import FILE_NAME, GaugesFile
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.timer import Timer
@@ -25,19 +28,31 @@ ShutdownAnswer = tuple[ErrorCode, list[TopicPartition]]
 
 
 class Controller:
-    """Thread-safe. Every broker has one; at most one of a cluster is active."""
+    """Thread-safe. Every broker has one; at most one of a cluster is active.
+
+    One may also stand ``alone``, beside brokers of any Kafka from 0.10.2 on: see `standalone`, which adds the checks
+    that keep such a cluster well.
+    """
 
     def __init__(
         self,
         zookeeper: ZooKeeper,
         *,
-        config: BrokerConfig,
         broker_id: int,
-        state_change_log: StateChangeLog,
+        config: BrokerConfig | None = None,
+        state_change_log: StateChangeLog | None = None,
+        alone: bool | None = None,
         open_channel: Callable[[str], ChannelFactory] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """``config`` None: Kafka's defaults. ``alone``: it is no broker's; each broker is asked which versions of the
+        requests it knows, where a broker's controller goes by inter.broker.protocol.version. By default it is alone if
+        it has no config.
+        """
         self._zookeeper = zookeeper
+        self._alone = config is None if alone is None else alone
+        config = config or BrokerConfig.from_properties({"zookeeper.connect": zookeeper.connect})
+        state_change_log = state_change_log or StateChangeLog(None)
         self._config = config
         self._broker_id = broker_id
         self._state_change_log = state_change_log
@@ -51,14 +66,16 @@ class Controller:
             open_channel=open_channel or self._open_sender,
             clock=clock,
         )
+        directory = state_change_log.directory
+        self._gauges_file = GaugesFile(directory / FILE_NAME if directory else None, self._timer, self.gauges)
         self._thread = threading.Thread(target=self._run, name=f"controller-{broker_id}", daemon=True)
 
     # --- life ---------------------------------------------------------------------------------------------------
 
-    def startup(self) -> None:
+    def startup(self, *, take_over: bool = False) -> None:
         """Listen to the session, watch ``/controller``, make one election attempt; returns when it is decided (CTL-1).
 
-        To be called before the broker registers.
+        To be called before the broker registers. ``take_over``: in place of whoever rules now.
         """
         log.info("Controller starting up")
         self._zookeeper.add_session_listener(self._worker.on_session)
@@ -66,7 +83,7 @@ class Controller:
 
         def elect() -> None:
             try:
-                self._worker.elect()
+                self._worker.elect(depose=take_over)
             finally:
                 done.set()
 
@@ -89,7 +106,9 @@ class Controller:
                 self._worker.process(event)
             except Exception:  # the next event must be served whatever is wrong with this one
                 log.exception("controller event %r failed unexpectedly", event.name)
+            self._gauges_file.changed()
         self._worker.resign()
+        self._gauges_file.write()
 
     def _open_sender(self, actor: str) -> ChannelFactory:
         def open_channel(broker: BrokerInfo) -> Channel:
@@ -100,6 +119,7 @@ class Controller:
                 timeout_ms=self._config.controller_socket_timeout_ms,
                 client_id=str(self._broker_id),
                 state_change_log=self._state_change_log,
+                negotiate=self._alone,
             )
 
         return open_channel
@@ -155,14 +175,14 @@ class Controller:
             log.warning("controlled shutdown of broker %d failed: %s", broker_id, e)
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
 
-    def gauges(self) -> dict[str, int]:
-        """The values of CTL-29, and the broker's state (CTL-24 step 9); the counts are 0 on other brokers."""
+    def gauges(self) -> dict[str, float]:
+        """The values of CTL-29 and the broker's state (CTL-24 step 9), the counts 0 on other brokers; and `Figures`."""
         term = self._worker.term
         return {
             "ActiveControllerCount": int(term is not None),
             "OfflinePartitionsCount": term.context.offline_partition_count() if term else 0,
             "PreferredReplicaImbalanceCount": term.context.imbalance_count() if term else 0,
-            "LeaderElectionCount": term.broker_changes.handled if term else 0,
-            "LeaderElectionTimeMs": round(term.broker_changes.handling_ms) if term else 0,
             "BrokerState": RUNNING_AS_CONTROLLER if term else RUNNING_AS_BROKER,
+            "EventQueueSize": len(self._worker.queue),
+            **self._worker.figures.gauges(),
         }

@@ -5,9 +5,12 @@ thread takes it out. The simulator takes it out itself.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
+
+from kafkatool.broker.controller.figures import Durations
 
 
 class Event(NamedTuple):
@@ -22,7 +25,8 @@ class EventQueue:
     """First in, first out; unbounded, since every event stands for something that has happened already."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque()
+        self.waits = Durations()  # of the events taken
+        self._events: deque[tuple[Event, float]] = deque()  # and when they came
         self._condition = threading.Condition()
         self._closed = False
 
@@ -30,7 +34,7 @@ class EventQueue:
         """Append; after ``close`` the event is discarded at once."""
         with self._condition:
             if not self._closed:
-                self._events.append(event)
+                self._events.append((event, time.perf_counter()))
                 self._condition.notify()
                 return
         if event.discarded is not None:
@@ -41,7 +45,7 @@ class EventQueue:
         with self._condition:
             dropped = list(self._events)
             self._events.clear()
-        for old in dropped:
+        for old, _ in dropped:
             if old.discarded is not None:
                 old.discarded()
         self.put(event)
@@ -51,7 +55,11 @@ class EventQueue:
         with self._condition:
             while wait and not self._events and not self._closed:
                 self._condition.wait()
-            return self._events.popleft() if self._events else None
+            if not self._events:
+                return None
+            event, came = self._events.popleft()
+            self.waits.add((time.perf_counter() - came) * 1000)
+            return event
 
     def close(self) -> None:
         """Take nothing more and discard what is queued; ``take`` returns None from now on."""
@@ -60,7 +68,7 @@ class EventQueue:
             dropped = list(self._events)
             self._events.clear()
             self._condition.notify_all()
-        for event in dropped:
+        for event, _ in dropped:
             if event.discarded is not None:
                 event.discarded()
 

@@ -15,12 +15,11 @@ from kafkatool.broker.controller.leader_selection import Choice
 from kafkatool.broker.controller.partition_states import LEGAL, PartitionStatus
 from kafkatool.broker.controller.request_batch import RequestBatch
 from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
-from kafkatool.core.errors import VersionConflictError, ZooKeeperError
+from kafkatool.core.cluster_view import States
+from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
 
 log = logging.getLogger(__name__)
-
-_MAX_ROUNDS = 100  # of reading again after a conflict; each needs another writer to come in between
 
 
 class Strategy(enum.Enum):
@@ -162,28 +161,18 @@ class PartitionStateMachine:
     def _elect(self, partitions: Collection[TopicPartition], strategy: Strategy) -> set[TopicPartition]:
         context = self._context
         moved: set[TopicPartition] = set()
-        pending = list(partitions)
-        for _ in range(_MAX_ROUNDS):
-            if not pending:
-                break
-            states = self._zookeeper.read_states(pending).found
-            new = self._decide(states, strategy)
-            outcomes = self._zookeeper.update_states(new)
-            pending, online = [], []
-            for partition, outcome in outcomes.items():
-                if isinstance(outcome, VersionConflictError):
-                    pending.append(partition)
-                elif isinstance(outcome, ZooKeeperError):
-                    log.error("the leader elected for partition %s could not be written: %s", partition, outcome)
-                else:
-                    state = PartitionState(new[partition].leader_and_isr, outcome)
-                    online.append(self._online(partition, state))
-                    moved.add(partition)
-                    replicas = context.replicas(partition)
-                    self._batch.add_leader_and_isr(
-                        self._receivers(partition, strategy, replicas), partition, state, replicas
-                    )
-            self._write_lines("TRACE", online)
+        for elected in self._zookeeper.change_states(
+            partitions,
+            lambda _, read: self._decide(read.found, strategy),
+            what="the leader elected for it could not be written",
+        ):
+            moved.update(elected)
+            self._write_lines("TRACE", [self._online(partition, state) for partition, state in elected.items()])
+            for partition, state in elected.items():
+                replicas = context.replicas(partition)
+                self._batch.add_leader_and_isr(
+                    self._receivers(partition, strategy, replicas), partition, state, replicas
+                )
         return moved
 
     def _receivers(self, partition: TopicPartition, strategy: Strategy, replicas: tuple[int, ...]) -> Collection[int]:
@@ -243,27 +232,20 @@ class PartitionStateMachine:
         Steps 2 and 7 of a reassignment (CTL-91). Returns what was written; partitions that failed are left out.
         """
         context = self._context
-        written: dict[TopicPartition, LeaderAndIsr] = {}
-        pending = list(receivers)
-        for _ in range(_MAX_ROUNDS):
-            if not pending:
-                break
-            new = {
+
+        def decide(_: Collection[TopicPartition], read: States) -> dict[TopicPartition, PartitionState]:
+            return {
                 p: PartitionState(LeaderAndIsr(now.leader, now.leader_epoch + 1, now.isr, context.epoch), state.version)
-                for p, state in self._zookeeper.read_states(pending).found.items()
+                for p, state in read.found.items()
                 if not is_from_newer_controller(p, now := state.leader_and_isr, context.epoch)
             }
-            pending = []
-            for partition, outcome in self._zookeeper.update_states(new).items():
-                if isinstance(outcome, VersionConflictError):
-                    pending.append(partition)
-                elif isinstance(outcome, ZooKeeperError):
-                    log.error("the leader epoch of partition %s could not be raised: %s", partition, outcome)
-                else:
-                    state = PartitionState(new[partition].leader_and_isr, outcome)
-                    context.leadership[partition] = state
-                    written[partition] = state.leader_and_isr
-                    self._batch.add_leader_and_isr(receivers[partition], partition, state, context.replicas(partition))
+
+        written: dict[TopicPartition, LeaderAndIsr] = {}
+        for raised in self._zookeeper.change_states(receivers, decide, what="its leader epoch could not be raised"):
+            for partition, state in raised.items():
+                context.leadership[partition] = state
+                written[partition] = state.leader_and_isr
+                self._batch.add_leader_and_isr(receivers[partition], partition, state, context.replicas(partition))
         return written
 
 

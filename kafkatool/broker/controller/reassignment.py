@@ -16,7 +16,7 @@ from kafkatool.broker.controller import transition_lines as lines
 from kafkatool.broker.controller.partition_machine import Strategy
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
-from kafkatool.core.errors import ZnodeFormatError
+from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.znodes import PartitionStateZnode, ReassignmentZnode, TopicZnode
@@ -122,6 +122,7 @@ class Reassignment:
         if done:
             log.info("reassignments that are done: %s", ", ".join(map(str, done)))
             self._stop_orphans({p: wanted[p] for p in done})
+            self._write_assignments({p: wanted[p] for p in done})  # no change, but for what Kafka >= 2.4 adds to it
             self._remove_entries(done)
         self._refuse(refused)
         self._begin(going)
@@ -189,11 +190,18 @@ class Reassignment:
 
     def on_brokers_lost(self, brokers: Collection[int]) -> None:
         """They will not answer: their replicas are deleted when they return."""
+        over: list[TopicPartition] = []
         for broker in brokers:
-            self._stopped(broker, [p for p, left in self._stopping.items() if broker in left], deleted=False)
+            over += self._stopped(broker, [p for p, left in self._stopping.items() if broker in left], deleted=False)
+        self._conclude(over)
 
-    def on_answer(self, broker: int, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
-        """A broker has deleted replicas, or cannot (step 9)."""
+    def on_answers(self, answers: Iterable[tuple[int, StopReplicaRequest, StopReplicaResponse]]) -> None:
+        """Brokers have deleted replicas, or cannot (step 9). What is over then ends together: with a write of the
+        topic's node and of the request for each partition, thousands would cost the square of their number.
+        """
+        self._conclude([p for answer in answers for p in self._answered(*answer)])
+
+    def _answered(self, broker: int, request: StopReplicaRequest, answer: StopReplicaResponse) -> list[TopicPartition]:
         failed = {(p.topic, p.partition) for p in answer.partitions if p.error_code}
         refused = [p for p in request.partitions if answer.error_code or p in failed]
         deleted = [p for p in request.partitions if p not in refused]
@@ -202,8 +210,8 @@ class Reassignment:
         waiting = [p for p in refused if broker in self._stopping.get(p, ())]
         if waiting:
             log.warning("broker %d could not delete its replicas of %s", broker, ", ".join(map(str, waiting)))
-        self._stopped(broker, waiting, deleted=False)
-        self._stopped(broker, [p for p in deleted if broker in self._stopping.get(p, ())], deleted=True)
+        over = self._stopped(broker, waiting, deleted=False)
+        return over + self._stopped(broker, [p for p in deleted if broker in self._stopping.get(p, ())], deleted=True)
 
     def _on_isr(self, event: WatchEvent) -> None:
         """A state node of ours changed. Many fire at once: the first event handles all."""
@@ -308,13 +316,13 @@ class Reassignment:
         gone = {b for brokers in ready.values() for b in brokers} - context.brokers.keys()
         self.on_brokers_lost(sorted(gone))
 
-    def _stopped(self, broker: int, partitions: Collection[TopicPartition], *, deleted: bool) -> None:
-        """Step 9 is over for that broker; behind the last one comes the end.
+    def _stopped(self, broker: int, partitions: Collection[TopicPartition], *, deleted: bool) -> list[TopicPartition]:
+        """Step 9 is over for that broker; returns the partitions that wait for no other: to be concluded.
 
         Until then ZooKeeper names the old replicas, so that the next controller tells them too, whenever this one dies.
         """
         if not partitions:
-            return
+            return []
         if not deleted:
             self._owed.setdefault(broker, {}).update(dict.fromkeys(partitions))
         for target in (ReplicaStatus.DELETION_SUCCESSFUL, ReplicaStatus.NON_EXISTENT):
@@ -325,14 +333,23 @@ class Reassignment:
             if not self._stopping[partition]:
                 del self._stopping[partition]
                 over.append(partition)
-        self._conclude(over)
+        return over
 
     def _conclude(self, partitions: Collection[TopicPartition]) -> None:
         term, context = self._term, self._term.context
         done = {p: rar for p in partitions if (rar := context.reassigning.get(p))}  # its topic may be gone
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for partition in done:
+            by_topic.setdefault(partition.topic, []).append(partition)
+        for ended in by_topic.values():
+            try:
+                self._write_assignments({p: done[p] for p in ended})  # 10
+            except (ZnodeFormatError, NoPermissionError) as e:  # the others must not wait with it
+                log.error("%s; the reassignment of its partitions waits", e)
+                for partition in ended:
+                    del done[partition]
         if not done:
             return
-        self._write_assignments(done)  # 10
         self._remove_entries(done)  # 11
         for partition in done:
             context.reassigning.pop(partition, None)
@@ -373,8 +390,7 @@ class Reassignment:
 def _with(topic: str, changes: Mapping[int, Replicas]) -> Callable[[bytes], bytes]:
     def changed(data: bytes) -> bytes:
         node = TopicZnode.decode(topic, data)
-        if all(node.assignment.get(n) == replicas for n, replicas in changes.items()):
-            return data
-        return node.with_assignment({**node.assignment, **changes}).encode()
+        moved = node.with_moved(changes)
+        return data if moved == node else moved.encode()
 
     return changed

@@ -1,7 +1,7 @@
 """Moves replicas between their states, and tells brokers what that means for them (CTL-66 to CTL-68)."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kafkatool.broker.controller import transition_lines as lines
 from kafkatool.broker.controller.context import ControllerContext
@@ -10,12 +10,10 @@ from kafkatool.broker.controller.partition_machine import is_from_newer_controll
 from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
 from kafkatool.broker.controller.request_batch import RequestBatch
 from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
-from kafkatool.core.errors import VersionConflictError, ZooKeeperError
+from kafkatool.core.cluster_view import States
 from kafkatool.core.model import PartitionState, TopicPartition
 
 log = logging.getLogger(__name__)
-
-_MAX_ROUNDS = 100  # of reading again after a conflict
 
 Replicas = Mapping[TopicPartition, Iterable[int]]
 """Partition -> brokers."""
@@ -142,12 +140,9 @@ class ReplicaStateMachine:
             for broker in brokers:
                 self._batch.add_stop_replica(broker, partition, delete=False)
         done = {p for p in moving if p not in context.leadership}  # never led: nothing to write or tell
-        pending = [p for p in moving if p not in done]
-        for _ in range(_MAX_ROUNDS):
-            if not pending:
-                break
-            read = self._zookeeper.read_states(pending)
-            done |= {p for p in pending if p not in read.found and p not in read.unreadable}  # the topic is gone
+
+        def decide(asked: Collection[TopicPartition], read: States) -> dict[TopicPartition, PartitionState]:
+            done.update(p for p in asked if p not in read.found and p not in read.unreadable)  # the topic is gone
             new: dict[TopicPartition, PartitionState] = {}
             for partition, state in read.found.items():
                 if is_from_newer_controller(partition, state.leader_and_isr, context.epoch):
@@ -158,17 +153,13 @@ class ReplicaStateMachine:
                     done.add(partition)
                 else:
                     new[partition] = PartitionState(changed, state.version)
-            pending = []
-            for partition, outcome in self._zookeeper.update_states(new).items():
-                if isinstance(outcome, VersionConflictError):
-                    pending.append(partition)
-                elif isinstance(outcome, ZooKeeperError):
-                    log.error("replicas of partition %s could not leave the ISR: %s", partition, outcome)
-                else:
-                    self._told_offline(
-                        partition, PartitionState(new[partition].leader_and_isr, outcome), moving[partition]
-                    )
-                    done.add(partition)
+            return new
+
+        led = [p for p in moving if p not in done]
+        for left in self._zookeeper.change_states(led, decide, what="its replicas could not leave the ISR"):
+            for partition, state in left.items():
+                self._told_offline(partition, state, moving[partition])
+                done.add(partition)
         return done
 
     def _told_offline(self, partition: TopicPartition, state: PartitionState, gone: list[int]) -> None:

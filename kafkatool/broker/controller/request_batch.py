@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from kafkatool.broker.controller import transition_lines as lines
-from kafkatool.broker.controller.channels import Answer, Channels, ControlRequest
+from kafkatool.broker.controller.channels import Answer, Channels, ControlRequest, Message
 from kafkatool.broker.controller.context import ControllerContext
+from kafkatool.broker.controller.figures import Durations
 from kafkatool.broker.protocol_versions import ProtocolVersions
 from kafkatool.core.errors import ControllerFencedError, KafkatoolError, SessionExpiredError
 from kafkatool.core.model import BrokerInfo, PartitionState, TopicPartition
@@ -25,7 +26,7 @@ from kafkatool.core.protocol.update_metadata import (
 _BEING_DELETED = -2
 _SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
-OnAnswer = Callable[[int, ControlRequest, Answer], None]
+OnAnswer = Callable[[int, Message, Answer], None]
 """Broker, request and answer; called on the channel's thread."""
 
 
@@ -45,6 +46,7 @@ class RequestBatch:
         versions: ProtocolVersions,
         write_lines: Callable[[str, Iterable[str]], None],
         on_answer: OnAnswer,
+        durations: Durations,
     ) -> None:
         self._context = context
         self._channels = channels
@@ -52,6 +54,7 @@ class RequestBatch:
         self._versions = versions
         self._write_lines = write_lines
         self._on_answer = on_answer
+        self._durations = durations
         self._open = False
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
         self._metadata: dict[TopicPartition, None] = {}
@@ -140,18 +143,18 @@ class RequestBatch:
 
     def _send(self) -> None:
         try:
-            self._send_leader_and_isr()
-            self._send_metadata()
-            self._send_stop_replica()
+            with self._durations.timed():
+                self._send_leader_and_isr()
+                self._send_metadata()
+                self._send_stop_replica()
         except (TypeError, ValueError, KeyError, AttributeError) as e:
             raise IllegalBatchError(f"requests to brokers could not be sent: {e!r}") from e
         finally:
             self._clear()
 
-    def _queue(
-        self, broker: int, version: int, message: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
-    ) -> None:
-        request = ControlRequest(version, message, lambda answer: self._on_answer(broker, request, answer))
+    def _queue(self, broker: int, version: int, message: Message) -> None:
+        # what waits for the answer knows the message, not the request it is in: thousands of states would be in a cycle
+        request = ControlRequest(version, message, lambda answer: self._on_answer(broker, message, answer))
         self._channels.send(broker, request)
 
     def _epoch_of(self, broker: int) -> int:

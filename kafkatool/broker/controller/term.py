@@ -5,15 +5,17 @@ over it is dropped whole: a late watch, answer or timer finds ``is_over`` and do
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.broker_changes import BrokerChanges
-from kafkatool.broker.controller.channels import Answer, ChannelFactory, Channels, ControlRequest
+from kafkatool.broker.controller.channels import Answer, ChannelFactory, Channels, Message
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.controlled_shutdown import ControlledShutdown
 from kafkatool.broker.controller.events import Event, EventQueue
+from kafkatool.broker.controller.figures import Figures
 from kafkatool.broker.controller.notifications import Notifications
 from kafkatool.broker.controller.partition_machine import PartitionStateMachine
 from kafkatool.broker.controller.preferred_election import PreferredElection
@@ -47,6 +49,7 @@ class Surroundings:
     state_change_log: StateChangeLog
     open_channel: Callable[[str], ChannelFactory]  # given the actor its lines begin with
     session_is_gone: Callable[[], bool]  # the session of this term expired, though the event is not handled yet
+    figures: Figures
 
 
 class Term:
@@ -55,6 +58,7 @@ class Term:
     def __init__(self, surroundings: Surroundings, epoch: int, epoch_version: int) -> None:
         self.surroundings = surroundings
         self.is_over = False
+        self._deleted: deque[tuple[int, StopReplicaRequest, StopReplicaResponse]] = deque()  # filled by the channels
         self._actor = f"[Controller id={surroundings.broker_id} epoch={epoch}] "
         config = surroundings.config
         self.raw_zookeeper = surroundings.zookeeper
@@ -70,6 +74,7 @@ class Term:
             versions=config.protocol_versions,
             write_lines=self.write_lines,
             on_answer=self._on_answer,
+            durations=surroundings.figures.batches,
         )
         self.partitions = PartitionStateMachine(
             self.context,
@@ -93,6 +98,7 @@ class Term:
         self.is_over = True
         self.rebalance.stop()
         self.channels.close_all()
+        self.context.forget_all()  # the parts of a term know each other, and the collector does not look at them
 
     # --- what the parts share -----------------------------------------------------------------------------------
 
@@ -119,21 +125,26 @@ class Term:
         """A watch that has ``run`` called on the event thread with what fired."""
         return lambda event: self.enqueue(name, lambda: run(event))
 
-    def _on_answer(self, broker: int, request: ControlRequest, answer: Answer) -> None:
+    def _on_answer(self, broker: int, message: Message, answer: Answer) -> None:
         """On the channel's thread: only answers that change something become events."""
         if isinstance(answer, LeaderAndIsrResponse):
             self.enqueue("LeaderAndIsr answer", lambda: self.notifications.on_leader_and_isr(broker, answer))
         elif isinstance(answer, StopReplicaResponse):
-            message = request.message
             assert isinstance(message, StopReplicaRequest)
             if message.delete_partitions:
-                self.enqueue("StopReplica answer", lambda: self._on_deleted(broker, message, answer))
+                self._deleted.append((broker, message, answer))
+                self.enqueue("StopReplica answer", self._on_deleted)
         elif answer.error_code:
             log.info("broker %d answered UpdateMetadata with error %d", broker, answer.error_code)
 
-    def _on_deleted(self, broker: int, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
-        self.reassignment.on_answer(broker, request, answer)
-        self.deletion.on_answer(broker, request, answer)
+    def _on_deleted(self) -> None:
+        """Many answers come at once, each for one partition: the first event handles all that are there."""
+        answers = []
+        while self._deleted:
+            answers.append(self._deleted.popleft())
+        self.reassignment.on_answers(answers)
+        for broker, request, answer in answers:
+            self.deletion.on_answer(broker, request, answer)
 
     def _unclean_topics(self, topics: Collection[str]) -> set[str]:
         """Topics that allow unclean leader election, read now (CTL-44)."""

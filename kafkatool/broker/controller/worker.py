@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.channels import ChannelFactory
 from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.failover import raise_epoch, take_over
+from kafkatool.broker.controller.failover import take_over, win
+from kafkatool.broker.controller.figures import Figures
 from kafkatool.broker.controller.request_batch import IllegalBatchError
 from kafkatool.broker.controller.term import Surroundings, Term
+from kafkatool.broker.long_lived import long_lived_objects
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import (
@@ -31,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _DELETE_ATTEMPTS = 5
 _RETRY_MS, _LONGEST_RETRY_MS = 100, 10_000  # before another attempt, twice as long after each that failed
+_FORGOTTEN_S = 60.0  # failures older than that tell nothing of the next attempt
 
 
 class ControllerWorker:
@@ -48,6 +51,7 @@ class ControllerWorker:
         clock: Callable[[], float],
     ) -> None:
         self.queue = EventQueue()
+        self.figures = Figures(queue_waits=self.queue.waits)
         self.term: Term | None = None
         self.known_id: int | None = None  # of the controller, as last read
         self.stopping = False
@@ -60,7 +64,9 @@ class ControllerWorker:
         self._clock = clock
         self._expiries = 0  # counts sessions lost; written by the session listener alone
         self._handled_expiries = 0
+        self._deposing = False  # told to take the place of whoever rules, and not in it yet
         self._failures = 0  # failovers in a row that ended in an error
+        self._failed_at = 0.0  # the last of them
 
     @property
     def has_resigned(self) -> bool:
@@ -95,6 +101,10 @@ class ControllerWorker:
         (the session, and ``/controller``, may well have lived on): handled by half, the event cannot be run again,
         for what it has noted in the context no longer looks new.
         """
+        with self.figures.events.timed():
+            self._process(event)
+
+    def _process(self, event: Event) -> None:
         while not self.stopping:
             expiries = self._expiries
             try:
@@ -127,10 +137,14 @@ class ControllerWorker:
 
     # --- election -----------------------------------------------------------------------------------------------
 
-    def elect(self) -> None:
-        """One attempt (CTL-3 to CTL-5); afterwards this broker rules or follows, and watches."""
+    def elect(self, *, depose: bool = False) -> None:
+        """One attempt (CTL-3 to CTL-5); afterwards this broker rules or follows, and watches.
+
+        ``depose``: in place of whoever rules.
+        """
+        self._deposing = self._deposing or depose
         with self._failing():
-            self._elect(self._read())
+            self._elect(self._read(), depose=self._deposing)
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -163,6 +177,8 @@ class ControllerWorker:
         if self.term is not None and not self._is_ours(node):
             log.info("broker %d is not controller any more", self._broker_id)
             self.resign()
+        if self._clock() - self._failed_at > _FORGOTTEN_S:
+            self._failures = 0
         if node is None and self._failures:
             # The others go first, and whatever is wrong here is not tried at full speed.
             delay_ms = min(_RETRY_MS * 2 ** (self._failures - 1), _LONGEST_RETRY_MS)
@@ -180,18 +196,24 @@ class ControllerWorker:
             with self._failing():
                 self._elect(node)
 
-    def _elect(self, node: Node | None) -> None:
+    def _elect(self, node: Node | None, *, depose: bool = False) -> None:
         expiries = self._expiries
         if node is not None:
-            if self.term is None and self._is_ours(node):
-                # Made by an attempt during which the session before was lost: nobody else will fill the place.
-                self._fail_over(expiries)
+            if self.term is None and self._is_ours(node) and not depose:
+                # Made by an attempt that ended unseen, or left by one that failed: nobody else will fill the place.
+                self.step_down()
                 return
-            log.debug("Broker %d has been elected as leader, so stopping the election process.", self.known_id)
+            if not depose:
+                log.debug("Broker %d has been elected as leader, so stopping the election process.", self.known_id)
+                return
+        if self._is_shut_down():
             return
         data = ControllerZnode.encode(self._broker_id, int(self._clock() * 1000))
         try:
-            self._zookeeper.create(ControllerZnode.PATH, data, ephemeral=True)
+            epoch, version = win(self._zookeeper, data, lambda: expiries != self._expiries, depose=depose)
+        except SessionExpiredError as e:
+            log.warning("%s; the new one makes another attempt", e)
+            return
         except NodeExistsError:
             winner = self._zookeeper.get(ControllerZnode.PATH)
             if winner is None:
@@ -199,35 +221,41 @@ class ControllerWorker:
                     "A leader has been elected but just resigned, this will result in another round of election"
                 )
                 return
-            if not self._is_ours(winner):
-                self.known_id = ControllerZnode.decode(winner.data)
-                log.debug("Broker %d was elected as leader instead of broker %d", self.known_id, self._broker_id)
+            if self._is_ours(winner):
+                self.step_down()  # as above
                 return
+            self.known_id = ControllerZnode.decode(winner.data)
+            log.debug("Broker %d was elected as leader instead of broker %d", self.known_id, self._broker_id)
+            return
         log.info("%d successfully elected as leader", self._broker_id)
         self.known_id = self._broker_id
-        self._fail_over(expiries)
+        self._deposing = False
+        self._fail_over(expiries, epoch, version)
 
-    def _fail_over(self, expiries: int) -> None:
-        """``expiries`` as they were before the election: a session lost since then ends the attempt (CTL-19)."""
+    def _is_shut_down(self) -> bool:
         if self.stopping:
             log.info("Controller has been shut down, aborting startup/failover")
+        return self.stopping
+
+    def _fail_over(self, expiries: int, epoch: int, version: int) -> None:
+        """``expiries`` as they were before the election: a session lost since then ends the attempt (CTL-19)."""
+        if expiries != self._expiries:
+            log.warning("the session was lost during the election; the new one makes another attempt")
+            return
+        if self._is_shut_down():
             return
         log.info("Broker %d starting become controller state transition", self._broker_id)
         try:
-            surroundings = self._surroundings(expiries)
-            try:
-                epoch, version = raise_epoch(self._zookeeper, surroundings.session_is_gone)
-            except SessionExpiredError as e:
-                log.warning("%s; the new one makes another attempt", e)
-                return
-            self.term = Term(surroundings, epoch, version)
-            take_over(self.term)
+            self.term = Term(self._surroundings(expiries), epoch, version)
+            with self.figures.failovers.timed(), long_lived_objects():
+                take_over(self.term)
             self._failures = 0
         except (ControllerFencedError, SessionExpiredError, ConnectionLostError) as e:  # these happen
             log.warning("Error while electing or becoming leader on broker %d: %s", self._broker_id, e)
             self.step_down()
         except Exception:  # noqa: BLE001  whatever went wrong, a half-made controller must make room (CTL-6, CTL-26)
             self._failures += 1
+            self._failed_at = self._clock()
             self._fail()
 
     def _surroundings(self, expiries: int) -> Surroundings:
@@ -240,6 +268,7 @@ class ControllerWorker:
             state_change_log=self._state_change_log,
             open_channel=self._open_channel,
             session_is_gone=lambda: expiries != self._expiries,
+            figures=self.figures,
         )
 
     def _fail(self) -> None:

@@ -5,7 +5,8 @@ one more write of the deposed one takes effect. Many independent writes share a 
 write to blame is taken out and the rest is tried again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from kafkatool.core.cluster_view import States, read_all_states
 from kafkatool.core.errors import (
@@ -19,6 +20,9 @@ from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.znodes import ControllerEpochZnode, PartitionStateZnode, PartitionsZnode, PartitionZnode
 from kafkatool.core.zookeeper import Check, Create, Delete, Op, SetData, TransactionError, ZooKeeper
 
+log = logging.getLogger(__name__)
+
+_MAX_ROUNDS = 100  # of reading again after a conflict; each needs another writer to come in between
 _MAX_OPERATIONS = 500  # of one transaction; ZooKeeper takes more, but then one refusal costs more
 _MAX_BYTES = 400_000  # of one transaction, well below ZooKeeper's packet limit of 1 MiB
 _PIECES = 8  # a refused transaction is tried again in so many
@@ -115,6 +119,34 @@ class FencedZooKeeper:
             partition: outcome if isinstance(outcome, ZooKeeperError) else outcome[0] or 0
             for partition, outcome in zip(states, self.commit_groups(groups), strict=True)
         }
+
+    def change_states(
+        self,
+        partitions: Iterable[TopicPartition],
+        decide: Callable[[Collection[TopicPartition], States], Mapping[TopicPartition, PartitionState]],
+        *,
+        what: str,
+    ) -> Iterator[dict[TopicPartition, PartitionState]]:
+        """Read, decide, write on the version read, and again where somebody else was faster (CTL-41, 42; Z-38).
+
+        ``decide`` gets the partitions asked for and what is there of them; what it leaves out is left as it is. Yields what
+        was written, round by round. ``what`` is for the log: what could not be done where a write failed.
+        """
+        pending = list(partitions)
+        for _ in range(_MAX_ROUNDS):
+            if not pending:
+                return
+            new = decide(pending, self.read_states(pending))
+            written: dict[TopicPartition, PartitionState] = {}
+            pending = []
+            for partition, outcome in self.update_states(new).items():
+                if isinstance(outcome, VersionConflictError):
+                    pending.append(partition)
+                elif isinstance(outcome, ZooKeeperError):
+                    log.error("partition %s: %s: %s", partition, what, outcome)
+                else:
+                    written[partition] = PartitionState(new[partition].leader_and_isr, outcome)
+            yield written
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete nodes without children; what is gone already is fine (Z-42)."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
-from kafkatool.broker.groups.long_lived import long_lived_objects
 from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offsets_partition, partition_for
 from kafkatool.broker.groups.records import Key
+from kafkatool.broker.long_lived import long_lived_objects
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations.topic_names import OFFSETS_TOPIC

@@ -106,6 +106,7 @@ class FakeCluster:
         self.workers: dict[int, ControllerWorker] = {}
         self.timer = FakeTimer()
         self.catching_up = True
+        self.slow_controller = False  # it handles an event only when nothing else happens
         self.log = StateChangeLog(None)
         for broker_id in broker_ids:
             self.start(broker_id)
@@ -192,6 +193,8 @@ class FakeCluster:
     def run(self) -> None:
         """Until nothing is left to do."""
         for _ in range(_MAX_STEPS):
+            if self.slow_controller and (self._deliver() or self._catch_up()):
+                continue
             if any(self._work(b) for b in list(self.workers)) or self._deliver() or self._catch_up():
                 continue
             return

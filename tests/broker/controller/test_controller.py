@@ -1,7 +1,5 @@
 """The controller on its own threads, with a real ZooKeeper and real sockets."""
 
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,18 +9,11 @@ import pytest
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.model import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
+from kafkatool.core.model import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.leader_and_isr import (
     LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrResponsePartition,
 )
-from kafkatool.core.protocol.registry import APIS
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkatool.core.protocol.types import Buffer
-from kafkatool.core.protocol.update_metadata import UpdateMetadataResponse
 from kafkatool.core.znodes import (
     PERSISTENT_PATHS,
     BrokerZnode,
@@ -32,69 +23,10 @@ from kafkatool.core.znodes import (
     TopicZnode,
 )
 from kafkatool.core.zookeeper import ZooKeeper
+from tests.stub_broker import StubBroker, register
 from tests.waiting import eventually
 
 T0 = TopicPartition("t", 0)
-
-
-class SocketBroker:
-    """Accepts one connection after the other, answers every control request, remembers it."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[int, object]] = []  # version, message
-        self.drop_next = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._connections: list[socket.socket] = []
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self._connections.append(connection)
-            self._serve(connection)
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as stream:
-            while len(length := stream.read(4)) == 4:
-                frame = stream.read(int.from_bytes(length, "big"))
-                header, offset = decode_header(frame)
-                message = decode_request(header, frame, offset)
-                if self.drop_next:
-                    self.drop_next -= 1
-                    return
-                self.requests.append((header.api_version, message))
-                api = APIS[header.api_key]
-                chunks = encode_response(api, header.api_version, header.correlation_id, self._answer(message))
-                connection.sendall(b"".join(bytes(c) for c in chunks if isinstance(c, Buffer)))
-
-    @staticmethod
-    def _answer(message: object) -> object:
-        match message:
-            case LeaderAndIsrRequest():
-                return LeaderAndIsrResponse(
-                    partitions=[
-                        LeaderAndIsrResponsePartition(topic=s.topic, partition=s.partition)
-                        for s in message.partition_states
-                    ]
-                )
-            case StopReplicaRequest():
-                return StopReplicaResponse(partitions=[])
-        return UpdateMetadataResponse()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for connection in self._connections:
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # closed by the controller
-        self._thread.join()
 
 
 @contextmanager
@@ -118,15 +50,10 @@ def base(zk: ZooKeeper) -> ZooKeeper:
 
 
 @pytest.fixture
-def broker() -> Iterator[SocketBroker]:
-    found = SocketBroker()
+def broker() -> Iterator[StubBroker]:
+    found = StubBroker()
     yield found
     found.close()
-
-
-def register(zk: ZooKeeper, broker_id: int, port: int) -> None:
-    info = BrokerInfo(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", port),))
-    zk.create(BrokerZnode.path(broker_id), BrokerZnode.encode(info, 0), ephemeral=True)
 
 
 def state(zk: ZooKeeper) -> LeaderAndIsr | None:
@@ -136,7 +63,7 @@ def state(zk: ZooKeeper) -> LeaderAndIsr | None:
 
 @pytest.mark.spec("CTL-4", "CTL-10", "CTL-49", "CTL-51", "CTL-71", "CTL-117", "BRK-3", "Z-15")
 def test_a_topic_gets_its_leader_and_the_broker_is_told(
-    base: ZooKeeper, zk_connect: str, broker: SocketBroker, tmp_path: Path
+    base: ZooKeeper, zk_connect: str, broker: StubBroker, tmp_path: Path
 ) -> None:
     log = StateChangeLog(tmp_path / "state-change.log")
     with controller(zk_connect, 1, log) as found:
@@ -181,7 +108,7 @@ def test_the_second_takes_over_when_the_first_stops(base: ZooKeeper, zk_connect:
 
 @pytest.mark.spec("CTL-15", "CTL-28", "Z-42")
 def test_a_wide_topic_is_led_and_deleted_in_fenced_transactions(
-    base: ZooKeeper, zk_connect: str, broker: SocketBroker
+    base: ZooKeeper, zk_connect: str, broker: StubBroker
 ) -> None:
     count = 700
     base.create(TopicZnode.path("t"), TopicZnode(dict.fromkeys(range(count), (1,))).encode())
@@ -197,7 +124,7 @@ def test_a_wide_topic_is_led_and_deleted_in_fenced_transactions(
 
 @pytest.mark.spec("CTL-53", "CTL-56", "BRK-3")
 def test_the_request_versions_follow_the_inter_broker_protocol(
-    base: ZooKeeper, zk_connect: str, broker: SocketBroker
+    base: ZooKeeper, zk_connect: str, broker: StubBroker
 ) -> None:
     with controller(zk_connect, 1, StateChangeLog(None), inter_broker_protocol_version="1.1"):
         register(base, 1, broker.port)

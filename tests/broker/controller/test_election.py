@@ -1,11 +1,12 @@
 """Who becomes controller, who stops being it, and what a deposed one can still do: nothing."""
 
 import logging
+from collections.abc import Sequence
 
 import pytest
 
 from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.core.errors import NoPermissionError
+from kafkatool.core.errors import ConnectionLostError, NoPermissionError
 from kafkatool.core.model import LeaderAndIsr, TopicPartition
 from kafkatool.core.znodes import (
     ControllerEpochZnode,
@@ -14,7 +15,7 @@ from kafkatool.core.znodes import (
     PartitionStateZnode,
     TopicZnode,
 )
-from kafkatool.core.zookeeper import SessionState
+from kafkatool.core.zookeeper import Op, SessionState
 from tests.broker.controller.fake_cluster import FakeCluster
 
 
@@ -58,8 +59,8 @@ def test_the_controllers_death_is_survived() -> None:
     assert cluster.state("t") == LeaderAndIsr(2, 1, (2, 3), 2)
 
 
-@pytest.mark.spec("CTL-11", "CTL-26")
-def test_losing_the_epoch_ends_the_failover_before_any_other_write() -> None:
+@pytest.mark.spec("CTL-10", "CTL-11")
+def test_losing_the_epoch_writes_nothing_and_the_attempt_begins_anew() -> None:
     cluster = FakeCluster(1)
     session = cluster.workers[1]._zookeeper
     read = session.get
@@ -75,8 +76,54 @@ def test_losing_the_epoch_ends_the_failover_before_any_other_write() -> None:
     session.get = overtaken  # type: ignore[method-assign, assignment]
     cluster.zk.delete(ControllerZnode.PATH)
     cluster.run()
-    assert cluster.controller_epoch == 8  # its own next round, after stepping down
+    assert cluster.controller_epoch == 8
     assert cluster.controller.term is not None
+
+
+@pytest.mark.spec("CTL-4", "CTL-10", "CTL-11")
+def test_who_is_not_first_does_not_raise_the_epoch_over_the_head_of_the_winner() -> None:
+    """Held up after it has read the epoch, while another wins and rules (seed 30163 of the simulation)."""
+    cluster = FakeCluster(1, 2)
+    cluster.controller.resign()
+    session = cluster.workers[1]._zookeeper
+    commit = session.commit
+    late: list[bool] = []
+
+    def held_up(ops: Sequence[Op]) -> list[int | None]:
+        if not late:
+            late.append(True)
+            cluster.workers[2].elect()
+        return commit(ops)
+
+    session.commit = held_up  # type: ignore[method-assign]
+    cluster.zk.delete(ControllerZnode.PATH)
+    cluster.workers[1].elect()
+    cluster.run()
+    assert late
+    assert cluster.controller is cluster.workers[2] and cluster.controller_epoch == 2
+    assert cluster.workers[1].term is None and cluster.workers[1].known_id == 2
+
+
+@pytest.mark.spec("CTL-4", "CTL-5")
+def test_to_take_over_is_not_forgotten_when_the_answer_is_lost() -> None:
+    cluster = FakeCluster(1, 2)
+    session = cluster.workers[2]._zookeeper
+    commit = session.commit
+    lost: list[bool] = []
+
+    def without_answer(ops: Sequence[Op]) -> list[int | None]:
+        outcome = commit(ops)
+        if not lost:
+            lost.append(True)
+            raise ConnectionLostError("the answer to the transaction did not come")
+        return outcome
+
+    session.commit = without_answer  # type: ignore[method-assign]
+    cluster.workers[2].queue.put(Event("take over", lambda: cluster.workers[2].elect(depose=True)))
+    cluster.run()
+    assert lost
+    assert cluster.controller is cluster.workers[2] and cluster.controller.term is not None
+    assert cluster.controller_epoch == 3, "once without knowing it, once more; nobody came between"
 
 
 @pytest.mark.spec("CTL-15", "CTL-17", "Z-46")
@@ -166,7 +213,7 @@ def test_a_controller_that_was_shut_down_takes_over_nothing(caplog: pytest.LogCa
     cluster.zk.delete(ControllerZnode.PATH)
     worker.stopping = True
     worker.elect()
-    assert cluster.controller_id == 1
+    assert cluster.zk.get(ControllerZnode.PATH) is None
     assert worker.term is None
     assert cluster.controller_epoch == 1
     assert "Controller has been shut down, aborting startup/failover" in [r.getMessage() for r in caplog.records]
@@ -194,6 +241,34 @@ def test_an_error_during_failover_makes_room_for_the_next_attempt(caplog: pytest
     assert cluster.controller_epoch == 3
     assert cluster.controller_id == 1
     assert "Error while electing or becoming leader on broker 1" in [r.getMessage() for r in caplog.records]
+
+
+@pytest.mark.spec("CTL-8", "CTL-26")
+@pytest.mark.parametrize(("later_s", "waits"), [(1, True), (61, False)])
+def test_a_failure_of_long_ago_delays_no_attempt(later_s: float, waits: bool) -> None:
+    cluster = FakeCluster(1, 2)
+    worker = cluster.workers[1]
+    session = cluster.brokers[1].session
+    children = session.children
+    broken = [True]
+
+    def failing(path: str, watch: object = None) -> object:
+        if path == IsrChangeZnode.PATH and broken:
+            broken.clear()
+            raise ValueError("out of order")
+        return children(path, watch)  # type: ignore[arg-type]
+
+    session.children = failing  # type: ignore[method-assign, assignment]
+    cluster.zk.delete(ControllerZnode.PATH)
+    cluster.run()
+    assert cluster.controller_id == 2 and not broken
+    worker._clock = lambda: later_s
+    cluster.kill(2)
+    cluster.run()
+    assert cluster.exists(ControllerZnode.PATH) is not waits
+    cluster.timer.advance(100)
+    cluster.run()
+    assert cluster.controller_id == 1
 
 
 @pytest.mark.spec("CTL-50", "CTL-118")
@@ -238,7 +313,7 @@ def test_gauges_count_offline_and_imbalanced_partitions() -> None:
     cluster.kill(2)
     cluster.run()
     assert (term.context.offline_partition_count(), term.context.imbalance_count()) == (2, 2)
-    assert term.broker_changes.handled == 3
+    assert term.surroundings.figures.broker_changes.count == 3
 
 
 @pytest.mark.spec("CTL-121", "CTL-118", "Z-35")

@@ -1,13 +1,13 @@
 """What may happen between reading ``/controller`` and creating it; and nodes that are nobody's business."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from kafkatool.core.model import LeaderAndIsr
 from kafkatool.core.znodes import ControllerZnode
-from kafkatool.core.zookeeper import Node, Watch
+from kafkatool.core.zookeeper import Node, Op, Watch
 from tests.broker.controller.fake_cluster import FakeCluster
 
 
@@ -58,17 +58,17 @@ def test_a_winner_that_is_gone_again_is_told_and_the_next_round_comes(
     idle: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = idle.workers[1]._zookeeper
-    create = session.create
+    commit = session.commit
 
-    def beaten(path: str, *args: object, **options: object) -> str:
-        idle.zk.create(path, ControllerZnode.encode(7, 0))
+    def beaten(ops: Sequence[Op]) -> list[int | None]:
+        idle.zk.create(ControllerZnode.PATH, ControllerZnode.encode(7, 0))
         try:
-            return create(path, *args, **options)  # type: ignore[arg-type]
+            return commit(ops)
         finally:
-            idle.zk.delete(path)
-            session.create = create  # type: ignore[method-assign]
+            idle.zk.delete(ControllerZnode.PATH)
+            session.commit = commit  # type: ignore[method-assign]
 
-    session.create = beaten  # type: ignore[method-assign]
+    session.commit = beaten  # type: ignore[method-assign]
     idle.workers[1].elect()
     assert idle.workers[1].term is None
     assert "A leader has been elected but just resigned, this will result in another round of election" in said(caplog)
@@ -77,7 +77,7 @@ def test_a_winner_that_is_gone_again_is_told_and_the_next_round_comes(
 
 
 @pytest.mark.spec("CTL-5", "Z-40")
-def test_a_node_made_by_a_create_whose_answer_was_lost_counts_as_won(idle: FakeCluster) -> None:
+def test_a_node_of_our_own_that_nobody_knows_of_makes_room_for_an_election(idle: FakeCluster) -> None:
     session = idle.workers[1]._zookeeper
 
     def made_after_all() -> None:

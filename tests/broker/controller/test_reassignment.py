@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafkatool.broker.controller.reassignment import minus, union, why_unusable
 from kafkatool.core.model import LeaderAndIsr, TopicPartition
-from kafkatool.core.znodes import PartitionStateZnode, ReassignmentZnode, TopicZnode
-from kafkatool.core.zookeeper import Op, SetData
+from kafkatool.core.znodes import ControllerZnode, PartitionStateZnode, ReassignmentZnode, TopicZnode
+from kafkatool.core.zookeeper import Delete, Op, SetData
 from tests.broker.controller.fake_cluster import FakeCluster
 from tests.broker.controller.fake_zookeeper import Crash, FakeZooKeeper
 
@@ -86,6 +86,42 @@ def test_what_brokers_are_told_step_by_step() -> None:
     assert step_8 == [4, 5, 6]
     last = cluster.metadata()[-1][1]
     assert [(s.topic, s.partition, s.leader, s.replicas) for s in last.partition_states] == [("t", 0, 4, [4, 5, 6])]
+
+
+@pytest.mark.spec("CTL-91", "CTL-96")
+def test_partitions_whose_replicas_are_gone_by_then_end_together() -> None:
+    cluster = FakeCluster(1, 2, 3, 4, properties=STABLE)
+    cluster.create_topic("t", dict.fromkeys(range(5), (1, 2, 3)))
+    cluster.slow_controller = True
+    writes: list[Op] = []
+    cluster.ensemble.on_write = lambda session, op: writes.append(op)
+    cluster.reassign({TopicPartition("t", n): (1, 2, 4) for n in range(5)})
+    assert set(cluster.assignment("t").values()) == {(1, 2, 4)}
+    assert [d for b, d, _ in cluster.stops() if b == 3] == 5 * [False] + 5 * [True]
+    assert [op.path for op in writes].count(TopicZnode.path("t")) == 2  # steps 1 and 10
+    assert [op for op in writes if op.path == ReassignmentZnode.PATH][1:] == [Delete(ReassignmentZnode.PATH, 0)]
+
+
+@pytest.mark.spec("CTL-91", "CTL-97")
+def test_a_topic_whose_node_is_damaged_by_then_does_not_hold_up_those_that_end_with_it() -> None:
+    cluster = FakeCluster(1, 2, 3, 4, properties=STABLE)
+    for topic in ("a", "damaged", "z"):
+        cluster.create_topic(topic, {0: (1, 2, 3)})
+    cluster.slow_controller = True
+    path, states = TopicZnode.path("damaged"), 0
+
+    def damage(session: FakeZooKeeper, op: Op) -> None:
+        nonlocal states
+        states += op.path == PartitionStateZnode.path(TopicPartition("damaged", 0))
+        if states == 3:  # step 8
+            node = cluster.ensemble.nodes[path]
+            cluster.ensemble.nodes[path] = node._replace(data=b"{", version=node.version + 1)
+
+    cluster.ensemble.on_write = damage
+    cluster.reassign({TopicPartition(t, 0): (1, 2, 4) for t in ("a", "damaged", "z")})
+    assert cluster.assignment("a") == cluster.assignment("z") == {0: (1, 2, 4)}
+    left = cluster.ensemble.nodes[ReassignmentZnode.PATH]
+    assert list(ReassignmentZnode.decode(left.data)) == [TopicPartition("damaged", 0)]
 
 
 def reassignment_with_a_crash_after_write(
@@ -216,6 +252,27 @@ def test_unknown_keys_of_the_topic_node_survive() -> None:
     raw = TopicZnode.decode("t", node.data).raw
     assert raw["topic_id"] == "abc"
     assert raw["version"] == 3
+
+
+@pytest.mark.spec("Z-13", "CTL-98")
+@pytest.mark.parametrize("assigned", ["4,5,6,1,2,3", "4,5,6"], ids=["under way", "but for its end"])
+def test_nothing_is_left_of_a_move_that_a_newer_kafka_began(assigned: str) -> None:
+    """Its next controller would go on with it, whatever has been moved since."""
+    cluster = six_brokers()
+    cluster.zk.set(
+        TopicZnode.path("t"),
+        b'{"version":3,"partitions":{"0":[%s]},"adding_replicas":{"0":[4,5,6],"1":[9]},"removing_replicas":{"0":[1,2,3]}}'
+        % assigned.encode(),
+        -1,
+    )
+    cluster.zk.delete(ControllerZnode.PATH)
+    cluster.reassign({T0: [4, 5, 6]})  # there when the next one takes over
+    node = cluster.zk.get(TopicZnode.path("t"))
+    assert node is not None
+    decoded = TopicZnode.decode("t", node.data)
+    assert decoded.assignment == {0: (4, 5, 6)}
+    assert (decoded.raw["adding_replicas"], decoded.raw["removing_replicas"]) == ({"1": [9]}, {})
+    assert not cluster.exists(ReassignmentZnode.PATH)
 
 
 @pytest.mark.spec("Z-35")

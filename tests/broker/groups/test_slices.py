@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.broker import long_lived
 from kafkatool.broker.groups import loader
-from kafkatool.broker.groups.long_lived import long_lived_objects
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
 from kafkatool.broker.groups.states import GroupState
+from kafkatool.broker.long_lived import long_lived_objects
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.records import Record, decode_records, encode_batch
@@ -116,6 +117,7 @@ def test_the_cycle_collector_does_not_walk_through_what_was_loaded(
         return decode(batch)
 
     monkeypatch.setattr(loader, "decode_records", noting)
+    monkeypatch.setattr(long_lived, "_ours", True)  # as in a process that is a broker
     frozen = gc.get_freeze_count()
     try:
         stage.lead()
@@ -127,7 +129,8 @@ def test_the_cycle_collector_does_not_walk_through_what_was_loaded(
 
 
 @pytest.mark.spec("GRP-17")
-def test_of_several_loads_the_last_lets_the_collector_go_on() -> None:
+def test_of_several_loads_the_last_lets_the_collector_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_lived, "_ours", True)
     try:
         with long_lived_objects():
             with long_lived_objects():
@@ -141,6 +144,16 @@ def test_of_several_loads_the_last_lets_the_collector_go_on() -> None:
     finally:
         gc.enable()
         gc.unfreeze()
+
+
+@pytest.mark.spec("GRP-17")
+def test_within_another_program_the_collector_is_left_alone(stage: Stage) -> None:
+    fill(stage, 2 * GROUPS)
+    frozen = gc.get_freeze_count()
+    with long_lived_objects():
+        assert gc.isenabled()
+    stage.lead()
+    assert gc.get_freeze_count() == frozen
 
 
 @pytest.mark.spec("GRP-17", "GRP-15")

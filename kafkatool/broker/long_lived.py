@@ -1,0 +1,72 @@
+"""Thousands of partitions or a million commits in memory, and no pause: the cycle collector would walk through all.
+
+It holds the interpreter while it does, some 0.5 s for a million commits and 0.2 s for 3,000 partitions, again and again
+while they come in, and nothing is served meanwhile (GRP-17). Such objects are in no cycle and go when nothing refers to
+them any more, so the collector need not look at them, ever.
+
+What else is in the process at that moment is taken from the collector with them. So this is done only in a process
+that runs nothing but a broker or a controller; within another program, the pauses are that program's to weigh
+(``gc.freeze``).
+"""
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.Lock()
+_ours = False
+_holders = 0
+_keep = False
+_was_enabled = False
+
+
+def own_the_collector() -> None:
+    """This process runs nothing but a broker, or a controller."""
+    global _ours
+    _ours = True
+
+
+def hold() -> bool:
+    """The collector rests until as many have called ``release``; False: it is not ours, nothing is to be released."""
+    global _holders, _was_enabled
+    if not _ours:
+        return False
+    with _lock:
+        if _holders == 0:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+        _holders += 1
+    return True
+
+
+def release(*, keep: bool) -> None:
+    """The end of a ``hold``. ``keep``: what was made meanwhile is to stay, and is never looked at.
+
+    Nor is what others have made meanwhile: it is freed as usual unless it is in a cycle, which this broker's objects are
+    not as long as they work.
+    """
+    global _holders, _keep
+    if not _ours:
+        return
+    with _lock:
+        _holders -= 1
+        _keep = _keep or keep
+        if _holders == 0:
+            if _keep:
+                gc.freeze()
+            _keep = False
+            if _was_enabled:
+                gc.enable()
+
+
+@contextmanager
+def long_lived_objects() -> Iterator[None]:
+    """What is made inside stays, unless an error ends it; any number of threads at a time."""
+    hold()
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        release(keep=done)

@@ -1,0 +1,87 @@
+"""What the controller says of itself: by name, in its file, and only when it did something."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.controller.events import Event, EventQueue
+from kafkatool.broker.controller.figures import FILE_NAME, Durations, Figures, GaugesFile
+from kafkatool.broker.state_change_log import StateChangeLog
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.broker.controller.fake_cluster import FakeCluster, FakeTimer
+from tests.broker.controller.test_controller import base, controller  # noqa: F401  a fixture
+from tests.waiting import eventually
+
+
+def test_durations_know_mean_longest_and_last() -> None:
+    durations = Durations()
+    assert durations.mean_ms == 0
+    for ms in (2.0, 6.0, 1.0):
+        durations.add(ms)
+    assert (durations.count, durations.mean_ms, durations.longest_ms, durations.last_ms) == (3, 3.0, 6.0, 1.0)
+    with pytest.raises(ZeroDivisionError), durations.timed():
+        1 / 0  # noqa: B018  what it takes counts, however it ends
+    assert durations.count == 4
+
+
+def test_the_queue_measures_how_long_events_wait() -> None:
+    queue = EventQueue()
+    queue.put(Event("one", lambda: None))
+    queue.put(Event("two", lambda: None))
+    assert queue.take() is not None
+    assert queue.waits.count == 1 and len(queue) == 1
+
+
+def test_the_file_is_written_some_time_after_the_first_change(tmp_path: Path) -> None:
+    timer, asked = FakeTimer(), []
+
+    def read() -> dict[str, float]:
+        asked.append(1)
+        return {"EventQueueSize": len(asked)}
+
+    file = GaugesFile(tmp_path / "logs" / FILE_NAME, timer, read)
+    for _ in range(3):
+        file.changed()
+    assert not asked
+    timer.advance(2000)
+    assert json.loads((tmp_path / "logs" / FILE_NAME).read_text())["EventQueueSize"] == 1
+    timer.advance(10_000)
+    assert len(asked) == 1  # nothing happened: nothing is written
+
+
+def test_a_file_that_cannot_be_written_harms_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "logs").write_text("in the way")
+    file = GaugesFile(tmp_path / "logs" / FILE_NAME, FakeTimer(), dict)
+    file.write()
+    file.write()
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.spec("CTL-29")
+def test_a_controllers_work_is_measured() -> None:
+    cluster = FakeCluster(1, 2, 3)
+    cluster.create_topic("t", {0: [1, 2, 3]})
+    cluster.kill(3)
+    cluster.run()
+    figures: Figures = cluster.workers[1].figures
+    gauges = figures.gauges()
+    assert gauges["FailoverCount"] == 1 and gauges["FailoverTimeMs"] > 0
+    assert gauges["LeaderElectionCount"] >= 2 and gauges["LeaderElectionTimeMs"] > 0
+    assert figures.batches.count > 0 and figures.events.count > 0
+
+
+@pytest.mark.spec("CTL-29", "CTL-24")
+def test_the_gauges_of_a_controller_are_in_the_file_beside_its_log(
+    base: ZooKeeper,  # noqa: F811
+    zk_connect: str,
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / FILE_NAME
+    with controller(zk_connect, 1, StateChangeLog(tmp_path / "state-change.log")) as found:
+        eventually(file.exists, "the file")
+        shown = json.loads(file.read_text())
+        assert shown["timestamp_ms"] > 0
+        assert set(found.gauges()) == shown.keys() - {"timestamp_ms"}
+        assert (shown["ActiveControllerCount"], shown["BrokerState"], shown["FailoverCount"]) == (1, 4, 1)
+    assert json.loads(file.read_text())["ActiveControllerCount"] == 0
