@@ -166,6 +166,7 @@ class Broker:
         self._will_stop("logs", log_manager.shutdown)
         self._will_stop("timer", timer.close)
         self._will_stop("background tasks", scheduler.shutdown)
+        self._will_stop("erasing of deleted partitions", log_manager.stop_erasing)  # which the next start goes on with
 
         sockets.bind(name)
         self._endpoints = sockets.endpoints

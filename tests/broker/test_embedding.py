@@ -16,6 +16,7 @@ from kafkatool.core.protocol.metadata import MetadataRequest
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.network.raw_client import wait_until
 from tests.broker.test_server import append, client_of, config, create, describe, read
+from tests.waiting import eventually
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
 _BROKERS = (1, 2, 3)
@@ -91,6 +92,8 @@ def test_the_directory_of_a_broker_that_runs_is_refused_to_another_in_the_same_p
     zk_connect: str, tmp_path: Path
 ) -> None:
     with Broker(config(zk_connect, tmp_path / "data", 1)) as running:
+        own = "controller-to-broker-1"  # its last thread, a moment after the start
+        eventually(lambda: own in {t.name for t in threading.enumerate()}, "the broker's controller")
         before = set(threading.enumerate())
         with pytest.raises(Exception, match="in use by another broker"):
             Broker(config(zk_connect, tmp_path / "data", 1)).start()

@@ -73,7 +73,8 @@ class Load:
             if error is not None:
                 self.errors.append(str(error))
                 return
-            self.acknowledged[number] = (message.partition(), message.offset())
+            offset = message.offset()  # None: of a repeat that the broker knew already, for one
+            self.acknowledged[number] = (message.partition(), -1 if offset is None else offset)
 
         return delivered
 

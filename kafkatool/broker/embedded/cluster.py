@@ -43,13 +43,17 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The document of ``kt cluster status``; ``controller`` is None while there is none."""
+    """The document of ``kt cluster status``; ``controller`` is None while there is none.
+
+    ``controller_gauges``: what it wrote of itself last, at ``timestamp_ms``; None when it does not run, or has not yet.
+    """
 
     directory: str
     zookeeper: str
     bootstrap: str
     controller: int | None
     brokers: list[BrokerStatus]
+    controller_gauges: dict[str, float] | None
 
 
 class EmbeddedCluster:
@@ -165,7 +169,9 @@ class EmbeddedCluster:
                     str(self.files.state_change_log(broker_id)),
                 )
             )
-        return ClusterStatus(str(self.files.directory), self.zookeeper, self.bootstrap, controller, brokers)
+        runs = any(b.id == controller and b.pid for b in brokers)
+        gauges = self.files.controller_gauges(controller) if controller is not None and runs else None
+        return ClusterStatus(str(self.files.directory), self.zookeeper, self.bootstrap, controller, brokers, gauges)
 
     # --- one broker ---------------------------------------------------------------------------------------------
 

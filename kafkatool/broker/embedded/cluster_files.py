@@ -13,6 +13,7 @@ from pathlib import Path
 import orjson
 import psutil
 
+from kafkatool.broker.controller.figures import FILE_NAME
 from kafkatool.core.errors import KafkatoolError
 
 
@@ -67,6 +68,14 @@ class ClusterFiles:
 
     def state_change_log(self, broker_id: int) -> Path:
         return self.logs(broker_id) / "state-change.log"
+
+    def controller_gauges(self, broker_id: int) -> dict[str, float] | None:
+        """What that broker's controller wrote of itself last; None where there is nothing of the kind."""
+        try:
+            value: dict[str, float] = orjson.loads((self.logs(broker_id) / FILE_NAME).read_bytes())
+        except (OSError, orjson.JSONDecodeError):
+            return None
+        return value
 
     def load(self) -> ClusterSpec | None:
         """The spec, or None where no cluster was made. A torn or foreign file counts as none."""

@@ -5,6 +5,8 @@ clients read every batch format). No transactions are served, but aborted ones o
 serves them are listed.
 """
 
+import contextlib
+
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults
 from kafkatool.broker.replication.fetch_sessions import FetchPlan
@@ -17,7 +19,9 @@ from kafkatool.core.protocol.fetch import (
     FetchResponsePartition,
     FetchResponseTopic,
 )
+from kafkatool.core.protocol.file_region import FileRegion
 
+_COPY_BELOW_BYTES = 2048  # fewer are copied into the response: one call sends all of it
 _KNOWS_STORAGE_ERROR = 6
 _KNOWS_ZSTD = 10
 _ZSTD = "zstd"
@@ -77,6 +81,10 @@ def _partition(partition: int, read: PartitionRead, version: int) -> FetchRespon
     error = read.error
     if error is ErrorCode.KAFKA_STORAGE_ERROR and version < _KNOWS_STORAGE_ERROR:
         error = ErrorCode.NOT_LEADER_FOR_PARTITION
+    records = read.records
+    if isinstance(records, FileRegion) and read.size_bytes < _COPY_BELOW_BYTES:
+        with contextlib.suppress(OSError):  # sending it meets the error again, and ends that connection alone
+            records = records.read()
     return FetchResponsePartition(
         partition=partition,
         error_code=error,
@@ -84,5 +92,5 @@ def _partition(partition: int, read: PartitionRead, version: int) -> FetchRespon
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
         aborted_transactions=read.aborted,
-        records=read.records,
+        records=records,
     )

@@ -62,6 +62,7 @@ class Acceptor:
         if receive_buffer_bytes != -1:  # the window is agreed on when connecting, so the listener must know it too
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.endpoint = endpoint._replace(port=self._socket.getsockname()[1])
+        self._full = False  # no descriptor was left for the last connection
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -94,9 +95,12 @@ class Acceptor:
     def _hand_out(self, sock: socket.socket) -> None:
         host = str(sock.getpeername()[0])
         if sock.fileno() >= first_not_for_connections():
-            log.warning("closing a connection from %s: hardly any open files are left (ulimit -n)", host)
+            if not self._full:  # said once: they may come by the thousand
+                log.warning("closing connections, the first from %s: hardly any open files are left (ulimit -n)", host)
+            self._full = True
             sock.close()
             return
+        self._full = False
         if not self._quotas.admit(host):
             log.info("closing a connection from %s: it has max.connections.per.ip already", host)
             sock.close()

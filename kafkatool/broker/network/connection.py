@@ -2,6 +2,10 @@
 
 Reading belongs to the processor. Writing belongs to whoever answers the request in work; what the socket does not take
 at once belongs to the processor. The lock only keeps a close and a write apart.
+
+A client mostly sends its next request when it has the answer. So a connection stays armed for reading while a request
+is in work, and is muted only if bytes come meanwhile; and one read takes a small frame whole, length and body. Each
+spares a system call per request.
 """
 
 import logging
@@ -10,7 +14,6 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Sequence
 
 from kafkatool.broker.network.outgoing import Outgoing
 from kafkatool.core.errors import ProtocolError
@@ -19,9 +22,12 @@ from kafkatool.core.protocol.types import Chunk
 log = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct(">i")
+_FIRST_READ_BYTES = 4096  # most requests are smaller; of a larger one this much is copied once
 _FIRST_BODY_BYTES = 128 << 10  # a body starts with room for so much and grows as it comes
-_READ = select.EPOLLIN | select.EPOLLONESHOT
+_READ = select.EPOLLIN
+_AT_ONCE = select.EPOLLIN | select.EPOLLOUT  # writable it is: an event comes for certain
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
+_MUTED = select.EPOLLONESHOT  # a hang-up is still told, but once only
 
 
 def _address(name: object) -> tuple[str, int]:
@@ -43,7 +49,9 @@ class Connection:
         self.fd = sock.fileno()
         self._epoll = epoll
         self._lock = threading.Lock()
-        self._prefix = b""
+        self._armed = _READ
+        self._in_work = False  # a request is, and its response not yet written
+        self._ahead = b""  # read, but not yet part of a frame
         self._body: bytearray | None = None
         self._body_bytes = 0  # what the body will have in the end
         self._filled = 0
@@ -68,6 +76,25 @@ class Connection:
         """Put it under the epoll, armed for reading."""
         self._epoll.register(self.fd, _READ)
 
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether the socket did not take the whole response yet."""
+        return self._outgoing is not None
+
+    def mute_if_in_work(self) -> bool:
+        """Whether an event is to wait, because a request is in work; no other comes until that is answered."""
+        if not self._in_work:
+            return False
+        with self._lock:
+            waits = self._in_work and not self._ending and self._outgoing is None
+            if waits:
+                self._arm(_MUTED)
+            return waits
+
+    def mute(self) -> None:
+        """No event until :meth:`await_bytes`."""
+        self._arm(_MUTED)
+
     def receive(self) -> bytearray | None:
         """The next whole frame, without its length; None when the socket has no more yet.
 
@@ -77,26 +104,35 @@ class Connection:
             raise EOFError  # to be closed, or woken by an error while it is written to
         try:
             if self._body is None:
-                self._prefix += self._receive_some(_LENGTH.size - len(self._prefix))
-                if len(self._prefix) < _LENGTH.size:
-                    return None
-                (size_bytes,) = _LENGTH.unpack(self._prefix)
-                if not 0 <= size_bytes <= self._max_frame_bytes:
-                    raise ProtocolError(f"frame of {size_bytes} bytes, allowed are 0 to {self._max_frame_bytes}")
-                # A length alone must not cost memory: 500 idle connections could claim 50 GB with 4 bytes each.
-                self._body, self._filled = bytearray(min(size_bytes, _FIRST_BODY_BYTES)), 0
-                self._body_bytes = size_bytes
+                if len(self._ahead) < _LENGTH.size:
+                    self._ahead += self._receive_some()
+                    if len(self._ahead) < _LENGTH.size:
+                        return None
+                self._body = self._begin_body()
             return self._fill(self._body)
         except BlockingIOError:
             return None
 
-    def _receive_some(self, size_bytes: int) -> bytes:
-        data = self._socket.recv(size_bytes)
+    def _receive_some(self) -> bytes:
+        data = self._socket.recv(_FIRST_READ_BYTES)
         if not data:
             raise EOFError
         return data
 
-    def _fill(self, body: bytearray) -> bytearray | None:
+    def _begin_body(self) -> bytearray:
+        (size_bytes,) = _LENGTH.unpack_from(self._ahead)
+        if not 0 <= size_bytes <= self._max_frame_bytes:
+            raise ProtocolError(f"frame of {size_bytes} bytes, allowed are 0 to {self._max_frame_bytes}")
+        end = _LENGTH.size + size_bytes
+        body = bytearray(self._ahead[_LENGTH.size : end])
+        self._ahead = self._ahead[end:]
+        self._body_bytes, self._filled = size_bytes, len(body)
+        if len(body) < size_bytes:
+            # A length alone must not cost memory: 500 idle connections could claim 50 GB with 4 bytes each.
+            body.extend(bytes(min(size_bytes, _FIRST_BODY_BYTES) - len(body)))
+        return body
+
+    def _fill(self, body: bytearray) -> bytearray:
         while self._filled < self._body_bytes:
             if self._filled == len(body):
                 body.extend(bytes(min(len(body), self._body_bytes - len(body))))
@@ -105,12 +141,18 @@ class Connection:
             if not received:
                 raise EOFError
             self._filled += received
-        self._body, self._prefix = None, b""
+        self._body = None
+        self._in_work = True
         return body
 
     def await_bytes(self) -> None:
         """Arm for reading."""
-        self._epoll.modify(self.fd, _READ)
+        self._arm(_READ)
+
+    def _arm(self, events: int) -> None:
+        if events != self._armed or events == _WRITE:  # that one shot is spent
+            self._armed = events
+            self._epoll.modify(self.fd, events)
 
     def flush(self) -> None:
         """Write on what is left of the response; at its end the next request may be read."""
@@ -128,7 +170,7 @@ class Connection:
 
     # --- the answering side -------------------------------------------------------------------------------------
 
-    def send(self, chunks: Sequence[Chunk], *, unmute: bool = True) -> None:
+    def send(self, chunks: list[Chunk], *, unmute: bool = True) -> None:
         """Write a response, from any thread; then read on, unless ``unmute`` is False (a throttled client)."""
         with self._lock:
             if self.closed:
@@ -147,11 +189,15 @@ class Connection:
         self.last_active = time.monotonic()
         if not done:
             self._outgoing = outgoing
-            self._epoll.modify(self.fd, _WRITE)
+            self._arm(_WRITE)
             return
         self._outgoing = None
         if self._unmute_after:
-            self._epoll.modify(self.fd, _READ)
+            self._read_on()
+
+    def _read_on(self) -> None:
+        self._arm(_AT_ONCE if self._ahead or self._ending else _READ)
+        self._in_work = False  # only now: until then the processor leaves the arming to us
 
     def unmute(self) -> None:
         """The request in work is over without (further) bytes: read the next one."""
@@ -161,7 +207,7 @@ class Connection:
             if self._outgoing is not None:
                 self._unmute_after = True
             else:
-                self._epoll.modify(self.fd, _READ)
+                self._read_on()
 
     def end(self) -> None:
         """Have the processor close it; from any thread."""
@@ -172,4 +218,4 @@ class Connection:
     def _end(self) -> None:
         self._ending = True
         self._outgoing = None
-        self._epoll.modify(self.fd, _READ | select.EPOLLOUT)  # writable at once: an event comes for certain
+        self._arm(_AT_ONCE)

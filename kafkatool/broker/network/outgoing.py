@@ -6,7 +6,6 @@ the kernel joins them into one segment.
 
 import os
 import socket
-from collections.abc import Sequence
 
 from kafkatool.core.protocol.file_region import FileRegion
 from kafkatool.core.protocol.types import Chunk
@@ -19,24 +18,30 @@ class Outgoing:
 
     __slots__ = ("_at", "_chunks")
 
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
-        self._chunks = list(chunks)
+    def __init__(self, chunks: list[Chunk]) -> None:
+        """``chunks`` are its own from now on."""
+        self._chunks = chunks
         self._at = 0
 
     def write(self, sock: socket.socket) -> bool:
         """Write until done (True) or until the socket is full (False). Raises OSError when the connection is gone."""
         try:
-            while self._at < len(self._chunks):
+            while (left := len(self._chunks) - self._at) > 0:
                 head = self._chunks[self._at]
                 if isinstance(head, FileRegion):
                     self._send_region(sock, head)
-                else:
+                elif left > 1:
                     self._send_bytes(sock)
+                elif (sent := sock.send(head)) == len(head):  # most responses are one chunk
+                    return True
+                else:
+                    self._chunks[self._at] = memoryview(head)[sent:]
         except BlockingIOError:
             return False
         return True
 
     def _send_bytes(self, sock: socket.socket) -> None:
+        """Everything up to the next file region, in one call."""
         batch: list[bytes | bytearray | memoryview] = []
         for chunk in self._chunks[self._at : self._at + _MAX_VECTORS]:
             if isinstance(chunk, FileRegion):

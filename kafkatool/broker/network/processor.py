@@ -101,12 +101,17 @@ class Processor:
 
     def _serve(self, connection: Connection, events: int) -> None:
         try:
-            if events & select.EPOLLOUT:
+            if connection.mute_if_in_work():
+                return
+            if connection.has_outgoing:
                 connection.flush()
             elif self._refused:
+                connection.mute()
                 self._unread.append(connection)
             elif self._reading:
                 self._read(connection)
+            else:
+                connection.mute()
         except EOFError:
             self._close(connection)
         except ProtocolError as e:

@@ -62,9 +62,12 @@ class Appends:
                 results[topic_partition] = _INTERNAL_TOPIC
             else:
                 results[topic_partition] = self._append_one(topic_partition, records, acks, internal)
-        if acks == ALL_IN_SYNC and any(result.error is ErrorCode.NONE for result in results.values()):
-            operation = DelayedProduce(timeout_ms, self._hosted.leader, results, on_done)
-            self._produces.try_complete_or_watch(operation, operation.partitions)
+        if acks != ALL_IN_SYNC:
+            on_done(results)
+            return
+        operation = DelayedProduce(timeout_ms, self._hosted.leader, results, on_done)
+        if operation.partitions:
+            self._produces.watch(operation, operation.partitions)
         else:
             on_done(results)
 

@@ -5,6 +5,7 @@ Source: Kafka 2.3.1 server/ReplicaManager.scala, with the log lines of 1.1.1.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 OnLeadershipChange = Callable[[list[Partition], list[Partition]], None]
 """(partitions that became led here, partitions that became followed here)."""
+_REGISTRATION_S, _LOOK_S = 20, 0.005  # below controller.socket.timeout.ms, after which the request would come again
 _DISK_ERRORS = (StorageError, OSError)
 # A log is made with its topic's configs. When they cannot be read, that replica alone fails and the controller hears it.
 _OPENING_ERRORS = (*_DISK_ERRORS, ZooKeeperError)
@@ -98,7 +100,7 @@ class ControlRequests:
         registration before this broker has read its own node, and it does not ask twice.
         """
         if request.broker_epoch >= 0:
-            own = self._broker_epoch()
+            own = self._own_epoch()
             if own is None or request.broker_epoch < own:
                 log.info("a request for broker epoch %d was refused, this one is %s", request.broker_epoch, own)
                 return ErrorCode.STALE_BROKER_EPOCH
@@ -106,6 +108,17 @@ class ControlRequests:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         self._controller_epoch = request.controller_epoch
         return ErrorCode.NONE
+
+    def _own_epoch(self) -> int | None:
+        """Of this registration. While there is none it is waited for.
+
+        A request that comes meanwhile is for a former life, or for the node that was made a moment ago and has not been
+        read back yet: the controller will not send that again.
+        """
+        deadline = time.monotonic() + _REGISTRATION_S
+        while (own := self._broker_epoch()) is None and not self.shutting_down and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        return own
 
     def _origin(self, request: _FromController, correlation_id: int) -> lines.Origin:
         return lines.Origin(self._broker_id, request.controller_id, request.controller_epoch, correlation_id)

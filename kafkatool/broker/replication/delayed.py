@@ -79,16 +79,11 @@ class DelayedOperations:
         """How many keys are watched."""
         return len(self._watched)
 
-    def try_complete_or_watch(
-        self, operation: DelayedOperation, keys: Sequence[Hashable], *, tried: bool = False
-    ) -> bool:
+    def watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
         """True if it could be completed at once; else it waits under every key until its time is out.
 
-        It is tried again once it can be found, so that a change between the two tries is not missed. ``tried``: the
-        caller has just looked at the condition itself.
+        It is tried when it can be found, not before: so a change between a try and the watching is not missed.
         """
-        if not tried and operation.try_complete():
-            return True
         operation._home, operation._keys = self, keys
         with self._lock:
             for key in keys:
@@ -102,7 +97,11 @@ class DelayedOperations:
 
     def check(self, key: Hashable) -> None:
         """Something changed under this key: try what waits for it. Call without holding a partition's lock."""
-        if waiting := self._watched.get(key):
+        self._try_all(key, key)
+
+    def _try_all(self, watched: Hashable, key: Hashable) -> None:
+        """What waits under ``watched``; ``key`` is what changed."""
+        if waiting := self._watched.get(watched):
             for operation in list(waiting):
                 operation.try_complete(key)
 

@@ -151,6 +151,8 @@ class ReplicaFetcher:
 
     def _place(self) -> None:
         """What changed, or waits, comes into the fetch session or out of it."""
+        if not (self._to_place or self._waiting or self._quota.limited):
+            return
         with self._changed:
             changed, self._to_place = self._to_place, {}
         if self._waiting:
@@ -176,6 +178,8 @@ class ReplicaFetcher:
                 self._session.want(followed)
 
     def _truncate_due(self) -> bool:
+        if not self._waiting:
+            return False
         now_ms = self._clock_ms()
         due = {tp: f for tp, f in self._waiting.items() if f.truncating and f.delayed_until_ms <= now_ms}
         asked: dict[TopicPartition, FollowedPartition] = {}
@@ -236,6 +240,9 @@ class ReplicaFetcher:
             outcome = FollowStep.FAILED
         with self._changed:
             if self._followed.get(topic_partition) is not followed:
+                return
+            if outcome is FollowStep.DONE and self._session.asked.get(topic_partition) is followed:
+                self._session.want(followed)  # it goes on, from where it is now, after all others (BRK-69)
                 return
             if outcome is FollowStep.DELAY:
                 followed.delay(self._clock_ms() + self._config.replica_fetch_backoff_ms)

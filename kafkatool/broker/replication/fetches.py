@@ -8,6 +8,7 @@ from kafkatool.broker.replication.delayed_fetch import AwaitedPartition, Awaitin
 from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.isr_writer import IsrWriter
+from kafkatool.broker.replication.parked_fetches import ParkedFetches
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.replication.partition_reads import (
     DEBUGGER,
@@ -29,7 +30,7 @@ class Fetches:
     def __init__(
         self,
         hosted: HostedPartitions,
-        fetches: DelayedOperations,
+        fetches: ParkedFetches,
         produces: DelayedOperations,
         isr_writer: IsrWriter,
         quota: ReplicationQuota,
@@ -92,13 +93,14 @@ class Fetches:
             self._is_held_back,
             respond,
         )
-        self._fetches.try_complete_or_watch(operation, keys, tried=True)
+        self._fetches.watch(operation, keys)
 
     def _read(self, entries: FetchEntries, reader: Reader, max_bytes: int) -> FetchResults:
         results: FetchResults = []
         left_bytes = max_bytes
         nothing_yet = True
         missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
+        throttled = self._quota.limited and reader.is_follower
         for topic_partition, wanted in entries:
             partition = self._hosted.find(topic_partition, missing=missing)
             if isinstance(partition, ErrorCode):
@@ -107,7 +109,7 @@ class Fetches:
             limit = min(wanted.partition_max_bytes, left_bytes)
             read = read_partition(partition, wanted, reader, limit, min_one_batch=nothing_yet)
             if read.size_bytes:
-                if reader.is_follower and self._is_held_back(partition, reader.replica_id):
+                if throttled and self._is_held_back(partition, reader.replica_id):
                     read = _emptied(read)
                 else:
                     nothing_yet = False
@@ -138,9 +140,9 @@ class Fetches:
             raised, change = recorded
             if change is not None:
                 self._isr_writer.submit(change)
-            self._produces.check(topic_partition)
             if raised:
-                self._fetches.check(topic_partition)
+                self._produces.check(topic_partition)
+                self._fetches.check(topic_partition, followers=False)
 
     def _is_held_back(self, partition: Partition, replica_id: int) -> bool:
         return self._quota.holds_back(partition, in_sync=replica_id in partition.isr)

@@ -23,7 +23,6 @@ class FollowStep(enum.Enum):
     """How a step with one partition ended."""
 
     DONE = enum.auto()
-    MOVED = enum.auto()  # it got data or a new offset: the others have their turn first (BRK-69)
     DELAY = enum.auto()
     DROP = enum.auto()  # fenced, or not ours any more: wait for LeaderAndIsr
     FAILED = enum.auto()
@@ -79,7 +78,7 @@ class Follow:
         followed.lag = max(0, answer.high_watermark - wanted.fetch_offset)
         if partition.high_watermark.offset != before:
             self._wake(partition.tp)
-        return FollowStep.MOVED if answer.records else FollowStep.DONE
+        return FollowStep.DONE
 
     def truncate_to_high_watermark(self, followed: FollowedPartition) -> FollowStep:
         """No epoch is known here: the high watermark is all there is to go by."""
@@ -124,7 +123,7 @@ class Follow:
                 if latest < partition.high_watermark.offset:
                     self._warn_of_loss(followed, latest)
                 followed.wanted.fetch_offset = partition.truncate(epoch, latest)
-                return FollowStep.MOVED
+                return FollowStep.DONE
             earliest = self._leader.log_edge(partition.tp, epoch, EARLIEST)
             if earliest > end:
                 log.warning("%s ends at %d, its leader begins at %d: starting over", partition.tp, end, earliest)
@@ -136,7 +135,7 @@ class Follow:
             return FollowStep.DROP
         followed.wanted.fetch_offset = max(earliest, end)
         followed.wanted.log_start_offset = partition.log.log_start_offset
-        return FollowStep.MOVED
+        return FollowStep.DONE
 
     def _warn_of_loss(self, followed: FollowedPartition, offset: int) -> None:
         partition = followed.partition

@@ -25,14 +25,13 @@ class ParkedFetches(DelayedOperations):
         for operation in list(self._watched.get(session, ())):
             self._timer.add(0, operation._expire)
 
-    def check(self, key: Hashable) -> None:
-        """Something changed in partition ``key``."""
+    def check(self, key: Hashable, *, followers: bool = True) -> None:
+        """Something changed in partition ``key``. A raised high watermark answers no ``followers``: they read beyond."""
         assert isinstance(key, TopicPartition)
         for session in self._sessions.watching(key):
             session.stir(key)
-            if waiting := self._watched.get(session):
-                for operation in list(waiting):
-                    operation.try_complete(key)
+            if followers or not session.privileged:
+                self._try_all(session, key)
         super().check(key)
 
     def abandon(self, key: Hashable) -> None:

@@ -90,12 +90,12 @@ class Partition:
     # --- roles ----------------------------------------------------------------------------------------------------
 
     def make_leader(self, state: LeaderAndIsrPartition) -> tuple[bool, bool]:
-        """Lead in ``state``'s epoch; (was not leading before, high watermark raised) (BRK-45). Raises OSError."""
+        """Lead in ``state``'s epoch; (was not leading before, high watermark raised) (BRK-45)."""
         now_ms = self._clock_ms()
         log = self.log
         with self.lock:
             end = log.end
-            log.leader_epochs.assign(state.leader_epoch, end.offset)  # may fail: first
+            log.leader_epochs.begin(state.leader_epoch, end.offset)
             self._adopt(state)
             self.in_sync.adopt(tuple(state.isr), state.zk_version)
             self.epoch_start = end.offset

@@ -1,14 +1,51 @@
-"""Erasing the directory of a deleted partition, in the background."""
+"""Erasing the directories of deleted partitions, in the background (BRK-150).
+
+One after the other, with pauses: a topic's thousands come due at once, and a pool of threads that erase at full speed
+holds up whoever makes a directory on that disk: a topic of 1,000 partitions needed three times as long to come up.
+"""
 
 import logging
 import shutil
+import threading
+import time
+from collections import deque
 from pathlib import Path
 
 log = logging.getLogger(__name__)
 
+_REST = 2  # times as long as it worked
 
-def remove_tree(path: Path) -> None:
-    """Remove it; what cannot be removed is tried again at the next start (BRK-150)."""
+
+class DirectoryRemoval:
+    """What is to be erased now. Any thread may call; whoever is erasing takes over what others bring."""
+
+    def __init__(self) -> None:
+        self._doomed: deque[Path] = deque()
+        self._erasing = threading.Lock()
+        self._stopped = False
+
+    def erase(self, path: Path) -> None:
+        """Remove the directory before this returns, or have the thread do it that is at work already."""
+        self._doomed.append(path)
+        while self._doomed and not self._stopped and self._erasing.acquire(blocking=False):
+            try:
+                self._erase_all()
+            finally:
+                self._erasing.release()
+
+    def _erase_all(self) -> None:
+        while self._doomed and not self._stopped:
+            started = time.perf_counter()
+            _remove_tree(self._doomed.popleft())
+            time.sleep(_REST * (time.perf_counter() - started))
+
+    def stop(self) -> None:
+        """Erase no more: the next start does it."""
+        self._stopped = True
+
+
+def _remove_tree(path: Path) -> None:
+    """What cannot be removed is tried again at the next start."""
     try:
         shutil.rmtree(path)
     except FileNotFoundError:

@@ -2,7 +2,10 @@
 
 A change is in the file at once, but reaches the disk with the next flush of the log: an fsync for each partition would
 make a failover of thousands take seconds, and what a power cut takes is learnt again from the batches that are scanned
-then. Source: Kafka 2.3.1 server/epoch/LeaderEpochFileCache.scala, KIP-101, KIP-279; late fsync: Kafka 3.8, KAFKA-15046.
+then. The epoch in which a broker begins to lead is not even in the file before its first record is to be appended:
+when a log is loaded, an epoch that begins where the log ends is forgotten anyway, here and by Kafka, so nothing could
+be told apart, and taking over thousands of partitions writes no thousands of files.
+Source: Kafka 2.3.1 server/epoch/LeaderEpochFileCache.scala, KIP-101, KIP-279; late fsync: Kafka 3.8, KAFKA-15046.
 """
 
 import itertools
@@ -38,6 +41,8 @@ class LeaderEpochCache:
             raise CheckpointDamagedError(f"{path}: epochs and start offsets must rise")
         self.latest: int | None = self._epochs[-1] if self._epochs else None
         """The newest epoch, None when no epoch is known. Read without a lock on every append."""
+        self.unwritten = False
+        """Whether the file lacks the newest epoch: ``write`` before a record is appended. Read without a lock, too."""
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -51,13 +56,31 @@ class LeaderEpochCache:
         with self._lock:
             return self._starts[-1] if self._starts else None
 
+    def begin(self, epoch: int, end: int) -> None:
+        """``epoch`` begins at the log's end: known at once, in the file with ``write`` or any later change."""
+        with self._lock:
+            if (changed := self._with(epoch, end)) is not None:
+                self._keep(*changed)
+                self.unwritten = True
+
+    def write(self) -> None:
+        """Bring into the file what ``begin`` has left out."""
+        with self._lock:
+            if self.unwritten:
+                self._write(self._epochs, self._starts, sync=False)
+
     def assign(self, epoch: int, start: int) -> None:
         """``epoch`` begins at offset ``start``; entries that this contradicts go (BRK-60)."""
         with self._lock:
-            if self._epochs and epoch == self._epochs[-1] and start >= self._starts[-1]:
-                return
-            keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start))
-            self._store([*self._epochs[:keep], epoch], [*self._starts[:keep], start])
+            if (changed := self._with(epoch, start)) is not None:
+                self._store(*changed)
+
+    def _with(self, epoch: int, start: int) -> tuple[list[int], list[int]] | None:
+        """Epochs and starts once that is known; None: it is."""
+        if self._epochs and epoch == self._epochs[-1] and start >= self._starts[-1]:
+            return None
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start))
+        return [*self._epochs[:keep], epoch], [*self._starts[:keep], start]
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest known epoch <= ``epoch``, where it ends), or UNDEFINED (BRK-61).
@@ -101,14 +124,18 @@ class LeaderEpochCache:
     def sync(self) -> None:
         """Bring the file to the disk."""
         with self._lock:
-            if self._unsynced:
+            if self._unsynced or self.unwritten:
                 self._write(self._epochs, self._starts, sync=True)
 
     def _write(self, epochs: list[int], starts: list[int], *, sync: bool) -> None:
         write_entries(self._path, (f"{e} {s}" for e, s in zip(epochs, starts, strict=True)), sync=sync)
         self._unsynced = not sync
+        self.unwritten = False
 
     def _store(self, epochs: list[int], starts: list[int]) -> None:
         self._write(epochs, starts, sync=False)
+        self._keep(epochs, starts)
+
+    def _keep(self, epochs: list[int], starts: list[int]) -> None:
         self._epochs, self._starts = epochs, starts
         self.latest = epochs[-1] if epochs else None

@@ -125,6 +125,8 @@ class Log(ReadableLog):
 
     def _append(self, records: memoryview, batches: list[ReceivedBatch]) -> None:
         """Write batches that lie back to back in ``records``: one write for each segment they go to."""
+        if self.leader_epochs.unwritten:
+            self.leader_epochs.write()
         done = 0
         while done < len(batches):
             segment = self._segments.active

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from kafkatool.broker import long_lived
 from kafkatool.broker.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
-from kafkatool.broker.storage.directory_removal import remove_tree
+from kafkatool.broker.storage.directory_removal import DirectoryRemoval
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_cleaner import LogCleaner
 from kafkatool.broker.storage.log_config import LogConfig
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 _FIRST_RUN_MS = 30_000  # background work waits until the start is over
 _RELEASE_PERIOD_MS = 60_000
 _GATHER_MS = 1000
+_MANY = 100  # logs made in that time are worth taking from the cycle collector
 _CLOSING_THREADS = 4  # fsyncs of several files at a time share the disk's journal writes
 
 DirFailure = Callable[[Path, Sequence[TopicPartition]], None]
@@ -60,8 +62,10 @@ class LogManager:
         self._offline: dict[Path, Exception] = {}
         self._logs: dict[TopicPartition, Log] = {}
         self._just_deleted: set[TopicPartition] = set()  # still in the checkpoints
+        self._made = 0  # logs, since the collector was told to rest
         self._config_changes = 0
         self._cleaner = LogCleaner(config, self.logs)
+        self._removal = DirectoryRemoval()
         self._closed = False
 
     # --- start and stop ------------------------------------------------------------------------------------------
@@ -73,7 +77,8 @@ class LogManager:
         the locks are given back, and nothing says that the dirs were closed cleanly.
         """
         try:
-            self._load()
+            with long_lived.long_lived_objects():
+                self._load()
         except BaseException:  # an interrupt, too, must not leave the dirs locked for the rest of the process
             self._let_go()
             raise
@@ -156,6 +161,10 @@ class LogManager:
         if config.log_cleaner_enable:
             self._cleaner.start()
 
+    def stop_erasing(self) -> None:
+        """Begin to erase no further deleted partition: those are left to the next start (BRK-150)."""
+        self._removal.stop()
+
     def shutdown(self) -> None:
         """Flush and close every log, write checkpoints and the mark of a clean stop, unlock (BRK-127)."""
         with self._lock:
@@ -163,6 +172,7 @@ class LogManager:
                 return
             self._closed = True
         self._cleaner.stop()
+        self.stop_erasing()
         for directory in list(self._dirs):
             try:
                 with ThreadPoolExecutor(_CLOSING_THREADS, "log-close") as pool:
@@ -220,7 +230,16 @@ class LogManager:
             self._take_offline(directory.path, e)
             raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
         self._logs[partition] = directory.logs[partition] = created
+        self._made += 1
+        if self._made == 1 and long_lived.hold():
+            self._scheduler.schedule("log-settle", self._settle, delay_ms=_GATHER_MS)
         return created
+
+    def _settle(self) -> None:
+        """The logs of a moment are made, and what their partitions need beside them."""
+        with self._lock:
+            made, self._made = self._made, 0
+        long_lived.release(keep=made >= _MANY)
 
     def _emptiest_dir(self) -> LogDir:
         return min(self._dirs, key=lambda directory: len(directory.logs))
@@ -244,7 +263,7 @@ class LogManager:
             raise StorageError(f"{partition}: {e}") from e
         doomed.abandon(renamed)
         delay_ms = doomed.config.file_delete_delay_ms
-        self._scheduler.schedule("log-delete", lambda: remove_tree(renamed), delay_ms=delay_ms)
+        self._scheduler.schedule("log-delete", lambda: self._removal.erase(renamed), delay_ms=delay_ms)
         self._scheduler.schedule("log-checkpoint", self._forget_deleted, delay_ms=_GATHER_MS)
 
     def _forget_deleted(self) -> None:

@@ -71,6 +71,16 @@ def test_requests_for_another_life_of_this_broker_are_refused_before_all_else(br
 
 
 @pytest.mark.spec("BRK-25")
+@pytest.mark.parametrize(("told", "code"), [(BROKER_EPOCH, 0), (BROKER_EPOCH - 1, 77)])
+def test_a_broker_that_is_just_registering_waits_to_know_which_life_is_meant(
+    broker: World, told: int, code: int
+) -> None:
+    answers = iter([None, None, BROKER_EPOCH])
+    broker.manager._control._broker_epoch = lambda: next(answers)
+    assert broker.leader_and_isr(role(TP, 1, 0, [1], [1]), broker_epoch=told).error_code == code
+
+
+@pytest.mark.spec("BRK-25")
 def test_the_controller_may_know_of_this_brokers_new_registration_before_the_broker_does(broker: World) -> None:
     response = broker.leader_and_isr(role(TP, 1, 0, [1], [1]), broker_epoch=BROKER_EPOCH + 1)
     assert response.error_code == 0

@@ -96,3 +96,42 @@ def test_epochs_that_do_not_rise_are_damage(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)
     with pytest.raises(CheckpointDamagedError):
         LeaderEpochCache(tmp_path / "f")
+
+
+@pytest.mark.spec("BRK-59", "BRK-60")
+def test_the_epoch_a_leader_begins_is_known_at_once_and_in_the_file_when_asked(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    cache = LeaderEpochCache(path)
+    cache.assign(2, 10)
+    cache.begin(5, 30)
+    assert (cache.latest, cache.latest_start, cache.end_offset_for(4, 50)) == (5, 30, (2, 30))
+    assert LeaderEpochCache(path).entries == [(2, 10)]
+    cache.write()
+    assert LeaderEpochCache(path).entries == [(2, 10), (5, 30)]
+    cache.begin(7, 30)  # nothing was appended in epoch 5
+    cache.sync()
+    assert LeaderEpochCache(path).entries == [(2, 10), (7, 30)]
+
+
+@pytest.mark.spec("BRK-59", "BRK-60")
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12))
+def test_a_crash_never_forgets_an_epoch_that_has_records(
+    tmp_path_factory: pytest.TempPathFactory, terms: list[tuple[bool, bool]]
+) -> None:
+    """What is loaded after a crash equals what would be, had every epoch been written as soon as it began."""
+    directory = tmp_path_factory.mktemp("epochs")
+    late, early = LeaderEpochCache(directory / "late"), LeaderEpochCache(directory / "early")
+    end = 0
+    for epoch, (appends, loads) in enumerate(terms):
+        late.begin(epoch, end)
+        early.assign(epoch, end)
+        if appends:
+            if late.unwritten:
+                late.write()
+            end += 3
+        if loads:
+            late, early = LeaderEpochCache(directory / "late"), LeaderEpochCache(directory / "early")
+            late.truncate_from_end(end)  # as open_log does
+            early.truncate_from_end(end)
+        assert late.entries == early.entries

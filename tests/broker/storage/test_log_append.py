@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.storage.append_error import AppendError
+from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
+from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
 from kafkatool.core.errors import CorruptRecordsError, OffsetOrderError, StorageError
 from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.protocol.records import check_crc, decode_records, iter_batches, read_header
@@ -226,3 +228,12 @@ def test_stored_batches_parse_back_to_what_was_sent(tmp_path: Path) -> None:
         log.append_as_leader(batch(value=value), 0)
     stored = everything(log)
     assert [decode_records(stored[p : p + h.size_bytes])[0].value for p, h in iter_batches(stored)] == [b"a", b"b"]
+
+
+@pytest.mark.spec("BRK-59")
+def test_the_file_has_an_epoch_before_the_log_has_a_record_of_it(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    log.leader_epochs.begin(4, 0)
+    assert LeaderEpochCache(tmp_path / LEADER_EPOCHS).entries == []
+    log.append_as_leader(batch(3), 4)
+    assert LeaderEpochCache(tmp_path / LEADER_EPOCHS).entries == [(4, 0)]
