@@ -41,6 +41,16 @@ def parse_properties(ctx: click.Context, param: click.Parameter, values: tuple[s
     return options
 
 
+overrides_option = click.option(
+    "-o",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=parse_properties,
+    help="A property that wins over the file; repeatable.",
+)
+
+
 @click.group()
 def cluster() -> None:
     """Run a whole cluster on this machine.
@@ -105,7 +115,8 @@ def up(
 def status(directory: Path, form: str) -> None:
     """Show addresses, the controller and each broker's process.
 
-    JSON: zookeeper, bootstrap, controller, directory, brokers (id, host, port, pid, log_dirs, state_change_log).
+    JSON: zookeeper, bootstrap, controller, directory, brokers (id, host, port, pid, log_dirs, state_change_log),
+    controller_gauges (as of timestamp_ms; null where there are none).
     """
     _show(_cluster(directory).status(), form)
 

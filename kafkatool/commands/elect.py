@@ -3,10 +3,12 @@
 stdout has Kafka's lines; what became of each partition, and why, goes to stderr as text, or to stdout as JSON or TSV.
 """
 
+import shlex
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -18,15 +20,17 @@ from kafkatool.commands.options import (
     connect,
     output_option,
     partition_form_option,
+    same_cluster,
     writing_options,
     zookeeper_option,
 )
-from kafkatool.commands.output import Answer, Output, error_item
+from kafkatool.commands.output import Answer, Output, error_item, paint
+from kafkatool.commands.progress_line import duration
 from kafkatool.core.cluster_view import ClusterView, read_cluster
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations import election, topic_names
-from kafkatool.core.operations.election import ElectionResult, Outcome, Selection
+from kafkatool.core.operations.election import ElectionResult, Outcome, PartitionResult, Selection
 from kafkatool.core.plan_files import (
     STDIN,
     PartitionName,
@@ -41,6 +45,7 @@ from kafkatool.core.zookeeper import Create, ZooKeeper
 
 COLUMNS: Final = ("topic", "partition", "preferred", "leader_before", "leader", "status")
 REPORT_COLUMNS: Final = ("broker", "registered", "leaders", "preferred", "led_by_others", "imbalance", "over_threshold")
+LED_BY_PREFERRED: Final = (Outcome.ELECTED, Outcome.ALREADY_PREFERRED)
 FAILED_TO_START: Final = "Failed to start preferred replica election"
 CAUTION: Final = (
     "Balanced leaders are not balanced load: leaders differ in traffic by orders of magnitude. In production keep "
@@ -135,8 +140,14 @@ def elect(**flags: Any) -> None:
     options = Options(**flags)
     if options.path_to_json_file and (options.topic or options.broker is not None):
         raise UsageError("--topic and --broker select without a file: they can't be used with --path-to-json-file")
-    if options.report and options.write_json:
-        raise UsageError("--report can't be used with --write-json")
+    if options.report:
+        others = {
+            "--write-json": options.write_json,
+            "--broker": options.broker,
+            "--only-imbalanced": options.only_imbalanced or None,
+        }
+        if given := [flag for flag, value in others.items() if value is not None]:
+            raise UsageError(f"--report can't be used with {given[0]}: it tells of all brokers")
     try:
         _run(options)
     except UsageError:
@@ -152,12 +163,16 @@ def _run(o: Options) -> None:
         wanted = parse_election(read_text(o.path_to_json_file, sys.stdin), name, name_of=o.name_of)
     with connect(o.zookeeper, cluster_id=o.cluster_id, zk_max_bytes=o.zk_max_bytes) as zk:
         view = read_cluster(zk, None if wanted is None else {p.topic for p in wanted})
-        if o.report:
-            _report(o, view)
-            return
         if o.topic is not None:
             chosen = set(topic_names.select(view.topics, o.topic))
             wanted = tuple(p for p in view.partitions() if p.topic in chosen)
+            if o.report:
+                if not chosen:
+                    o.out.note(_no_topic(o.topic, view))
+                view = replace(view, topics={name: view.topics[name] for name in chosen})
+        if o.report:
+            _report(o, view)
+            return
         selection = election.select(view, wanted, preferring=o.broker, only_imbalanced=o.only_imbalanced)
         _say_what_is_left_out(o, selection)
         batches = split_election(selection.partitions, max_bytes=o.max_json_size, max_count=o.batch_partitions)
@@ -176,7 +191,12 @@ def _run(o: Options) -> None:
 def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Sequence[TopicPartition]]) -> None:
     if batches and not o.force:
         election.check_can_start(selection.view)
-    told = 0
+    asked = told = 0
+    begun = time.monotonic()
+
+    def on_asking() -> None:
+        nonlocal asked
+        asked += 1
 
     def on_batch(batch: Sequence[TopicPartition]) -> None:
         nonlocal told
@@ -185,18 +205,23 @@ def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Se
         o.out.line(f"Created preferred replica election path with {','.join(names)}")
         o.out.line(f"Successfully started preferred replica election for partitions Set({', '.join(names)})")
         if len(batches) > 1:
-            o.out.note(f"batch {told}/{len(batches)}: {len(batch)} partitions")
+            o.out.note(_batch_text(batches, told, time.monotonic() - begun))
 
-    result = election.run(
-        zk,
-        selection,
-        batches,
-        timeout_s=o.timeout,
-        wait=not o.no_wait,
-        interval_s=o.interval,
-        on_batch=on_batch,
-        name_of=o.name_of,
-    )
+    try:
+        result = election.run(
+            zk,
+            selection,
+            batches,
+            timeout_s=o.timeout,
+            wait=not o.no_wait,
+            interval_s=o.interval,
+            on_asking=on_asking,
+            on_batch=on_batch,
+            name_of=o.name_of,
+        )
+    except KeyboardInterrupt:
+        _say_how_to_go_on(o, asked, told, len(batches))
+        raise
     if result.stopped and not told:
         _fail(o, RefusedError(result.stopped), selection.view.cluster_id)
     o.out.lines(
@@ -205,6 +230,35 @@ def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Se
     )
     _show(o, result, selection)
     o.out.exit(_exit_code(o, result))
+
+
+def _batch_text(batches: Sequence[Sequence[TopicPartition]], number: int, elapsed_s: float) -> str:
+    """``batch 3/40: 50 partitions, 100 of 2000 done, ETA 1:20``; no ETA before a batch has ended."""
+    done, total = sum(map(len, batches[: number - 1])), sum(map(len, batches))
+    text = f"batch {number}/{len(batches)}: {len(batches[number - 1])} partitions, {done} of {total} done"
+    return f"{text}, ETA {duration(elapsed_s / done * (total - done))}" if done else text
+
+
+def _say_how_to_go_on(o: Options, asked: int, sent: int, batches: int) -> None:
+    """After Ctrl-C: the controller ends the batch it has; nothing has to be cleaned up.
+
+    More ``asked`` than ``sent``: a create was under way, and ZooKeeper may have carried it out.
+    """
+    if not asked:
+        o.out.note("nothing was asked for")
+        return
+    perhaps = ", the next perhaps too" if asked > sent else ""
+    stdin = o.path_to_json_file == STDIN
+    rest = "To elect the rest" + (", FILE being what was on stdin" if stdin else "")
+    o.out.note(f"{sent} of {batches} batches were sent{perhaps}; the controller ends the last without kt. {rest}:")
+    chosen = f" --path-to-json-file {shlex.quote(o.path_to_json_file)}" if o.path_to_json_file else ""
+    chosen += f" --topic {shlex.quote(o.topic)}" if o.topic is not None else ""
+    chosen += f" --broker {o.broker}" if o.broker is not None else ""
+    how = f" --batch-partitions {o.batch_partitions}" if o.batch_partitions else ""
+    how += f" --interval {o.interval:g}" if o.interval else ""
+    how += " --force" if o.force else ""
+    how += " < FILE" if stdin else ""
+    o.out.note(f"kt elect{same_cluster(o.zookeeper, o.cluster_id)}{chosen} --only-imbalanced{how}")
 
 
 def _exit_code(o: Options, result: ElectionResult) -> int:
@@ -220,24 +274,55 @@ def _show(o: Options, result: ElectionResult, selection: Selection) -> None:
     if result.stopped:
         o.out.note(result.stopped)
     if not o.no_wait:
+        found: list[str] = []
+        paints = sys.stderr.isatty()  # asked once: it is a call to the system
         for item in result.items:
-            leader = "none" if item.leader is None else item.leader
-            o.out.note(f"{o.name_of(item.partition)}: {item.status}, preferred {item.preferred}, leader {leader}")
+            text = f"{o.name_of(item.partition)}: {item.status}, {_leaders_text(item)}"
+            found.append(
+                paint(text, "green" if item.status in LED_BY_PREFERRED else "red", err=True) if paints else text
+            )
+        if found:
+            o.out.note("\n".join(found))  # at once: thousands of writes take as long as the election
     counts = Counter(item.status for item in result.items)
-    o.out.note(_counted(counts) or "no partition to elect")
-    items = [
-        {
-            "topic": item.partition.topic,
-            "partition": item.partition.partition,
-            "preferred": item.preferred,
-            "leader_before": item.leader_before,
-            "leader": item.leader,
-            "status": str(item.status),
-        }
-        for item in result.items
-    ]
+    o.out.note(_counted(counts) or _why_none(o, selection))
+    items = [] if o.out.is_text else [_row(item) for item in result.items]
     errors = [error_item(RefusedError(result.stopped))] if result.stopped else []
     o.out.show(Answer((), items, COLUMNS, selection.view.cluster_id, errors))
+
+
+def _row(item: PartitionResult) -> dict[str, Any]:
+    return {
+        "topic": item.partition.topic,
+        "partition": item.partition.partition,
+        "preferred": item.preferred,
+        "leader_before": item.leader_before,
+        "leader": item.leader,
+        "status": str(item.status),
+    }
+
+
+def _leaders_text(item: PartitionResult) -> str:
+    if item.status is Outcome.UNKNOWN:
+        return "there is no such partition"
+    return f"preferred {item.preferred}, leader {'none' if item.leader is None else item.leader}"
+
+
+def _why_none(o: Options, selection: Selection) -> str:
+    if selection.skipped or selection.never_led or selection.unknown:
+        return "no partition to elect"
+    if o.topic is not None and not topic_names.select(selection.view.topics, o.topic):
+        return f"no partition to elect: {_no_topic(o.topic, selection.view)}"
+    if o.broker is not None:
+        registered = ", ".join(map(str, sorted(selection.view.brokers))) or "none"
+        return f"no partition to elect: none prefers broker {o.broker}; registered brokers: {registered}"
+    where = "the file names none" if o.path_to_json_file else "there is none"
+    return f"no partition to elect: {where}"
+
+
+def _no_topic(pattern: str, view: ClusterView) -> str:
+    from kafkatool.commands.topics_common import near
+
+    return near(pattern, list(view.topics))
 
 
 def _say_what_is_left_out(o: Options, selection: Selection) -> None:
@@ -256,6 +341,8 @@ def _counted(counts: Any) -> str:
 def _fail(o: Options, error: KafkatoolError, cluster_id: str | None = None) -> NoReturn:
     """Kafka's two lines on stdout (ELE-6), exit 1."""
     o.out.lines([FAILED_TO_START, str(error)])
+    if error.now is not None:
+        o.out.note(error.now)
     if not o.out.is_text:
         o.out.show(Answer((), (), COLUMNS, cluster_id, [error_item(error)]))
     o.out.exit(1)

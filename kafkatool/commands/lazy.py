@@ -1,5 +1,6 @@
 """A click group that imports a subcommand when it is named, and not before."""
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,16 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lazy)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if not ctx.resilient_parsing and self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self._lazy, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._lazy)}"
+            raise click.UsageError(f"no command {name!r}: {meant}", ctx)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._lazy:

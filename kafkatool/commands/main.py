@@ -14,7 +14,8 @@ import click
 
 from kafkatool import __version__
 from kafkatool.commands.lazy import LazyGroup
-from kafkatool.commands.output import CURRENT_OUTPUT, Answer, Output, error_item
+from kafkatool.commands.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
+from kafkatool.commands.settings import choose_context, complete_contexts
 from kafkatool.core.errors import KafkatoolError, UsageError
 
 INTERRUPTED: Final = 130
@@ -50,6 +51,13 @@ class RootGroup(LazyGroup):
             sys.stdout.flush()
         except click.exceptions.Exit as e:
             code = e.exit_code
+        except click.exceptions.NoArgsIsHelpError as e:
+            e.show()
+            code = e.exit_code
+        except click.UsageError as e:
+            where = e.ctx.command_path if e.ctx is not None else "kt"
+            click.echo(f"{where}: {_one_line(e.format_message())} ({where} --help shows examples)", err=True)
+            code = e.exit_code
         except click.ClickException as e:
             e.show()
             code = e.exit_code
@@ -63,12 +71,13 @@ class RootGroup(LazyGroup):
             if debug:
                 traceback.print_exc()
             if not completing:  # in the middle of a line being typed there is no room for an error (COM-8X)
-                click.echo(f"kt: {_one_line(e)}", err=True)
+                text = f"kt: {_one_line(e)}" + (f" ({e.now})" if e.now else "")
+                click.echo(paint(text, "red", err=True), err=True)
             code = 2 if isinstance(e, UsageError) else 1
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _one_line(error: BaseException) -> str:
+def _one_line(error: BaseException | str) -> str:
     return " ".join(str(error).split("\n")) or type(error).__name__
 
 
@@ -104,6 +113,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "logs": ("kafkatool.commands.logs:logs", "Merge and analyse state-change logs of all brokers."),
     "cluster": ("kafkatool.commands.cluster:cluster", "Run a whole cluster on this machine."),
     "broker": ("kafkatool.commands.broker:broker", "Run one broker from a server.properties file."),
+    "controller": ("kafkatool.commands.controller:controller", "Rule a cluster of Kafka brokers from outside."),
     "completion": ("kafkatool.commands.completion:completion", "Print the completion script of a shell."),
 }
 
@@ -113,9 +123,20 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Settings come from the flag, else KAFKATOOL_… in the environment, else ./.kafkatool.toml, else "
-    "~/.config/kafkatool/config.toml. Exit codes: 0 done, 1 something failed or was refused, 2 bad usage.",
+    "~/.config/kafkatool/config.toml; a table [contexts.prod] there is for --context prod, which goes "
+    "before the environment. Exit codes: 0 done, 1 something failed or was refused, 2 bad usage.",
 )
 @click.version_option(__version__, prog_name="kt")
+@click.option(
+    "--context",
+    metavar="NAME",
+    envvar="KAFKATOOL_CONTEXT",
+    is_eager=True,
+    expose_value=False,
+    callback=choose_context,
+    shell_complete=complete_contexts,
+    help="Use the settings file's [contexts.NAME], one of several clusters. [env KAFKATOOL_CONTEXT]",
+)
 @click.option("--debug", is_flag=True, expose_value=False, callback=_debug, help="Show tracebacks and log to stderr.")
 def kt() -> None:
     """Admin tools and brokers for ZooKeeper-mode Kafka."""

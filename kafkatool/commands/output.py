@@ -4,6 +4,7 @@ Without a terminal there is neither colour nor progress. rich is imported only t
 """
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,12 +47,24 @@ def error_item(error: KafkatoolError, **about: Any) -> dict[str, Any]:
     return {**about, "error": kind, "message": str(error)}
 
 
-class Output:
-    """The command's two streams. ``tool`` is what JSON names: ``kt topics list``."""
+def paint(text: str, colour: str | None, *, err: bool = False) -> str:
+    """``text`` in that colour on a terminal; as it is elsewhere, with NO_COLOR set (no-color.org), on a dumb terminal."""
+    stream = sys.stderr if err else sys.stdout
+    if colour is None or not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return click.style(text, fg=colour)
 
-    def __init__(self, form: str = "text", *, tool: str = "kt") -> None:
+
+class Output:
+    """The command's two streams. ``tool`` is what JSON names: ``kt topics list``.
+
+    ``columns`` are those of an answer that has none of its own: an error leaves the table its heading.
+    """
+
+    def __init__(self, form: str = "text", *, tool: str = "kt", columns: Sequence[str] = ()) -> None:
         self.form = form
         self.tool = tool
+        self.columns = columns
         self.shown = False  # whether a document was written, so that a later failure does not write a second one
 
     @property
@@ -80,7 +93,7 @@ class Output:
                 }
                 self._write(orjson.dumps(document).decode() + "\n")
             case _:
-                columns = (*answer.columns, "error", "message")
+                columns = (*(answer.columns or self.columns), "error", "message")
                 rows = [[c.upper() for c in columns]]
                 rows += [[_cell(item.get(c)) for c in columns] for item in (*answer.items, *answer.errors)]
                 self._write("".join("\t".join(row) + "\n" for row in rows))
@@ -110,10 +123,15 @@ class Output:
         click.echo(text, err=True)
 
     def failure(self, error: KafkatoolError, *, text: str | None = None, **about: Any) -> NoReturn:
-        """End the command: ``text`` (Kafka's words) on stdout, or an answer with only this error. Exit code 1."""
+        """End the command: ``text`` (Kafka's words) on stdout, or an answer with only this error. Exit code 1.
+
+        What to do now is said on stderr: Kafka does not say it.
+        """
         self.line(text if text is not None else str(error))
+        if error.now is not None:
+            self.note(error.now)
         if not self.is_text:
-            self.show(Answer((), (), tuple(about), errors=[error_item(error, **about)]))
+            self.show(Answer((), (), self.columns or tuple(about), errors=[error_item(error, **about)]))
         self.exit(1)
 
     @contextlib.contextmanager
@@ -126,7 +144,8 @@ class Output:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        console = Console(stderr=True)
+        with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
             task = bar.add_task(label, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
 

@@ -24,13 +24,16 @@ from kafkatool.commands.options import (
 )
 from kafkatool.commands.output import Answer
 from kafkatool.commands.reassign_cancel import cancel
-from kafkatool.commands.reassign_common import COLUMNS, NUMBERED, Options, ids, item, read_plan, session, status_lines
-from kafkatool.commands.reassign_execute import end_run, execute, rollback_plan, unfinished_run
+from kafkatool.commands.reassign_common import COLUMNS, Options, ids, item, session
+from kafkatool.commands.reassign_execute import execute
+from kafkatool.commands.reassign_verify import verify
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations import reassignment, throttles
+from kafkatool.core.operations import reassignment
 from kafkatool.core.operations.reassignment import Move, Proposal, Status, Strategy
 from kafkatool.core.plan_files import (
+    CURRENT_ASSIGNMENT,
+    PROPOSED_ASSIGNMENT,
     parse_topics_to_move,
     plan_json,
     read_text,
@@ -53,9 +56,9 @@ TAKEN_BY: Final = {  # parameter -> the modes that take it; those not listed are
     "force": ("execute", "cancel"),
     "rollback_file": ("execute", "verify", "cancel"),
     "rollback": ("verify", "cancel"),
-    "wait": ("execute",),
+    "wait": ("execute", "verify"),
     "resume": ("execute",),
-    "timeout": ("execute", "cancel"),
+    "timeout": ("execute", "verify", "cancel"),
     "max_json_size": ("execute",),
     "batch_partitions": ("execute",),
     "preserve_throttles": ("verify", "cancel"),
@@ -80,10 +83,16 @@ FLAGS: Final = {"out_file": "--out"}
         "--strategy minimal --exclude-brokers 1 --explain",
         "kt reassign --zookeeper zk1:2181/kafka --execute --reassignment-json-file plan.json --throttle 50000000 --wait",
         "kt reassign --zookeeper zk1:2181/kafka --verify --reassignment-json-file plan.json",
+        "kt reassign --zookeeper zk1:2181/kafka --verify --wait --reassignment-json-file plan.json",
+        "kt reassign --zookeeper zk1:2181/kafka --cancel --rollback --reassignment-json-file plan.json",
+        "kt reassign --zookeeper zk1:2181/kafka --list",
     ),
     columns=COLUMNS,
     notes=(
         "status: pending, in_progress, completed, failed, noop. --list adds isr.",
+        "--verify --wait ends when nothing of the plan is under way. Of a plan that --execute sends in batches it waits "
+        "for those to come as well, as long as a kt on this machine is at it, however long that stands still. Exit code "
+        "1: not all is as planned; stderr says what is seen and what to type.",
         "generate --explain adds reason and copies_to to each partition, and an item for each broker: broker, "
         "replicas_before, replicas_after, leaders_before, leaders_after, incoming, outgoing, copied_bytes "
         "(null: not known).",
@@ -117,7 +126,7 @@ FLAGS: Final = {"out_file": "--out"}
 @click.option(
     "--replication-factor", type=click.IntRange(min=1), metavar="R", help="generate: plan for R replicas each."
 )
-@click.option("--explain", is_flag=True, help="generate: say why each partition changes, ask the brokers for sizes.")
+@click.option("--explain", is_flag=True, help="generate: say why each partition changes.")
 @click.option("--out", "out_file", metavar="FILE", type=click.Path(path_type=Path), help="generate: save the plan.")
 @click.option("--reassignment-json-file", metavar="FILE", help="execute, verify, cancel: the plan; - is stdin.")
 @click.option("--throttle", type=click.IntRange(min=-1), metavar="B/S", help="execute: bytes per second and broker.")
@@ -130,14 +139,23 @@ FLAGS: Final = {"out_file": "--out"}
     help="execute: save the current replicas there; verify --rollback: read them. [default: plan.rollback.json]",
 )
 @click.option("--rollback", is_flag=True, help="verify: compare with the rollback file. cancel: go back to it.")
-@click.option("--wait", is_flag=True, help="execute: show progress until done, then remove the throttle.")
+@click.option(
+    "--wait",
+    "--watch",
+    "wait",
+    is_flag=True,
+    help="execute, verify: show progress until done, then remove the throttle.",
+)
 @click.option(
     "--resume",
     is_flag=True,
     help="execute: go on with a run in batches or with --wait that was cut short; implies --wait.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="S", help="execute, cancel: give up waiting after S seconds."
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="execute, verify, cancel: give up waiting after S seconds.",
 )
 @click.option(
     "--max-json-size", type=click.IntRange(min=64), metavar="BYTES", help="execute: of one batch. [default: 512000]"
@@ -160,7 +178,7 @@ def reassign(modes: Sequence[str], **flags: Any) -> None:
     mode = _checked_mode(modes, flags)
     options = Options(**flags)
     try:
-        {"generate": _generate, "execute": execute, "verify": _verify, "cancel": cancel, "list": _list}[mode](options)
+        {"generate": _generate, "execute": execute, "verify": verify, "cancel": cancel, "list": _list}[mode](options)
     except UsageError:
         raise
     except KafkatoolError as e:
@@ -191,7 +209,7 @@ def _checked_mode(modes: Sequence[str], flags: dict[str, Any]) -> str:
         raise UsageError(f"{_flag(given[0])} can't be used with --resume")
     if mode in ("verify", "cancel") and flags["rollback_file"] is not None and not flags["rollback"]:
         raise UsageError(f"--rollback-file needs --rollback with --{mode}")
-    if flags["timeout"] is not None and mode == "execute" and not (flags["wait"] or flags["resume"]):
+    if flags["timeout"] is not None and mode != "cancel" and not (flags["wait"] or flags["resume"]):
         raise UsageError("--timeout needs --wait")
     return mode
 
@@ -227,13 +245,13 @@ def _generate(o: Options) -> None:
             o.out.note(f"partitions of {topic} have different numbers of replicas; all are planned with partition 0's")
     if o.out_file is not None:
         write_file(o.out_file, plan_json(found.proposed))
-    rows = reassign_plan.figures(found, _sizes(found) if o.explain else None)
+    rows = reassign_plan.figures(found, _sizes(found) if o.explain or o.out.is_text else None)
     if o.out.is_text:
         lines = [
-            "Current partition replica assignment",
+            CURRENT_ASSIGNMENT,
             plan_json(found.current),
             "",
-            "Proposed partition reassignment configuration",
+            PROPOSED_ASSIGNMENT,
             plan_json(found.proposed),
         ]
         o.out.lines(lines)
@@ -266,26 +284,7 @@ def _note_meaning(o: Options, found: Proposal, rows: Sequence[BrokerFigures]) ->
     o.out.note(reassign_plan.total_line(found, rows))
 
 
-# --- verify and list -------------------------------------------------------------------------------------------
-
-
-def _verify(o: Options) -> None:
-    plan = rollback_plan(o, read_plan(o)) if o.rollback else read_plan(o)
-    with session(o) as zk:
-        run = None if o.dry_run or o.preserve_throttles else unfinished_run(o, plan)
-        found = reassignment.verify(zk, plan, preserve_throttles=o.preserve_throttles or run is not None)
-        if o.dry_run:
-            o.out.planned([op for write in found.removal for op in write.ops], sequential_paths=NUMBERED)
-            return
-        o.out.lines(["Status of partition reassignment:", *status_lines(found.items, o.name_of)])
-        throttles.apply(zk, found.removal)
-        if found.removal:
-            o.out.line("Throttle was removed.")
-        if run is not None and found.completed:
-            end_run(o, zk, run)
-        if not o.out.is_text:
-            o.out.show(Answer((), [item(m) for m in found.items], COLUMNS, read_cluster_id(zk)))
-    o.out.exit(0 if found.completed else 1)
+# --- list -----------------------------------------------------------------------------------------------------
 
 
 def _list(o: Options) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkatool.commands.options import connect
-from kafkatool.commands.output import Output
+from kafkatool.commands.output import Output, paint
 from kafkatool.core.operations.reassignment import Move, Prepared, Status
 from kafkatool.core.plan_files import STDIN, Moves, PartitionName, parse_plan, read_text
 from kafkatool.core.znodes import ConfigChangeZnode
 
 COLUMNS: Final = ("topic", "partition", "from", "to", "status")
+COLOURS: Final = {Status.IN_PROGRESS: "yellow", Status.COMPLETED: "green", Status.FAILED: "red"}
 NUMBERED: Final = (ConfigChangeZnode.PREFIX,)
 
 
@@ -60,8 +61,13 @@ def status_lines(moves: Sequence[Move], name_of: PartitionName) -> list[str]:
         Status.IN_PROGRESS: "is still in progress",
         Status.COMPLETED: "completed successfully",
         Status.FAILED: "failed",
+        Status.PENDING: "has not been sent yet",
     }
-    return errors + [f"Reassignment of partition {name_of(m.partition)} {ends[m.status]}" for m in moves]
+    lines = [
+        paint(f"Reassignment of partition {name_of(m.partition)} {ends[m.status]}", COLOURS.get(m.status))
+        for m in moves
+    ]
+    return [paint(text, "red") for text in errors] + lines
 
 
 def read_plan(o: Options) -> Moves:

@@ -1,8 +1,7 @@
 """``kt reassign --execute``: start a plan in one batch or several, and follow it to its end (RSN-7 to RSN-23X)."""
 
-import signal
+import shlex
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
@@ -10,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from kafkatool.commands.options import read_cluster_id
+from kafkatool.commands.options import read_cluster_id, same_cluster
 from kafkatool.commands.output import Answer
-from kafkatool.commands.progress_line import ProgressLine
 from kafkatool.commands.reassign_common import COLUMNS, NUMBERED, Options, item, items, read_plan, session, status_lines
+from kafkatool.commands.reassign_progress import ProgressView
+from kafkatool.commands.termination import terminated_like_interrupted
 from kafkatool.core.errors import (
     KafkatoolError,
     RefusedError,
@@ -23,10 +23,18 @@ from kafkatool.core.errors import (
     ZooKeeperError,
 )
 from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations import reassignment, throttles
-from kafkatool.core.operations.reassignment import Prepared, Progress, Status
+from kafkatool.core.operations import reassignment, run_lock, throttles
+from kafkatool.core.operations.reassignment import Prepared, Status
 from kafkatool.core.operations.reassignment_state import RunState, new_state, remove
-from kafkatool.core.plan_files import STDIN, Moves, parse_plan, plan_json, read_text, write_file
+from kafkatool.core.plan_files import (
+    CURRENT_ASSIGNMENT,
+    STDIN,
+    Moves,
+    parse_plan,
+    plan_json,
+    read_text,
+    write_file,
+)
 from kafkatool.core.zookeeper import ZooKeeper
 
 THROTTLE_WARNING: Final = (
@@ -43,26 +51,10 @@ def execute(o: Options) -> None:
     plan = read_plan(o)
     with terminated_like_interrupted():
         if o.resume:
-            _resume(o, plan)
+            with _alone(o):
+                _resume(o, plan)
         else:
             _execute(o, plan)
-
-
-@contextmanager
-def terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does, so that the throttle is not forgotten (RSN-23X)."""
-
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # no handler can be set; whoever runs the command in a thread handles signals
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _execute(o: Options, plan: Moves) -> None:
@@ -99,7 +91,7 @@ def _check_batches_fit(o: Options, prepared: Prepared) -> None:
 def _only_throttle(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
     """A reassignment runs already: rates may change, nothing else (RSN-10)."""
     if o.throttle is None:
-        o.out.failure(RefusedError("There is an existing assignment running."))
+        o.out.failure(RefusedError("There is an existing assignment running.", now=reassignment.SHOWN_BY_LIST))
     o.out.line("There is an existing assignment running.")
     if o.dry_run:
         o.out.planned(prepared.ops, sequential_paths=NUMBERED)
@@ -117,6 +109,13 @@ def _start(o: Options, zk: ZooKeeper, plan: Moves, prepared: Prepared) -> None:
         o.out.show(Answer((), items(prepared.current, prepared, Status.NOOP), COLUMNS, cluster_id))
         return
     followed = o.wait or len(prepared.batches) > 1
+    with _alone(o):
+        _begin(o, zk, plan, prepared, cluster_id, followed=followed)
+
+
+def _begin(
+    o: Options, zk: ZooKeeper, plan: Moves, prepared: Prepared, cluster_id: str | None, *, followed: bool
+) -> None:
     if followed and state_file(o).exists():
         raise RefusedError(
             f"{state_file(o)} is that of a run that was not finished: continue it with --execute --resume, "
@@ -125,12 +124,10 @@ def _start(o: Options, zk: ZooKeeper, plan: Moves, prepared: Prepared) -> None:
     if prepared.unchanged:
         o.out.note(f"{len(prepared.unchanged)} partitions of the plan have the planned replicas already")
     current = {p: prepared.current[p] for p in prepared.moves}
-    rollback = rollback_file(o)
-    write_file(rollback, plan_json(current))
-    o.out.note(f"rollback plan: {rollback}")
+    _save_rollback(o, prepared, current)
     o.out.lines(
         [
-            "Current partition replica assignment",
+            CURRENT_ASSIGNMENT,
             "",
             plan_json(current),
             "",
@@ -147,13 +144,27 @@ def _start(o: Options, zk: ZooKeeper, plan: Moves, prepared: Prepared) -> None:
     state = state.with_batch(0, finished=False)
     run = _Run(o, zk, state, plan, prepared.moves, cluster_id)
     with _ending_early(run):
+        view = ProgressView(o, zk, prepared.moves)
         state.write(state_file(o))
         try:
             _submit(o, zk, prepared)
         except (RefusedError, ZnodeTooLargeError, VersionConflictError):
             remove(state_file(o))  # nothing was started, and the throttles are back as they were
             raise
-        _follow(run, prepared.batches, started=True, timeout_s=o.timeout)
+        _follow(run, prepared.batches, view, started=True, timeout_s=o.timeout)
+
+
+def _save_rollback(o: Options, prepared: Prepared, current: Moves) -> None:
+    """The way back is on the disk before the first write (RSN-21X). Raises RefusedError.
+
+    A plan that was carried out already has no way back of its own: the one that its first run saved stays.
+    """
+    file = rollback_file(o)
+    if len(prepared.unchanged) == len(current) and file.exists():
+        o.out.note(f"rollback plan: {file}, as an earlier run saved it: this run changes nothing")
+        return
+    kept = write_file(file, plan_json(current))
+    o.out.note(f"rollback plan: {file}" + (f"; the one of an earlier run is kept as {kept}" if kept else ""))
 
 
 def _submit(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
@@ -161,6 +172,8 @@ def _submit(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
     if o.throttle is not None:
         o.out.line(f"The throttle limit was set to {o.throttle} B/s")
     o.out.line(f"Successfully started reassignment of partitions {plan_json(prepared.moves)}")
+    if not prepared.controller:
+        o.out.note("no controller is elected: nothing moves until a broker becomes it")
     if len(prepared.batches) > 1:
         o.out.note(f"{len(prepared.batches)} batches, each sent when the one before it has ended")
 
@@ -180,12 +193,27 @@ class _Run:
     cluster_id: str | None
 
     def note_batch(self, number: int, finished: bool) -> None:
-        """In the state file, before anything is built on it. Raises RefusedError: the run was cancelled elsewhere."""
+        """In the state file, before anything is built on it. Raises RefusedError: the run was cancelled elsewhere.
+
+        The file may have gone because a --verify found all completed before this run looked: then this run has ended.
+        """
         elsewhere = unfinished_run(self.o, self.plan)
-        if elsewhere is None or elsewhere.cancelled:
+        done = elsewhere is None and reassignment.verify(self.zk, self.moves, preserve_throttles=True).completed
+        if not done and (elsewhere is None or elsewhere.cancelled):
             raise RefusedError("the run was cancelled: no further batch is sent")
         self.state = self.state.with_batch(number, finished=finished)
-        self.state.write(state_file(self.o))
+        if not done and self.state != elsewhere:
+            self.state.write(state_file(self.o))
+
+
+@contextmanager
+def _alone(o: Options) -> Iterator[None]:
+    """While the block runs this kt carries out the plan, and others see that. Raises RefusedError: another does."""
+    try:
+        with run_lock.held(lock_file(o)):
+            yield
+    except run_lock.HeldError as e:
+        raise RefusedError(str(e), now=f"{mode_command(o, '--verify --wait')}  # follow it") from e
 
 
 @contextmanager
@@ -193,7 +221,7 @@ def _ending_early(run: _Run) -> Iterator[None]:
     """Whatever ends the run before its time, as long as there is something to resume, is followed by ``_end_early``."""
     try:
         yield
-    except (KafkatoolError, KeyboardInterrupt):
+    except (KafkatoolError, KeyboardInterrupt, OSError):  # OSError: whoever read stdout or stderr has gone
         if state_file(run.o).exists():
             _end_early(run)
         raise
@@ -212,13 +240,8 @@ def _go_on(run: _Run, plan: Moves) -> None:
     o, zk, state = run.o, run.zk, run.state
     begun = time.monotonic()
     throttles.set_again(zk, state.throttles)
-    line = ProgressLine(o.out.note)
-    try:
-        ended = reassignment.wait(
-            zk, plan, timeout_s=o.timeout, on_progress=lambda p: line.show(f"under way: {progress_text(p)}")
-        )
-    finally:
-        line.end()
+    with ProgressView(o, zk, plan, "under way: ") as view:
+        ended = reassignment.wait(zk, plan, timeout_s=o.timeout, on_progress=view.show)
     if not ended:
         _finish(run, unsent=frozenset(), ended=False)
     left = reassignment.prepare(
@@ -233,24 +256,23 @@ def _go_on(run: _Run, plan: Moves) -> None:
     run.state = state.resumed(left.batches)
     run.state.write(state_file(o))  # also if it was cancelled: this is to go on
     remaining_s = None if o.timeout is None else max(0.0, o.timeout - (time.monotonic() - begun))
-    _follow(run, left.batches, started=False, timeout_s=remaining_s)
+    _follow(run, left.batches, ProgressView(o, zk, left.moves), started=False, timeout_s=remaining_s)
 
 
-def _follow(run: _Run, batches: Sequence[Moves], *, started: bool, timeout_s: float | None) -> NoReturn:
+def _follow(
+    run: _Run, batches: Sequence[Moves], view: ProgressView, *, started: bool, timeout_s: float | None
+) -> NoReturn:
     """Follow the batches to their end (RSN-33X), take the throttle off again (RSN-23X), and end the command."""
     first = run.state.finished
-    line = ProgressLine(run.o.out.note)
-    try:
+    with view:
         followed = reassignment.follow(
             run.zk,
             batches,
             timeout_s=timeout_s,
-            on_progress=lambda p: line.show(progress_text(p)),
+            on_progress=view.show,
             on_batch=lambda number, finished: run.note_batch(first + number, finished),
             started=started,
         )
-    finally:
-        line.end()
     unsent = frozenset(p for batch in batches[followed.sent :] for p in batch)
     _finish(run, unsent=unsent, ended=followed.finished == len(batches))
 
@@ -278,19 +300,28 @@ def _finish(run: _Run, *, unsent: Set[TopicPartition], ended: bool) -> NoReturn:
 
 
 def _end_early(run: _Run) -> None:
-    """The throttle goes unless something still moves under it; then say which command takes it off (RSN-23X)."""
-    o, removes = run.o, bool(run.state.throttles)
+    """The throttle goes unless something still moves under it; then say which commands go on from here (RSN-23X)."""
+    o, removes, moving = run.o, bool(run.state.throttles), True
     try:
-        if removes and not set(reassignment.running(run.zk) or ()).intersection(run.moves):
+        moving = bool(set(reassignment.running(run.zk) or ()).intersection(run.moves))
+        if removes and not moving:
             take_throttle_off(o, run.zk, run.state)
             removes = False
     except ZooKeeperError as e:
         o.out.note(f"{e}: whether the throttle must stay cannot be seen")
-    plan = o.reassignment_json_file if o.reassignment_json_file != STDIN else "PLAN"
-    removal = " and, when all is done, removes the throttle" if removes else ""
-    o.out.note(
-        f"kt reassign --zookeeper {o.zookeeper} --execute --resume --reassignment-json-file {plan} goes on{removal}"
-    )
+    if moving:
+        o.out.note("the brokers go on with what was sent, without kt" + ("; the throttle stays" if removes else ""))
+    way = "go on; takes the throttle off when all is done" if removes else "go on"
+    for what, mode in ((way, "--execute --resume"), ("look", "--verify"), ("send no more", "--cancel")):
+        o.out.note(f"{mode_command(o, mode)}  # {what}")
+
+
+def mode_command(o: Options, mode: str) -> str:
+    """What to type to do ``mode`` with the same plan. One from stdin stays there: its state file goes by that name."""
+    assert o.reassignment_json_file
+    stdin = " < PLAN" if o.reassignment_json_file == STDIN else ""
+    plan = f"--reassignment-json-file {shlex.quote(o.reassignment_json_file)}{stdin}"
+    return f"kt reassign{same_cluster(o.zookeeper, o.cluster_id)} {mode} {plan}"
 
 
 def end_run(o: Options, zk: ZooKeeper, state: RunState) -> None:
@@ -307,18 +338,16 @@ def unfinished_run(o: Options, plan: Moves) -> RunState | None:
         return None  # none, or not of this plan: then it says nothing about its throttles
 
 
+def is_carried_out(o: Options) -> bool:
+    """Whether a kt that is seen from here sends this plan and follows it."""
+    return run_lock.is_held(lock_file(o))
+
+
 def take_throttle_off(o: Options, zk: ZooKeeper, state: RunState) -> None:
     for path in throttles.restore(zk, state.throttles):
         o.out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
     if state.throttles:
         o.out.line("Throttle was removed.")
-
-
-def progress_text(p: Progress) -> str:
-    remaining = p.remaining_s
-    eta = "unknown" if remaining is None else f"{int(remaining) // 60}:{int(remaining) % 60:02d}"
-    done = f"{p.finished}/{p.total} partitions, {p.in_sync}/{p.wanted} replicas in sync"
-    return f"batch {p.batch}/{p.batches}: {done}, ETA {eta}"
 
 
 def rollback_file(o: Options) -> Path:
@@ -338,6 +367,12 @@ def rollback_plan(o: Options, plan: Moves) -> Moves:
         names = ",".join(map(o.name_of, strange))
         raise RefusedError(f"{file} is not the rollback of this plan, which does not have {names}")
     return found
+
+
+def lock_file(o: Options) -> Path:
+    """The plan itself; for one from stdin the directory of its state file."""
+    assert o.reassignment_json_file
+    return Path() if o.reassignment_json_file == STDIN else Path(o.reassignment_json_file)
 
 
 def state_file(o: Options) -> Path:

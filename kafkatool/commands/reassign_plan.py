@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from kafkatool.commands.byte_sizes import byte_size
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations.reassignment import Proposal
 from kafkatool.core.plan_files import PartitionName
@@ -48,7 +49,7 @@ def broker_lines(rows: Sequence[BrokerFigures], *, all_brokers: bool) -> list[st
             str(row.incoming),
             str(row.outgoing),
         ]
-        table.append([*cells, *([_bytes(row.copied_bytes)] if with_bytes else [])])
+        table.append([*cells, *([byte_size(row.copied_bytes)] if with_bytes else [])])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
     if len(shown) < len(rows):
@@ -60,7 +61,7 @@ def total_line(found: Proposal, rows: Sequence[BrokerFigures]) -> str:
     """``3 of 9 partitions change, 2 replicas to copy (10 MiB)``."""
     changing = sum(found.current[p] != to for p, to in found.proposed.items())
     known = [row.copied_bytes for row in rows if row.incoming]
-    size = f" ({_bytes(sum(b for b in known if b is not None))})" if known and None not in known else ""
+    size = f" ({byte_size(sum(b for b in known if b is not None))})" if known and None not in known else ""
     return f"{changing} of {len(found.proposed)} partitions change, {found.copies} replicas to copy{size}"
 
 
@@ -77,16 +78,6 @@ def broker_items(rows: Sequence[BrokerFigures]) -> list[dict[str, Any]]:
 
 def _changes(row: BrokerFigures) -> bool:
     return bool(row.incoming or row.outgoing) or row.leaders_before != row.leaders_after
-
-
-def _bytes(count: int | None) -> str:
-    if count is None:
-        return "unknown"
-    size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while size >= 1024 and len(units) > 1:
-        size /= 1024
-        units.pop(0)
-    return f"{size:.0f} {units[0]}" if size >= 10 or units[0] == "B" else f"{size:.1f} {units[0]}"
 
 
 def _ids(brokers: Sequence[int]) -> str:

@@ -16,7 +16,9 @@ from kafkatool.commands.options import (
     output_option,
     partition_form_option,
 )
-from kafkatool.commands.output import Answer, Output
+from kafkatool.commands.output import Answer, Output, paint
+from kafkatool.commands.progress_line import ProgressLine, duration
+from kafkatool.commands.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.operations import topic_names
 from kafkatool.core.operations.replica_reader import BrokerReader, layout_from_brokers, layout_from_zookeeper
@@ -46,6 +48,8 @@ COLUMNS: Final = (
     "skipped",
     "status",
 )
+
+COLOURS: Final = {"equal": "green", "different": "red", "incomplete": "yellow", "unreachable": "yellow"}
 
 
 @click.command(
@@ -122,12 +126,19 @@ def replica_verify(
         max_wait_ms=max_wait_ms,
         max_bytes_per_second=max_bytes_per_second,
     )
-    verifier = Verifier(layout, reader, on_mismatch=lambda m: out.line(f"{_now()}: {_mismatch_text(m, name_of)}"))
+    line = ProgressLine(out.note)
+
+    def on_mismatch(mismatch: Mismatch) -> None:
+        line.end()
+        out.line(f"{_now()}: {_mismatch_text(mismatch, name_of)}")
+
+    verifier = Verifier(layout, reader, on_mismatch=on_mismatch)
     try:
         verifier.begin((EARLIEST if once else LATEST) if start is None else start)
         out.line(f"{_now()}: verification process is started.")
         if once:
-            verifier.run_once(stall_s=STALL_S)
+            with terminated_like_interrupted():  # else the terminal would be left without its cursor
+                _run_once(verifier, line)
             _show(verifier.reports, out, name_of, layout.cluster_id)
             out.exit(_exit_code(verifier.reports, allow_missing))
         _run(verifier, out, name_of, report_interval_ms / 1000)
@@ -157,6 +168,25 @@ def _addresses(text: str) -> list[tuple[str, int]]:
             raise UsageError(f"--broker-list {text!r} is not of the form host:port,host:port…")
         found.append((host.strip("[]"), int(port)))
     return found
+
+
+def _run_once(verifier: Verifier, line: ProgressLine) -> None:
+    """With progress: a large topic takes a while."""
+    begun = time.monotonic()
+
+    def show() -> None:
+        reports = verifier.reports
+        done = sum(r.offset - r.start for r in reports)
+        total = sum(max(r.end, r.offset) - r.start for r in reports if r.end is not None)
+        elapsed_s = time.monotonic() - begun
+        eta = duration(elapsed_s / done * max(0, total - done) if done else None)
+        text = f"{sum(r.complete for r in reports)}/{len(reports)} partitions, {done} of {total} offsets, ETA {eta}"
+        line.show(text, min(1.0, done / total) if total else None)
+
+    try:
+        verifier.run_once(stall_s=STALL_S, on_round=show)
+    finally:
+        line.end()
 
 
 def _run(verifier: Verifier, out: Output, name_of: PartitionName, interval_s: float) -> None:
@@ -229,7 +259,7 @@ def _row(report: PartitionReport, name_of: PartitionName) -> str:
     if report.missing:
         parts.append(f"unreachable {_ids(sorted(report.missing))}")
     parts += [f"skipped {start} to {end - 1}" for start, end in report.skipped]
-    return ", ".join(parts)
+    return paint(", ".join(parts), COLOURS[_status(report)])
 
 
 def _item(report: PartitionReport) -> dict[str, Any]:

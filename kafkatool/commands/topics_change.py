@@ -142,7 +142,7 @@ def _change_factor(
     """One reassignment for all topics (TOP-29X): the way back and the plan are told before it starts."""
     from kafkatool.core.operations import reassignment
     from kafkatool.core.operations.topics import plan_replication_factor
-    from kafkatool.core.plan_files import plan_json
+    from kafkatool.core.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
 
     try:
         plan = plan_replication_factor(zk, names, replication_factor)
@@ -154,8 +154,8 @@ def _change_factor(
             return prepared.ops
         if prepared.running is not None:
             raise RefusedError("There is an existing assignment running.")
-        out.line(f"Current partition replica assignment\n\n{plan_json(prepared.current)}\n")
-        out.line(f"Proposed partition reassignment configuration\n{plan_json(plan)}")
+        out.line(f"{CURRENT_ASSIGNMENT}\n\n{plan_json(prepared.current)}\n")
+        out.line(f"{PROPOSED_ASSIGNMENT}\n{plan_json(plan)}")
         reassignment.start(zk, prepared)
     except RefusedError as e:
         out.line(failure_text(e))
@@ -252,7 +252,10 @@ def delete(
         if wait is not None:
             with out.progress("deleting") as update:
                 left = topic_deletion.wait_until_gone(zk, status, wait, update)
-            status |= {name: "deleted" for name in status if name not in {item.topic for item in left}}
+            gone = [name for name in status if name not in {item.topic for item in left}]
+            status |= dict.fromkeys(gone, "deleted")
+            if gone:
+                out.note(f"gone: {', '.join(gone)}")
             for item in left:
                 out.note(str(item))
                 errors.append({"topic": item.topic, "error": "still_there", "message": str(item)})

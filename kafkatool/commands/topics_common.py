@@ -1,6 +1,6 @@
 """What the actions of ``kt topics`` share: flags, and how a refusal is told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
@@ -56,10 +56,21 @@ def matching(out: Output, zk: "ZooKeeper", pattern: str, zookeeper: str, *, if_e
     from kafkatool.core.operations.topic_names import select
     from kafkatool.core.znodes import TopicsZnode
 
+    existing = zk.children(TopicsZnode.PATH) or []
     try:
-        found = select(zk.children(TopicsZnode.PATH) or (), pattern)
+        found = select(existing, pattern)
     except RefusedError as e:
         fail(out, e, topic=pattern)
     if not found and not if_exists:
-        fail(out, RefusedError(f"Topic {pattern} does not exist on ZK path {zookeeper}"), topic=pattern)
+        error = RefusedError(f"Topic {pattern} does not exist on ZK path {zookeeper}", now=near(pattern, existing))
+        fail(out, error, topic=pattern)
     return found
+
+
+def near(pattern: str, existing: Sequence[str]) -> str:
+    """Where to look when no topic matches: names that look alike, or how many there are."""
+    import difflib
+
+    if alike := difflib.get_close_matches(pattern, existing, n=3):
+        return f"no topic matches {pattern!r}; near: {', '.join(alike)}"
+    return f"no topic of {len(existing)} matches {pattern!r}; kt topics list shows them"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkatool.commands.options import KtCommand, connect, output_option, read_cluster_id, zookeeper_option
-from kafkatool.commands.output import Answer, Output
-from kafkatool.commands.topics_common import fail, internal_option, pattern_option
+from kafkatool.commands.output import Answer, Output, paint
+from kafkatool.commands.topics_common import fail, internal_option, near, pattern_option
 from kafkatool.core.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -102,12 +102,14 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
     with connect(zookeeper) as zk:
         wanted = None
         if topic is not None or exclude_internal:
+            existing = zk.children(TopicsZnode.PATH) or []
             try:
-                wanted = select(zk.children(TopicsZnode.PATH) or (), topic)
+                wanted = select(existing, topic)
             except RefusedError as e:
                 fail(out, e)
             if not wanted and topic is not None:
-                fail(out, RefusedError(f"Topic '{topic}' does not exist as expected"), topic=topic)
+                missing = RefusedError(f"Topic '{topic}' does not exist as expected", now=near(topic, existing))
+                fail(out, missing, topic=topic)
             wanted = [t for t in wanted if not (exclude_internal and t in INTERNAL_TOPICS)]
         headers_only = "topics-with-overrides" in chosen
         view = read_cluster(zk, wanted, states=not headers_only, configs=True)
@@ -140,10 +142,11 @@ def _description_lines(
             leader = "none" if p.leader is None else p.leader
             replicas, isr = (",".join(map(str, ids)) for ids in (p.replicas, p.isr))
             marked = "\tMarkedForDeletion: true" if topic.marked_for_deletion and not headers else ""
-            yield (
+            row = (
                 f"\tTopic: {topic.topic}\tPartition: {p.partition.partition}\tLeader: {leader}"
                 f"\tReplicas: {replicas}\tIsr: {isr}{marked}"
             )
+            yield paint(row, "red" if not p.available else "yellow" if p.under_replicated else None)
 
 
 def _header_item(topic: "TopicDescription") -> dict[str, Any]:

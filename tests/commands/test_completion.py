@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kafkatool.commands.completion import SHELLS
+from kafkatool.commands import completion
 from kafkatool.commands.main import kt
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.topics_runner import make_orders
@@ -14,6 +14,12 @@ from tests.core.operations import cluster_nodes as nodes
 from tests.ports import free_port
 
 FILES = {"bash": "kt.bash", "zsh": "_kt", "fish": "kt.fish"}
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values are waited for: this machine may be busy, and how long kt waits is another test's business."""
+    monkeypatch.setattr(completion, "ANSWER_WITHIN_S", 30)
 
 
 def complete(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
@@ -27,7 +33,7 @@ def complete(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
 
 
 @pytest.mark.spec("COM-8X")
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", completion.SHELLS)
 def test_the_script_in_the_repository_is_what_the_command_prints(shell: str) -> None:
     file = Path(__file__).parents[2] / "completions" / FILES[shell]
     printed = CliRunner().invoke(kt, ["completion", shell])
@@ -40,6 +46,7 @@ def test_commands_and_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--replication-factor" in complete(monkeypatch, "topics", "create", "--rep")
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.spec("COM-8X")
 def test_topics_from_zookeeper(zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes.make_cluster(zk, topics={"orders": {}, "other": {}, "third": {}})
@@ -51,6 +58,7 @@ def test_topics_from_zookeeper(zk: ZooKeeper, zk_connect: str, monkeypatch: pyte
     assert complete(monkeypatch, "replica-verify", "--topic-white-list", "other,t") == ["other,third"]
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.spec("COM-8X")
 def test_broker_ids_from_zookeeper_each_once(zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make_orders(zk)
@@ -68,3 +76,17 @@ def test_no_zookeeper_no_values_no_error(monkeypatch: pytest.MonkeyPatch) -> Non
     assert complete(monkeypatch, *line) == []
     assert time.monotonic() - start < 5  # 0.8 s of waiting, on a busy machine
     assert complete(monkeypatch, "topics", "describe", "--topic", "o") == []
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.spec("COM-8X", "COM-7X")
+def test_contexts_and_the_topics_of_the_one_that_was_chosen(
+    zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"orders": {}})
+    (tmp_path / ".kafkatool.toml").write_text(f'[contexts.prod]\nzookeeper = "{zk_connect}"\n[contexts.test]\n')
+    monkeypatch.chdir(tmp_path)
+    assert complete(monkeypatch, "--context", "p") == ["prod"]
+    assert complete(monkeypatch, "--context", "prod", "topics", "describe", "--topic", "o") == ["orders"]
+    assert complete(monkeypatch, "--context", "test", "topics", "describe", "--topic", "o") == []
+    assert complete(monkeypatch, "--context", "none", "topics", "describe", "--topic", "o") == []

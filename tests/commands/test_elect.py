@@ -1,6 +1,7 @@
 """kt elect as its users see it: Kafka's lines on stdout, honest results and exit codes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -86,8 +87,18 @@ def test_nothing_left_to_elect_creates_no_znode(cluster: ZooKeeper, zk_connect: 
 @pytest.mark.spec("ELE-5")
 def test_an_empty_file_elects_nothing_and_says_so(cluster: ZooKeeper, zk_connect: str) -> None:
     result = run(zk_connect, "--path-to-json-file", "-", stdin='{"partitions":[]}')
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "no partition to elect\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "no partition to elect: the file names none\n")
     assert cluster.get(PreferredElectionZnode.PATH) is None
+
+
+@pytest.mark.spec("ELE-19X", "ELE-16X")
+def test_a_selection_of_nothing_says_what_there_is(cluster: ZooKeeper, zk_connect: str) -> None:
+    assert "no topic matches 'tt'; near: t\n" in run(zk_connect, "--topic", "tt").stderr
+    broker = run(zk_connect, "--broker", "9")
+    assert broker.stderr == "no partition to elect: none prefers broker 9; registered brokers: 1, 2\n"
+    file = '{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":99}]}'
+    unknown = run(zk_connect, "--path-to-json-file", "-", "--timeout", "0", stdin=file)
+    assert "t-99: unknown, there is no such partition\n" in unknown.stderr
 
 
 @pytest.mark.spec("ELE-6")
@@ -145,7 +156,8 @@ def test_batches_print_their_lines_each(cluster: ZooKeeper, zk_connect: str) -> 
         "Created preferred replica election path with t-0,t-1",
         "Created preferred replica election path with u-0",
     ]
-    assert "batch 2/2: 1 partitions" in result.stderr
+    assert "batch 1/2: 2 partitions, 0 of 3 done\n" in result.stderr
+    assert re.search(r"batch 2/2: 1 partitions, 2 of 3 done, ETA 0:0\d", result.stderr)
 
 
 @pytest.mark.spec("ELE-15X")
@@ -180,6 +192,11 @@ def test_report_shows_imbalance_with_the_caution_and_writes_nothing(cluster: Zoo
     assert cluster.get(PreferredElectionZnode.PATH) is None
     items = json.loads(run(zk_connect, "--report", "--output", "json").stdout)["items"]
     assert items[0]["imbalance"] == 1.0 and items[0]["over_threshold"]
+    of_one = json.loads(run(zk_connect, "--report", "--topic", "t", "--output", "json").stdout)["items"]
+    assert [(i["broker"], i["preferred"]) for i in of_one] == [(1, 2), (2, 0)]
+    assert "no topic of 2 matches 'nothing'" in run(zk_connect, "--report", "--topic", "nothing").stderr
+    refused = run(zk_connect, "--report", "--broker", "1")
+    assert refused.exit_code == 2 and "--report can't be used with --broker: it tells of all brokers" in refused.stderr
 
 
 @pytest.mark.spec("ELE-21", "COM-4X")
@@ -232,3 +249,45 @@ def test_a_dry_run_and_the_guards_write_nothing(cluster: ZooKeeper, zk_connect: 
     large = run(zk_connect, "--topic", "x*", "--zk-max-bytes", "1024")
     assert large.exit_code == 1 and "limit of 1024 bytes" in large.stdout
     assert cluster.get(PreferredElectionZnode.PATH) is None
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.spec("ELE-14X")
+def test_ctrl_c_says_how_many_batches_were_sent_and_how_to_go_on(
+    cluster: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkatool.core.operations.election._await_end", interrupted)
+    result = run(zk_connect, "--topic", "t|u", "--batch-partitions", "1")
+    assert result.exit_code == 130
+    assert "1 of 3 batches were sent; the controller ends the last without kt. To elect the rest:" in result.stderr
+    goes_on = f"kt elect --zookeeper {zk_connect} --topic 't|u' --only-imbalanced --batch-partitions 1"
+    assert goes_on in result.stderr.splitlines()
+
+
+@pytest.mark.spec("ELE-14X", "COM-5X")
+def test_what_ctrl_c_says_to_type_has_the_guard_the_pause_and_what_was_on_stdin(
+    cluster: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkatool.core.operations.election._await_end", interrupted)
+    flags = ("--cluster-id", "the-cluster", "--interval", "2.5", "--force", "--path-to-json-file", "-")
+    result = run(zk_connect, *flags, stdin='{"partitions":[{"topic":"t","partition":0}]}')
+    assert result.exit_code == 130
+    assert "To elect the rest, FILE being what was on stdin:\n" in result.stderr
+    goes_on = (
+        f"kt elect --zookeeper {zk_connect} --cluster-id the-cluster --path-to-json-file - --only-imbalanced "
+        "--interval 2.5 --force < FILE"
+    )
+    assert goes_on in result.stderr.splitlines()
+
+
+@pytest.mark.spec("ELE-14X")
+def test_ctrl_c_while_a_batch_is_being_sent_does_not_say_that_it_was_not(
+    cluster: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ZooKeeper, "create", interrupted)
+    result = run(zk_connect, "--batch-partitions", "2")
+    assert result.exit_code == 130
+    assert "0 of 2 batches were sent, the next perhaps too; the controller ends the last" in result.stderr

@@ -1,40 +1,17 @@
 """kt reassign as its users see it: exact lines, exit codes, files; ZooKeeper is real, the controller played by hand."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from kafkatool.commands.main import kt
 from kafkatool.core.operations import throttles
 from kafkatool.core.plan_files import plan_json
-from kafkatool.core.znodes import ConfigZnode, ReassignmentZnode
+from kafkatool.core.znodes import ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper
+from tests.commands.reassign_runner import GOAL, plan_file, run
 from tests.core.operations import cluster_nodes as nodes
 from tests.core.operations.test_reassignment import NINE, config, plan
-
-GOAL = {p: (3 - p % 2,) for p in range(9)}
-
-
-def run(zk_connect: str, *args: object, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(kt, ["reassign", "--zookeeper", zk_connect, *map(str, args)], input=stdin)
-
-
-@pytest.fixture
-def seed(zk: ZooKeeper) -> ZooKeeper:
-    """The documents' topic of nine partitions on three brokers."""
-    nodes.make_cluster(zk, topics={"t": NINE})
-    return zk
-
-
-def plan_file(path: Path, moves: Mapping[int, Sequence[int]], topic: str = "t") -> Path:
-    path.write_text(plan_json(plan(moves, topic)))
-    return path
-
-
-# --- usage -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("RSN-1", "COM-3X")
@@ -82,166 +59,7 @@ def test_bad_json_is_exit_2_with_line_and_column(tmp_path: Path) -> None:
     assert missing.exit_code == 2 and "No such file" in missing.stderr
 
 
-# --- generate --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.spec("RSN-4", "RSN-2", "RSN-32X")
-def test_generate_prints_five_lines_whose_last_is_a_plan(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
-    saved = tmp_path / "plan.json"
-    topics = '{"topics":[{"topic":"t"}],"version":1}'
-    flags = ("--generate", "--topics-to-move-json-file", "-", "--broker-list", "2,3", "--out", saved)
-    result = run(zk_connect, *flags, stdin=topics)
-    assert result.exit_code == 0, result.output
-    lines = result.stdout.splitlines()
-    assert lines[:4] == [
-        "Current partition replica assignment",
-        plan_json(plan(NINE)),
-        "",
-        "Proposed partition reassignment configuration",
-    ]
-    assert len(lines) == 5
-    assert lines[4] in (plan_json(plan(GOAL)), plan_json(plan({p: (2 + p % 2,) for p in range(9)})))
-    assert saved.read_text().strip() == lines[4]
-    assert run(zk_connect, "--execute", "--reassignment-json-file", saved).exit_code == 0
-
-
-@pytest.mark.spec("RSN-2", "RSN-17X")
-@pytest.mark.parametrize(
-    ("topics", "brokers", "message"),
-    [
-        ('{"topics":[{"topic":"t"}],"version":2}', "1", "Not supported version field value 2"),
-        (
-            '{"topics":[{"topic":"t"},{"topic":"t"}]}',
-            "1",
-            "List of topics to reassign contains duplicate entries: t",
-        ),
-        ('{"topics":[{"topic":"t"}]}', "1,2,1", "Broker list contains duplicate entries: 1"),
-        (
-            '{"topics":[{"topic":"t"}]}',
-            "1,9",
-            "Broker list contains brokers that are not registered: 9 (registered: 1,2,3)",
-        ),
-        ('{"topics":[{"topic":"x"}]}', "1", "List of topics to reassign contains topics that do not exist: x"),
-    ],
-)
-def test_generate_refuses_before_any_output_of_a_plan(
-    seed: ZooKeeper, zk_connect: str, topics: str, brokers: str, message: str
-) -> None:
-    flags = ("--generate", "--topics-to-move-json-file", "-", "--broker-list", brokers)
-    result = run(zk_connect, *flags, stdin=topics)
-    assert result.exit_code == 1
-    assert result.stdout == f"Partitions reassignment failed due to {message}\n"
-
-
-@pytest.mark.spec("RSN-35X")
-def test_generate_as_json(seed: ZooKeeper, zk_connect: str) -> None:
-    topics = '{"topics":[{"topic":"t"}]}'
-    flags = ("--generate", "--topics-to-move-json-file", "-", "--broker-list", "2", "--output", "json")
-    document = json.loads(run(zk_connect, *flags, stdin=topics).stdout)
-    assert document["cluster_id"] == "the-cluster" and not document["errors"]
-    assert [item["status"] for item in document["items"]] == [
-        "noop" if NINE[p] == (2,) else "pending" for p in range(9)
-    ]
-    assert document["items"][0] == {"topic": "t", "partition": 0, "from": [1], "to": [2], "status": "pending"}
-
-
-def generate(zk_connect: str, *flags: object) -> Result:
-    source = ("--generate", "--topics-to-move-json-file", "-")
-    return run(zk_connect, *source, *flags, stdin='{"topics":[{"topic":"t"}]}')
-
-
-@pytest.mark.spec("RSN-26X", "RSN-4")
-def test_the_minimal_strategy_shows_what_it_does_beside_the_five_lines(seed: ZooKeeper, zk_connect: str) -> None:
-    result = generate(zk_connect, "--broker-list", "1,2,3", "--strategy", "minimal")
-    assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines() == [
-        "Current partition replica assignment",
-        plan_json(plan(NINE)),
-        "",
-        "Proposed partition reassignment configuration",
-        plan_json(plan(NINE)),
-    ]
-    assert result.stderr.splitlines() == [
-        "broker  replicas  leaders  in  out",
-        "     1    3 -> 3   3 -> 3   0    0",
-        "     2    3 -> 3   3 -> 3   0    0",
-        "     3    3 -> 3   3 -> 3   0    0",
-        "0 of 9 partitions change, 0 replicas to copy",
-    ]
-
-
-@pytest.mark.spec("RSN-28X", "RSN-29X")
-def test_a_drained_broker_is_explained(seed: ZooKeeper, zk_connect: str) -> None:
-    flags = ("--broker-list", "1,2,3", "--exclude-brokers", "1", "--explain")
-    minimal = generate(zk_connect, *flags, "--strategy", "minimal")
-    assert minimal.exit_code == 0, minimal.output
-    assert len(minimal.stdout.splitlines()) == 5
-    *partitions, _, first, second, third, total = minimal.stderr.splitlines()
-    assert [text.split(" ")[0] for text in partitions] == ["[t,0]:", "[t,3]:", "[t,6]:"]
-    assert all(text.endswith("  leaves 1") for text in partitions)
-    assert first.split() == ["1", "3", "->", "0", "3", "->", "0", "0", "3"]
-    assert sorted(row.split()[3] for row in (second, third)) == ["4", "5"]
-    assert total == "3 of 9 partitions change, 3 replicas to copy"
-    kafkas = generate(zk_connect, *flags)
-    assert all(1 not in r["replicas"] for r in json.loads(kafkas.stdout.splitlines()[-1])["partitions"])
-
-
-@pytest.mark.spec("RSN-28X")
-@pytest.mark.parametrize("strategy", ["kafka", "minimal"])
-def test_more_replicas_keep_those_there_are(seed: ZooKeeper, zk_connect: str, strategy: str) -> None:
-    result = generate(zk_connect, "--broker-list", "1,2,3", "--strategy", strategy, "--replication-factor", 2)
-    grown = json.loads(result.stdout.splitlines()[-1])["partitions"]
-    assert all(len(e["replicas"]) == 2 and e["replicas"][0] == NINE[e["partition"]][0] for e in grown)
-    assert "9 of 9 partitions change, 9 replicas to copy" in result.stderr
-    refused = generate(zk_connect, "--broker-list", "1,2,3", "--strategy", strategy, "--replication-factor", 4)
-    assert refused.exit_code == 1 and "replication factor: 4 larger than available brokers: 3" in refused.stdout
-
-
-@pytest.mark.spec("RSN-28X")
-def test_draining_every_broker_of_the_list_is_refused(seed: ZooKeeper, zk_connect: str) -> None:
-    refused = generate(zk_connect, "--broker-list", "1,2", "--exclude-brokers", "2,1")
-    assert (refused.exit_code, refused.stderr) == (1, "")
-    assert "every broker of the broker list is excluded" in refused.stdout
-    typo = generate(zk_connect, "--broker-list", "1,2", "--exclude-brokers", "x")
-    assert typo.exit_code == 2 and "--exclude-brokers 'x' is not a list of broker ids" in typo.stderr
-    gone = generate(
-        zk_connect, "--broker-list", "1,2,9", "--exclude-brokers", "9"
-    )  # dead and listed: drained all the same
-    assert gone.exit_code == 0
-
-
-@pytest.mark.spec("RSN-29X", "RSN-35X")
-def test_an_explained_plan_as_json_has_reasons_and_an_item_for_each_broker(seed: ZooKeeper, zk_connect: str) -> None:
-    flags = ("--broker-list", "2,3", "--strategy", "minimal", "--explain", "--output")
-    items = json.loads(generate(zk_connect, *flags, "json").stdout)["items"]
-    assert items[0]["reason"] == "leaves 1" and items[0]["copies_to"] == items[0]["to"]
-    assert items[1] == {
-        "topic": "t",
-        "partition": 1,
-        "from": [2],
-        "to": [2],
-        "status": "noop",
-        "reason": None,
-        "copies_to": [],
-    }
-    assert items[9] == {
-        "broker": 1,
-        "replicas_before": 3,
-        "replicas_after": 0,
-        "leaders_before": 3,
-        "leaders_after": 0,
-        "incoming": 0,
-        "outgoing": 3,
-        "copied_bytes": 0,
-    }
-    assert [item["broker"] for item in items[9:]] == [1, 2, 3]
-    assert items[10]["copied_bytes"] is None  # no broker listens in this test
-    heading, *rows = generate(zk_connect, *flags, "tsv").stdout.splitlines()
-    assert heading.split("\t")[:7] == ["TOPIC", "PARTITION", "FROM", "TO", "STATUS", "REASON", "COPIES_TO"]
-    assert len(rows) == 12
-
-
-# --- execute and verify ----------------------------------------------------------------------------------------
+# --- execute, verify, list ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("RSN-8", "RSN-9", "RSN-12", "RSN-16", "RSN-18X", "RSN-21X", "RSN-25X")
@@ -405,29 +223,23 @@ def test_a_wrong_cluster_or_too_large_a_plan_is_refused(seed: ZooKeeper, zk_conn
     assert seed.get(ReassignmentZnode.PATH) is None
 
 
-@pytest.mark.spec("RSN-33X", "RSN-23X", "RSN-35X")
-def test_waiting_ends_with_the_throttle_as_it_was(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
-    seed.create("/config/brokers/1", ConfigZnode.encode({"x": "y"}))
-    file = plan_file(tmp_path / "plan.json", {0: (2,), 1: (2,)})
-    flags = ("--execute", "--reassignment-json-file", file, "--throttle", "5000", "--wait", "--timeout", "60")
-    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        result = run(zk_connect, *flags, "--output", "json")
-    assert result.exit_code == 0, result.output
-    assert [item["status"] for item in json.loads(result.stdout)["items"]] == ["completed", "completed"]
-    assert config(seed, "brokers", "1") == {"x": "y"}
-    assert config(seed, "brokers", "2") == {} == config(seed, "topics", "t")
-
-
-@pytest.mark.spec("RSN-33X", "RSN-23X")
-def test_past_the_deadline_it_exits_1_and_says_how_to_go_on(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
-    file = plan_file(tmp_path / "plan.json", {0: (2,)})
-    flags = ("--execute", "--reassignment-json-file", file, "--throttle", "5000", "--wait", "--timeout", "0.1")
-    result = run(zk_connect, *flags)
-    assert result.exit_code == 1
-    assert result.stdout.splitlines()[-1] == "Reassignment of partition [t,0] is still in progress"
-    assert "not finished after 0.1 s: the reassignment goes on" in result.stderr
-    assert f"--execute --resume --reassignment-json-file {file} goes on and, when all is done," in result.stderr
-    assert seed.get(ReassignmentZnode.PATH) is not None and config(seed, "brokers", "1")
+@pytest.mark.spec("RSN-21X")
+def test_a_plan_that_is_started_again_keeps_the_way_back_of_its_first_run(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    rollback = tmp_path / "plan.rollback.json"
+    execute = ("--execute", "--reassignment-json-file", plan_file(tmp_path / "plan.json", {0: (2,), 1: (3,)}))
+    assert run(zk_connect, *execute).stderr == f"rollback plan: {rollback}\n"
+    first = rollback.read_text()
+    nodes.reassign(seed)
+    again = run(zk_connect, *execute)
+    assert f"rollback plan: {rollback}, as an earlier run saved it: this run changes nothing\n" in again.stderr
+    assert rollback.read_text() == first
+    nodes.reassign(seed)
+    plan_file(tmp_path / "plan.json", {0: (1,), 1: (3,)})
+    other = run(zk_connect, *execute)
+    assert f"rollback plan: {rollback}; the one of an earlier run is kept as {rollback}.1\n" in other.stderr
+    assert (tmp_path / "plan.rollback.json.1").read_text() == first
 
 
 @pytest.mark.spec("RSN-36X")
@@ -451,77 +263,6 @@ def test_verify_rollback_compares_with_what_was_there_before(seed: ZooKeeper, zk
     )
     needless = run(zk_connect, *verify[:3], "--rollback-file", other)
     assert needless.exit_code == 2 and "--rollback-file needs --rollback" in needless.stderr
-
-
-# --- batches ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.spec("RSN-19X", "RSN-20X", "RSN-33X", "RSN-23X")
-def test_a_plan_in_batches_is_followed_to_its_end_without_wait(
-    seed: ZooKeeper, zk_connect: str, tmp_path: Path
-) -> None:
-    file = plan_file(tmp_path / "plan.json", GOAL)
-    seen: list[list[int]] = []
-
-    def act(own: ZooKeeper) -> None:
-        node = own.get(ReassignmentZnode.PATH)
-        assert node is not None and (tmp_path / "plan.rollback.json").exists()
-        seen.append([p.partition for p in ReassignmentZnode.decode(node.data)])
-        nodes.reassign(own)
-
-    flags = ("--execute", "--reassignment-json-file", file, "--batch-partitions", "4", "--throttle", "5000")
-    with nodes.controller(zk_connect, ReassignmentZnode.PATH, act):
-        result = run(zk_connect, *flags)
-    assert result.exit_code == 0, result.output
-    assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
-    assert nodes.assignment(seed, "t") == GOAL
-    assert result.stdout.count("completed successfully") == 9 and result.stdout.endswith("Throttle was removed.\n")
-    assert "3 batches, each sent when the one before it has ended" in result.stderr
-    assert config(seed, "brokers", "1") == {} == config(seed, "topics", "t")
-    assert (tmp_path / "plan.rollback.json").read_text() == plan_json(plan(NINE)) + "\n"
-
-
-@pytest.mark.spec("RSN-19X", "RSN-23X", "RSN-33X")
-def test_past_the_deadline_no_further_batch_is_sent_and_the_rest_can_be_sent_later(
-    seed: ZooKeeper, zk_connect: str, tmp_path: Path
-) -> None:
-    file = plan_file(tmp_path / "plan.json", GOAL)
-    flags = ("--execute", "--reassignment-json-file", file, "--batch-partitions", "5", "--wait", "--timeout", "0.1")
-    result = run(zk_connect, *flags, "--throttle", "5000")
-    assert result.exit_code == 1
-    assert result.stdout.count("is still in progress") == 5 and "failed" not in result.stdout
-    assert "not finished after 0.1 s: the reassignment goes on" in result.stderr
-    assert "4 partitions were not sent" in result.stderr
-    assert config(seed, "brokers", "1") == dict.fromkeys(throttles.RATES, "5000")
-    seed.delete(ReassignmentZnode.PATH)  # nothing of it was carried out
-    again = run(zk_connect, *flags)
-    assert again.exit_code == 1 and "continue it with --execute --resume" in again.stdout
-    idle = run(zk_connect, "--execute", "--resume", "--reassignment-json-file", file, "--timeout", "0")
-    assert idle.exit_code == 1 and config(seed, "brokers", "1") == {}
-    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        resumed = run(zk_connect, "--execute", "--resume", "--reassignment-json-file", file)
-    assert resumed.exit_code == 0, resumed.output
-    assert nodes.assignment(seed, "t") == GOAL
-    assert config(seed, "brokers", "1") == {} == config(seed, "topics", "t")
-    assert not (tmp_path / "plan.state.json").exists()
-
-
-@pytest.mark.spec("RSN-19X", "RSN-20X")
-def test_every_batch_is_shown_and_checked_before_the_first_is_sent(
-    seed: ZooKeeper, zk_connect: str, tmp_path: Path
-) -> None:
-    file = plan_file(tmp_path / "plan.json", GOAL)
-    flags = ("--execute", "--reassignment-json-file", file, "--max-json-size", "200")
-    planned = run(zk_connect, *flags, "--dry-run").stdout.splitlines()
-    sent = [json.loads(text.split(" ", 2)[2])["partitions"] for text in planned]
-    assert [len(entries) for entries in sent] == [4, 4, 1]
-    assert all(len(text.split(" ", 2)[2]) <= 200 for text in planned)
-    bounds = ("--max-json-size", "600", "--batch-partitions", "4", "--zk-max-bytes", "1024")
-    tight = run(zk_connect, "--execute", "--reassignment-json-file", file, *bounds)
-    assert tight.exit_code == 2 and "give a smaller --max-json-size" in tight.stderr
-    tiny = run(zk_connect, "--execute", "--reassignment-json-file", file, "--max-json-size", "64")
-    assert tiny.exit_code == 2 and "t-0 alone needs 71 bytes" in tiny.stderr
-    assert seed.get(ReassignmentZnode.PATH) is None and list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.spec("RSN-38X", "RSN-35X")

@@ -4,87 +4,21 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kafkatool.core import plan_files
-from kafkatool.core.operations import throttles
+from kafkatool.commands import reassign_cancel
+from kafkatool.core.operations import run_lock, throttles
+from kafkatool.core.operations.reassignment_state import RunState
 from kafkatool.core.plan_files import plan_json
 from kafkatool.core.znodes import ConfigZnode, ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper
-from tests.commands.test_reassign import plan_file, run
+from tests.commands.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset
+from tests.commands.reassign_runner import plan_file, run
 from tests.core.operations import cluster_nodes as nodes
 from tests.core.operations.test_reassignment import config, plan
 from tests.waiting import eventually
-
-BEFORE = {0: (1,), 1: (2,), 2: (3,)}
-GOAL = {0: (2,), 1: (3,), 2: (1,)}
-BROKER_1 = {"x": "y", throttles.RATES[0]: "77"}  # what somebody has set before, and wants back
-
-
-class Killed(BaseException):
-    """As by SIGKILL: no handler of the command sees it."""
-
-
-class Writes:
-    """Counts the writes of the command, to ZooKeeper and to its files, and dies before one of them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.die_at: int | None = None
-        self._thread = threading.current_thread()  # the controller writes on its own
-
-    def around(self, write: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if threading.current_thread() is not self._thread:
-                return write(*args, **kwargs)
-            self.count += 1
-            if self.count == self.die_at:
-                raise Killed
-            return write(*args, **kwargs)
-
-        return wrapped
-
-    @contextmanager
-    def killing(self, number: int | None) -> Iterator[None]:
-        self.count, self.die_at = 0, number
-        try:
-            yield
-        finally:
-            self.die_at = None
-
-
-@pytest.fixture
-def writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
-    found = Writes()
-    monkeypatch.setattr(ZooKeeper, "create", found.around(ZooKeeper.create))
-    monkeypatch.setattr(ZooKeeper, "set", found.around(ZooKeeper.set))
-    monkeypatch.setattr(plan_files, "replace_file", found.around(plan_files.replace_file))
-    monkeypatch.setattr("kafkatool.core.operations.reassignment_state.replace_file", plan_files.replace_file)
-    monkeypatch.setattr(Path, "unlink", found.around(Path.unlink))
-    return found
-
-
-def reset(zk: ZooKeeper) -> None:
-    """The cluster as it was before the first run; the controller of the test carries the way back out."""
-    zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan(BEFORE)))
-    eventually(lambda: zk.get(ReassignmentZnode.PATH) is None, "the way back", 60)
-    empty: dict[str, str] = {}
-    for kind, name, value in (
-        ("brokers", "1", BROKER_1),
-        ("brokers", "2", empty),
-        ("brokers", "3", empty),
-        ("topics", "t", empty),
-    ):
-        path = ConfigZnode.path(kind, name)
-        if zk.get(path) is None:
-            zk.create(path, ConfigZnode.encode(value), make_parents=True)
-        else:
-            zk.set(path, ConfigZnode.encode(value), -1)
 
 
 @pytest.mark.spec("RSN-22X", "RSN-23X", "RSN-21X", "RSN-20X")
@@ -200,7 +134,10 @@ def test_a_signal_leaves_the_throttle_while_something_moves_and_says_how_to_go_o
     result = run(zk_connect, *flags, "--throttle", "5000", "--wait")
     sender.join(60)
     assert result.exit_code == 130
-    assert f"--resume --reassignment-json-file {file} goes on and, when all is done, removes the" in result.stderr
+    assert "the brokers go on with what was sent, without kt; the throttle stays" in result.stderr
+    given = f"--reassignment-json-file {file}  #"
+    assert f"kt reassign --zookeeper {zk_connect} --execute --resume {given} go on; takes the thr" in result.stderr
+    assert f"--verify {given} look" in result.stderr and f"--cancel {given} send no more" in result.stderr
     assert config(zk, "brokers", "2") == dict.fromkeys(throttles.RATES, "5000")
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
         assert run(zk_connect, *flags, "--resume").exit_code == 0
@@ -256,3 +193,96 @@ def test_a_run_that_is_cancelled_elsewhere_sends_no_further_batch_until_it_is_re
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
         assert run(zk_connect, "--execute", *file, "--resume").exit_code == 0
     assert nodes.assignment(zk, "t") == GOAL
+
+
+@pytest.mark.spec("RSN-37X", "RSN-31X")
+def test_a_run_that_waits_for_somebody_elses_reassignment_sends_nothing_once_it_is_cancelled(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE, "other": {0: (1,)}})
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    state = tmp_path / "plan.state.json"
+    assert run(zk_connect, "--execute", *file, "--batch-partitions", "1", "--wait", "--timeout", "0").exit_code == 1
+    nodes.reassign(zk)  # the first batch
+    foreign = ReassignmentZnode.encode(plan({0: (2,)}, "other"))
+    zk.create(ReassignmentZnode.PATH, foreign)
+
+    def cancel_then_make_room(own: ZooKeeper) -> None:
+        found, written = own.get(ReassignmentZnode.PATH), RunState.read(state, plan(GOAL))
+        if found is None or found.data != foreign:
+            nodes.reassign(own)
+        elif len(written.batches) == 2 and written.batches[0].sent:  # resumed, and about to send
+            written.cancel().write(state)
+            nodes.reassign(own)
+
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, cancel_then_make_room):
+        result = run(zk_connect, "--execute", *file, "--resume", "--timeout", "60")
+    assert result.exit_code == 1 and "the run was cancelled: no further batch is sent" in result.stdout
+    assert nodes.assignment(zk, "other") == {0: (2,)}
+    assert nodes.assignment(zk, "t") == {**BEFORE, 0: GOAL[0]}
+
+
+@pytest.mark.spec("RSN-37X", "RSN-22X")
+def test_cancel_waits_for_the_kt_that_sends_although_its_mark_was_written_over(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reassign_cancel, "PATIENCE_S", 60.0)
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    plan_path, state = plan_file(tmp_path / "plan.json", GOAL), tmp_path / "plan.state.json"
+    file = ("--reassignment-json-file", plan_path)
+    assert run(zk_connect, "--execute", *file, "--batch-partitions", "1", "--wait", "--timeout", "0").exit_code == 1
+    nodes.reassign(zk)  # the first batch
+    goal, holds = plan(GOAL), threading.Event()
+
+    def is_marked() -> bool:
+        return RunState.read(state, goal).cancelled
+
+    def carry_out() -> None:
+        with run_lock.held(plan_path):
+            read = RunState.read(state, goal)
+            holds.set()
+            eventually(is_marked, "the mark")
+            read.with_batch(1, finished=False).write(state)
+            zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan({1: GOAL[1]})))
+            eventually(is_marked, "the mark, made again")
+            nodes.reassign(zk)
+
+    other = threading.Thread(target=carry_out)
+    other.start()
+    assert holds.wait(60)
+    result = run(zk_connect, "--cancel", *file)
+    assert not run_lock.is_held(plan_path)
+    other.join(60)
+    assert result.exit_code == 0 and "nothing is under way; 2 of 3 partitions are as planned" in result.stderr
+    assert not state.exists() and zk.get(ReassignmentZnode.PATH) is None
+
+
+@pytest.mark.spec("RSN-37X", "RSN-22X")
+def test_cancel_does_not_wait_for_ever_for_a_kt_that_is_suspended(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    plan_path = plan_file(tmp_path / "plan.json", GOAL)
+    file = ("--reassignment-json-file", plan_path)
+    assert run(zk_connect, "--execute", *file, "--batch-partitions", "1", "--wait", "--timeout", "0").exit_code == 1
+    nodes.reassign(zk)
+    with run_lock.held(plan_path):
+        result = run(zk_connect, "--cancel", *file, "--timeout", "0.5")
+    assert result.exit_code == 0 and "is still there; it sends nothing more once it looks" in result.stderr
+
+
+@pytest.mark.spec("RSN-37X")
+def test_cancel_says_that_it_does_not_reach_the_run_of_a_plan_that_was_edited_since(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    assert run(zk_connect, "--execute", *file, "--batch-partitions", "1", "--wait", "--timeout", "0").exit_code == 1
+    nodes.reassign(zk)
+    plan_file(tmp_path / "plan.json", {p: GOAL[p] for p in (0, 1)})
+    told = run(zk_connect, "--cancel", *file)
+    state = tmp_path / "plan.state.json"
+    assert f"{state} belongs to another plan" in told.stderr
+    assert "the run that this file is of is not cancelled" in told.stderr
+    state.unlink()
+    assert "not cancelled" not in run(zk_connect, "--cancel", *file).stderr

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
+from kafkatool.commands.progress_line import ProgressLine
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.core.operations import cluster_nodes as nodes
@@ -175,9 +177,9 @@ def test_usage_errors(flags: list[str], message: str) -> None:
 
 def test_a_broker_too_old_is_told_apart_from_one_that_is_down() -> None:
     with fake_cluster(replicas(batches(b"a"), batches(b"a"))) as brokers:
-        brokers[2].fetch_versions = (0, 3)
+        brokers[2].fetch_versions = (0, 2)
         result = run(brokers, "--once")
-    assert "serves Fetch up to version 3, kt needs 4: is it older than Kafka 0.11?" in result.stderr
+    assert "serves Fetch up to version 2, kt needs 3: is it older than Kafka 0.10.1?" in result.stderr
 
 
 @pytest.mark.spec("RPV-6")
@@ -196,3 +198,14 @@ def test_an_endless_run_ends_with_an_interrupt() -> None:
             child.kill()
             child.wait(30)
     assert child.returncode == 130 and stderr.strip() == "interrupted"
+
+
+@pytest.mark.spec("RPV-7X")
+def test_a_long_run_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkatool.commands.replica_verify.ProgressLine", partial(ProgressLine, interval_s=0))
+    same = batches(b"a", b"b", b"c")
+    with fake_cluster(replicas(same, same)) as brokers:
+        result = run(brokers, "--once", "--fetch-size", len(same[0]))
+    assert result.exit_code == 0
+    assert "0/1 partitions, 1 of 3 offsets, ETA 0:0" in result.stderr
+    assert result.stderr.splitlines()[-1] == "1/1 partitions, 3 of 3 offsets, ETA 0:00"

@@ -1,0 +1,25 @@
+"""Where a server in the foreground logs: stderr, and its controller to a file besides, in Kafka's layout."""
+
+import logging
+import sys
+from pathlib import Path
+
+_FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"  # Kafka's log4j layout
+_DATE = "%Y-%m-%d %H:%M:%S"
+
+
+def log_to_stderr() -> None:
+    """Everything of kafkatool's, from INFO on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(_FORMAT, _DATE))
+    root = logging.getLogger("kafkatool")
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+def log_controller_to(path: Path) -> None:
+    """What the controller logs, to that file too; its directory is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter(_FORMAT, _DATE))
+    logging.getLogger("kafkatool.broker.controller").addHandler(handler)

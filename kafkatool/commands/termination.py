@@ -1,0 +1,67 @@
+"""What SIGTERM and Ctrl-C do to a command that has something to undo, and to a server that runs until it is told."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt while the block runs; nothing changes where the block runs in another thread."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no handler can be set; whoever runs the command in a thread handles signals
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class StopSignals:
+    """SIGTERM and SIGINT of a server in the foreground, from here on to the end of the process.
+
+    Each is told by ``wait``, in order. The first one interrupts the start as well, whatever that waits for.
+    """
+
+    def __init__(self) -> None:
+        """To be called by the main thread."""
+        self._told, self._tell = os.pipe()
+        self._interrupts = self._was_told = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # Nothing here may take a lock: this runs between any two steps of the main thread, a second signal even
+        # between two steps of this function.
+        self._was_told = True
+        os.write(self._tell, bytes((number,)))
+        if self._interrupts:
+            self._interrupts = False  # so that a second signal leaves the undoing of the start alone
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """While the block runs the first signal raises KeyboardInterrupt: what the block has begun is to be undone.
+
+        One that came before raises it at once.
+        """
+        self._interrupts = True
+        try:
+            if self._was_told:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._interrupts = False
+
+    def wait(self) -> signal.Signals:
+        """The next signal; any thread may wait."""
+        return signal.Signals(os.read(self._told, 1)[0])

@@ -1,0 +1,255 @@
+"""What docs/commands tells, page by page; the commands are played in this order by scripts/docs_pages.py."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Run(NamedTuple):
+    """A command that is shown with what it prints; ``codes`` it may exit with."""
+
+    command: str
+    codes: tuple[int, ...] = (0,)
+
+
+class Quiet(NamedTuple):
+    """A command that only prepares the next."""
+
+    command: str
+
+
+class Help(NamedTuple):
+    """The --help of a command."""
+
+    words: tuple[str, ...]
+
+
+class Capture(NamedTuple):
+    """A command on a terminal, shown when its screen matches ``until``: the last ``lines``, and as ``svg``.
+
+    ``interrupted``: prose before what it says after Ctrl-C, from the last line that matches ``after`` on.
+    """
+
+    command: str
+    until: str
+    lines: int
+    svg: str | None = None
+    interrupted: str | None = None
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    name: str
+    title: str
+    blocks: tuple[str | Run | Quiet | Help | Capture, ...]
+
+
+ZK = "--zookeeper localhost:2181"
+
+CLUSTER = Page(
+    "cluster",
+    "kt cluster",
+    (
+        "A whole cluster on this machine: ZooKeeper and brokers, each a process of its own on 127.0.0.1. Nothing needs "
+        "to be installed. All further pages are played on this one.",
+        Run("kt cluster up --brokers 4 --zookeeper-port 2181 --port 9092"),
+        "Brokers can be killed as by a crash (`kill`), stopped in good order (`stop`), and started again on the port and "
+        "the data they had.",
+        Run("kt cluster kill 2 && kt cluster status"),
+        Run("kt cluster start 2"),
+        "Programs read `kt cluster status --output json` "
+        "([schema](../schemas/kt-cluster-status.schema.json)). `kt cluster down` ends everything; data stays.",
+        *(Help(("cluster", w)) for w in ("up", "status", "down", "kill", "stop", "start")),
+    ),
+)
+
+TOPICS = Page(
+    "topics",
+    "kt topics",
+    (
+        "Create, list, describe, alter and delete topics. Texts on stdout are those of Kafka's own tool.\n\n## Create",
+        Run(
+            f"kt topics create {ZK} --topic orders --partitions 6 --replication-factor 3 --start-index 0 "
+            "--replica-shift 0"
+        ),
+        "`--start-index` and `--replica-shift` are the two random numbers of Kafka's algorithm; without them the "
+        "topic starts on a random broker. What would be written, and where:",
+        Run(f"kt topics create {ZK} --topic clicks --replica-assignment 1:2,2:1 --dry-run"),
+        "## List and describe",
+        Run(f"kt topics list {ZK}"),
+        Run(f"kt topics describe {ZK} --topic orders"),
+        "On a terminal a partition without leader is red, one whose replicas are not all in sync yellow. With a broker "
+        "down, only what is wrong:",
+        Quiet("kt cluster stop 3"),
+        Run(f"kt topics describe {ZK} --under-replicated-partitions"),
+        Quiet("kt cluster start 3"),
+        "For programs ([schema](../schemas/kt-topics-describe.schema.json)):",
+        Run(f"kt topics describe {ZK} --topic orders --output tsv | head -3"),
+        Run(f"kt topics describe {ZK} --topic orders --output json | head -c 260; echo ' …'"),
+        "## Alter",
+        Run(f"kt topics alter {ZK} --topic orders --config retention.ms=3600000 --config min.insync.replicas=2"),
+        Run(f"kt topics describe {ZK} --topics-with-overrides"),
+        Run(f"kt topics alter {ZK} --topic orders --partitions 8"),
+        "## Delete",
+        Run(f"kt topics delete {ZK} --topic orders --wait 60"),
+        "## Mistakes",
+        "Kafka's words stay on stdout; what to do now is said on stderr.",
+        Quiet(f"kt topics create {ZK} --topic payments --replica-assignment 1:2,2:1"),
+        Run(f"kt topics describe {ZK} --topic payment", (1,)),
+        Run("kt topics list --zookeeper localhost:2181/kafka", (1,)),
+        Run(f"kt topics alter {ZK} --topic payments --config retention=1h", (1,)),
+        Run(f"kt topics --describe {ZK} --topic payments", (2,)),
+        *(Help(("topics", w)) for w in ("create", "list", "describe", "alter", "delete")),
+    ),
+)
+
+PLAN = "--reassignment-json-file plan.json"
+
+REASSIGN = Page(
+    "reassign",
+    "kt reassign",
+    (
+        "Move replicas to other brokers. Plan files are Kafka's, both ways. A topic of four partitions on brokers 1 "
+        "and 2, with 40 MiB in each:",
+        Quiet(f"kt topics create {ZK} --topic clicks --replica-assignment 1:2,2:1,1:2,2:1"),
+        Quiet("$PYTHON produce.py 127.0.0.1:9092 clicks 4 40"),
+        "## Plan",
+        Run(
+            'echo \'{"topics":[{"topic":"clicks"}]}\' > topics.json\n'
+            f"kt reassign {ZK} --generate --topics-to-move-json-file topics.json --broker-list 3,4 "
+            "--strategy minimal --out plan.json"
+        ),
+        "stdout is exactly Kafka's five lines; the table on stderr says what will happen, with bytes where brokers tell "
+        "them (DescribeLogDirs, Kafka 1.0 and later). `--strategy minimal` moves as little as evens things out; "
+        "`--explain` gives the reason for each partition. To empty a broker:",
+        Run(
+            f"kt reassign {ZK} --generate --topics-to-move-json-file topics.json --broker-list 1,2,3,4 "
+            "--strategy minimal --exclude-brokers 1 --explain"
+        ),
+        "## Execute, and watch",
+        "`--wait` follows the plan to its end and takes the throttle off again. On a terminal one line is rewritten: "
+        "partitions finished, replicas in sync, bytes copied, rate, and the time left by that rate.",
+        Capture(
+            f"kt reassign {ZK} --execute {PLAN} --throttle 4000000 --wait",
+            r"(8\d|9\d|1\d\d) of 32\d MiB",
+            6,
+            "reassign-wait",
+            "Ctrl-C ends kt, not the reassignment. It says which commands go on from here:",
+            "the brokers go on",
+        ),
+        Run(f"kt reassign {ZK} --list"),
+        Run(f"kt reassign {ZK} --verify {PLAN}", (0, 1)),
+        "Not on a terminal there is a line per 10 s:",
+        Run(f"kt reassign {ZK} --execute --resume {PLAN}"),
+        "`--verify --wait` watches what somebody else has started, with Kafka's own tool or without `--wait`.",
+        "## Go back",
+        "`--execute` saves what was there before, as a plan. `--cancel --rollback` lets end what was sent and goes back.",
+        Run("cat plan.rollback.json"),
+        Run(f"kt reassign {ZK} --cancel --rollback {PLAN}"),
+        Run(f"kt reassign {ZK} --verify --rollback {PLAN}"),
+        "## Mistakes",
+        Quiet(
+            'echo \'{"version":1,"partitions":[{"topic":"clicks","partition":9,"replicas":[1,2]}]}\' > stale.json; '
+            "echo '{“version”:1}' > pasted.json"
+        ),
+        Run(f"kt reassign {ZK} --execute --reassignment-json-file stale.json", (1,)),
+        Run(f"kt reassign {ZK} --execute --reassignment-json-file pasted.json", (2,)),
+        "Programs read `--output json` ([schema](../schemas/kt-reassign.schema.json)).",
+        Help(("reassign",)),
+    ),
+)
+
+ELECT = Page(
+    "elect",
+    "kt elect",
+    (
+        "Give leadership back to the preferred replica, the first of a partition's assignment. After a broker was away, "
+        "others lead in its place:",
+        Quiet(f"kt topics create {ZK} --topic events --replica-assignment 1:2:3,2:3:1,3:1:2,1:3:2"),
+        Quiet("kt cluster stop 1"),
+        Quiet("kt cluster start 1"),
+        Run(f"kt elect {ZK} --report"),
+        Run(f"kt elect {ZK} --topic events --only-imbalanced"),
+        "Nothing is lost: a replica that is not in sync, or whose broker is down, is not elected, and kt says so and "
+        "exits 1. Many partitions go in batches, with a pause if wanted: `--batch-partitions 50 --interval 30`.",
+        Quiet("kt cluster stop 3"),
+        Run(f"kt elect {ZK} --topic events", (1,)),
+        Quiet("kt cluster start 3"),
+        "Programs read `--output json` ([schema](../schemas/kt-elect.schema.json)).",
+        Help(("elect",)),
+    ),
+)
+
+VERIFY = Page(
+    "replica-verify",
+    "kt replica-verify",
+    (
+        "Do all replicas of a partition hold the same data? Every replica is read from its own broker and compared up "
+        "to its high watermark. `--once` gives an answer and an exit code; without it, it watches.",
+        Run(f"kt replica-verify {ZK} --once --topic-white-list clicks"),
+        "With a broker down, the others are compared, and the missing replica is named:",
+        Quiet("kt cluster kill 2"),
+        Run(f"kt replica-verify {ZK} --once --topic-white-list clicks", (1,)),
+        Quiet("kt cluster start 2"),
+        "Programs read `--output json` ([schema](../schemas/kt-replica-verify.schema.json)).",
+        Help(("replica-verify",)),
+    ),
+)
+
+LOGS = Page(
+    "logs",
+    "kt logs",
+    (
+        "State-change logs of all brokers, merged and explained; [logs.md](../logs.md) tells the whole story. "
+        "`collected/` is `docs/logs-example`, an outage of a real Kafka 2.8.2.",
+        Run("kt logs report --logs collected/ --top 3"),
+        Run("kt logs timeline --logs collected/ --topic payments --partition 2 | head -8"),
+        Run("kt logs merge --logs collected/ --topic payments --partitions 2 --level WARN | cut -c 1-150 | tail -4"),
+        "Programs read `--output json` ([report](../schemas/kt-logs-report.schema.json), "
+        "[timeline](../schemas/kt-logs-timeline.schema.json)) and `merge --format jsonl` "
+        "([rows](../logs-rows.schema.json)).",
+        *(Help(("logs", w)) for w in ("merge", "timeline", "report")),
+    ),
+)
+
+SETTINGS = Page(
+    "settings",
+    "Settings, contexts, completion",
+    (
+        "A flag that is not given comes from `KAFKATOOL_…` in the environment, else from `./.kafkatool.toml`, else from "
+        "`~/.config/kafkatool/config.toml`. A context is one of several clusters:",
+        Run(
+            "cat > .kafkatool.toml <<'END'\n"
+            'context = "test"\n\n'
+            "[contexts.test]\n"
+            'zookeeper = "localhost:2181"\n\n'
+            "[contexts.prod]\n"
+            'zookeeper = "zk1.example:2181,zk2.example:2181/kafka"\n'
+            'cluster-id = "Jx1ZkR0LQ9-5E6gSvTVGow"\n'
+            "END\n"
+            "kt topics list"
+        ),
+        Run("kt --context staging topics list", (2,)),
+        "`./.kafkatool.toml` goes before the user's file, also before a context that the user's file chooses. A context "
+        "that you name goes before both; named by `--context`, before `KAFKATOOL_ZOOKEEPER` and the like too. What it "
+        "does not say comes from where it would come from without it.\n\n"
+        "`cluster-id` keeps a command meant for one cluster from writing to another.",
+        Quiet("rm .kafkatool.toml"),
+        "Tab completes commands, flags, and, from ZooKeeper, topics and broker ids:\n\n"
+        "    kt completion bash > ~/.local/share/bash-completion/completions/kt",
+        Help(()),
+        Help(("completion",)),
+    ),
+)
+
+SERVERS = Page(
+    "servers",
+    "kt broker, kt controller",
+    (
+        "One broker, or a controller without a broker, in the foreground until SIGTERM. Properties have Kafka's names.",
+        Help(("broker", "start")),
+        Help(("controller", "start")),
+    ),
+)
+
+PAGES = (CLUSTER, TOPICS, REASSIGN, ELECT, VERIFY, LOGS, SETTINGS, SERVERS)

@@ -1,0 +1,38 @@
+"""Fixtures of the command tests."""
+
+import socket
+from typing import Any
+
+import pytest
+
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.commands.killed_runs import Writes, count_writes
+from tests.core.operations import cluster_nodes as nodes
+from tests.core.operations.test_reassignment import NINE
+
+
+@pytest.fixture
+def seed(zk: ZooKeeper) -> ZooKeeper:
+    """The documents' topic of nine partitions on three brokers."""
+    nodes.make_cluster(zk, topics={"t": NINE})
+    return zk
+
+
+@pytest.fixture
+def no_such_host(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A name that does not exist, without a name server being asked."""
+    name, look_up = "no-such-host.invalid", socket.getaddrinfo
+
+    def answer(host: Any, *args: Any, **more: Any) -> Any:
+        if host == name:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    return name
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
+    """Those of this test's commands from here on, to die before one of them."""
+    return count_writes(monkeypatch)
