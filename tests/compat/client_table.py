@@ -1,8 +1,6 @@
 """``scripts/client-matrix``: run the client matrix and show it as one table."""
 
-import argparse
 import platform
-import signal
 import sys
 import tempfile
 import time
@@ -12,7 +10,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tests.compat import client_matrix
+from tests.compat import client_matrix, matrix_arguments
 from tests.compat.client_matrix import CELLS, Row
 from tests.compat.client_programs import PREPARE, ROOT
 
@@ -36,16 +34,7 @@ lz4-napi and @mongodb-js/zstd.
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/client-matrix", description=__doc__)
-    parser.add_argument("clients", nargs="*", metavar="CLIENT", help=f"of {', '.join(PREPARE)}; all when left out")
-    parser.add_argument("--write", action="store_true", help="renew docs/clients.md; with all clients only")
-    options = parser.parse_args()
-    clients = options.clients or list(PREPARE)
-    if unknown := set(clients) - set(PREPARE):
-        parser.error(f"no such client: {', '.join(sorted(unknown))}")
-    if options.write and set(clients) != set(PREPARE):
-        parser.error("--write needs all clients")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and clients end with it
+    clients, write = matrix_arguments.parse("scripts/client-matrix", __doc__, "client", PREPARE, "docs/clients.md")
     console = Console()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="client-matrix-") as directory:
@@ -56,7 +45,7 @@ def main() -> int:
         for cell in CELLS:
             if row.cells.get(cell, "ok") != "ok":
                 print(f"{client}, {cell}: {row.cells[cell]}")
-    if options.write:
+    if write:
         PAGE.write_text(_page(rows))
     return 0 if all(row.missing or set(row.cells.values()) == {"ok"} for row in rows.values()) else 1
 

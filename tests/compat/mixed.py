@@ -1,7 +1,6 @@
 """A cluster of two real brokers and one of ours in one ZooKeeper, each a process that can be stopped and killed."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,9 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from kafkatool.core.client import Connection
 from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.protocol.api_versions import API as API_VERSIONS
+from kafkatool.core.protocol.api_versions import ApiVersionsRequest
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal
@@ -27,9 +30,10 @@ WAIT_S: Final = 90
 
 
 class OurBroker:
-    """Broker 3, ``kt broker start`` on its own directory and port. A context manager; starts with it."""
+    """``kt broker start`` on its own directory and port; broker 3 where not said otherwise. A context manager."""
 
-    def __init__(self, directory: Path, connect: str, options: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, connect: str, options: Mapping[str, str], broker_id: int = OURS) -> None:
+        self.broker_id = broker_id
         self.port = free_port()
         self.data = directory / "data"
         self._directory = directory
@@ -38,7 +42,7 @@ class OurBroker:
         directory.mkdir(parents=True)
         properties = {
             **options,
-            "broker.id": OURS,
+            "broker.id": broker_id,
             "zookeeper.connect": connect,
             "log.dirs": self.data,
             "kt.log.dir": directory / "logs",
@@ -56,6 +60,12 @@ class OurBroker:
 
     def start(self) -> None:
         """Returns when it listens and is registered."""
+        self.spawn()
+        with ZooKeeper(self._connect) as zk:
+            eventually(lambda: self.is_up(zk), "our broker to be up", WAIT_S)
+
+    def spawn(self) -> None:
+        """Start the process; it may not be up yet."""
         command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config"]
         with (self._directory / "broker.out").open("ab") as sink:
             self._process = subprocess.Popen(
@@ -65,25 +75,28 @@ class OurBroker:
                 stderr=sink,
                 start_new_session=True,
             )
-        with ZooKeeper(self._connect) as zk:
-            eventually(lambda: self._is_up(zk), "our broker to be up", WAIT_S)
 
-    def _is_up(self, zk: ZooKeeper) -> bool:
+    def is_up(self, zk: ZooKeeper) -> bool:
         assert self._process is not None
         code = self._process.poll()
-        assert code is None, f"ended with {code}: {(self._directory / 'broker.out').read_text()[-2000:]}"
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 0.5).close()
-        except OSError:
+        assert code is None, f"ended with {code}: {self._said()}"
+        try:  # the port is open, and the broker registered, a moment before it answers
+            with Connection("127.0.0.1", self.port, client_id="test", timeout_ms=1000) as connection:
+                connection.send(API_VERSIONS, 0, ApiVersionsRequest())
+        except BrokerUnreachableError:
             return False
-        return OURS in read_cluster(zk, [], states=False).brokers
+        return self.broker_id in read_cluster(zk, [], states=False).brokers
 
     def stop(self) -> None:
         """Controlled shutdown; returns when the process has ended."""
         process, self._process = self._process, None
         assert process is not None
         process.terminate()
-        assert process.wait(WAIT_S) == 0
+        code = process.wait(WAIT_S)
+        assert code == 0, f"ended with {code}: {self._said()}"
+
+    def _said(self) -> str:
+        return (self._directory / "broker.out").read_text()[-4000:]
 
     def kill(self) -> None:
         """kill -9; its session is still there."""

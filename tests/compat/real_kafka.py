@@ -1,6 +1,6 @@
 """Real Apache Kafka in ZooKeeper mode on loopback, as a peer: jars from Maven Central, each broker a process.
 
-Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory per version. Tried: 2.8.2, 1.1.1.
+Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory per version. Tried: 2.8.2, 1.1.1, 0.10.2.2.
 """
 
 import os
@@ -20,7 +20,7 @@ from kafkatool.core.java import JavaNotFoundError, find_java
 from kafkatool.core.operations.replica_reader import layout_from_brokers
 from tests.ports import free_port
 
-SCALA: Final = {"1.1.1": "2.12", "2.8.2": "2.13"}
+SCALA: Final = {"0.10.2.2": "2.12", "1.1.1": "2.12", "2.8.2": "2.13"}
 START_TIMEOUT_S: Final = 90
 STOP_TIMEOUT_S: Final = 60
 
@@ -147,8 +147,12 @@ class RealKafka:
 
     def tool(self, main: str, *args: str, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
         """Run a tool of that Kafka, such as ``kafka.admin.TopicCommand``."""
-        command = self._java(main, args, heap="256m")
+        command = self.command(main, *args)
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    def command(self, main: str, *args: str) -> list[str]:
+        """The command line of such a tool."""
+        return self._java(main, args, heap="256m")
 
     def _start_zookeeper(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,90 @@
+"""``scripts/tool-matrix``: kt and Kafka's own tools on our brokers and on real Kafka, as one table."""
+
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.compat import matrix_arguments, tool_matrix
+from tests.compat.real_kafka import libraries
+from tests.compat.tool_matrix import SAME, VERSIONS, Columns, NotPlayed, NotServed
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "compatibility.md"
+INTRODUCTION: Final = """# Compatibility of the tools
+
+Written by `scripts/tool-matrix --write`. Each row is played three times beside each Kafka version: kt on real brokers of
+that version, kt on ours, and that version's own tools on ours. What is expected is what that version's tools leave
+behind on that version's brokers. Compared are exit codes and refusals, the znodes of topics, overrides and throttles and
+what is announced under `/config/changes`, leaders and in-sync replicas, and what that version's `TopicCommand --describe`
+shows afterwards. Three brokers each; topics, reassignments and elections through ZooKeeper, as all these tools do.
+
+Where the assignment is random (`create` with numbers, `--generate`), it must be one that Kafka's rule gives for some
+start and shift. Kafka's tools have no `--cancel` with ZooKeeper: there the way back is a second plan. `-`: kt has no
+such command.
+"""
+NOTES: Final = """
+## What Kafka's tools ask of brokers and ours do not serve
+
+- **ReplicaVerificationTool** asks no broker which versions it serves. That of 2.8.2 sends Fetch 12 (Kafka 2.7), those of
+  0.10.2.2 and 1.1.1 ListOffsets 0 and Fetch 3, from before Kafka 0.11; our brokers serve Fetch 4 to 11 and ListOffsets 1
+  to 5. `kt replica-verify` does its work, on real Kafka from 0.10.1 on too.
+- **LeaderElectionCommand** and **ReassignPartitionsCommand --bootstrap-server** (2.4 and later) use requests that the
+  documents do not have (ElectLeaders, AlterPartitionReassignments). With `--zookeeper`, or by PreferredReplica-
+  LeaderElectionCommand, both work.
+
+Tools that talk to brokers with newer requests (ConsumerGroupCommand, DeleteRecordsCommand, LogDirsCommand, GetOffsetShell,
+the consoles and load tools, of 2.8.2) have tests of their own in `tests/compat`.
+"""
+
+
+def main() -> int:
+    """Parse, play, print; exit code 1 when a cell differs."""
+    versions, write = matrix_arguments.parse(
+        "scripts/tool-matrix", __doc__, "version", VERSIONS, "docs/compatibility.md"
+    )
+    for version in versions:
+        libraries(version)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tool-matrix-") as directory:
+        found = tool_matrix.columns_of(
+            versions, Path(directory), lambda line: print(line, file=sys.stderr), short=False
+        )
+    print(table(found))
+    print(f"{time.monotonic() - began:.0f} s")
+    differences = [f"{version}: {line}" for version, columns in found.items() for line in columns.differences()]
+    print("\n".join(differences))
+    if write:
+        PAGE.write_text(f"{INTRODUCTION}\n{table(found)}{NOTES}")
+    return 1 if differences else 0
+
+
+def table(found: Mapping[str, Columns]) -> str:
+    """Markdown: a row for each step, a column for kt on each kind of broker and for each version's tools on ours."""
+    head = ["", "kt on ours", *(f"kt on {v}" for v in found), *(f"tools of {v} on ours" for v in found)]
+    lines = [head, ["---"] * len(head)]
+    for row in next(iter(found.values())).kt_on_ours:
+        lines.append(
+            [
+                row,
+                _worst([columns.kt_on_ours[row] for columns in found.values()]),
+                *(_cell(columns.kt_on_theirs[row]) for columns in found.values()),
+                *(_cell(columns.theirs_on_ours[row]) for columns in found.values()),
+            ]
+        )
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _worst(cells: Sequence[str]) -> str:
+    return next((_cell(cell) for cell in cells if cell != SAME), SAME)
+
+
+def _cell(cell: str) -> str:
+    if isinstance(cell, NotPlayed):
+        return "not served, see below" if isinstance(cell, NotServed) else "-"
+    return cell if cell == SAME else "DIFFERS"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
