@@ -10,14 +10,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import controller, latency, many_partitions, report, starting, throughput, tools
+from benchmarks import controller, latency, leadership, many_partitions, report, starting, throughput, tools
 from benchmarks.clusters import KAFKA_VERSION, Cluster, Kafka, Ours, wait_ready
 from benchmarks.figures import Figure, table
 from tests.compat.real_kafka import libraries
 
-PARTS = ("start", "throughput", "latency", "controller", "tools", "many", "control-requests")
+PARTS = (
+    *("start", "throughput", "latency", "controller", "tools", "big-topic", "failover", "shutdown", "reassignment"),
+    *("many", "control-requests"),
+)
 PARTITIONS, QUICK_PARTITIONS = 1000, 100
 MANY_PARTITIONS, QUICK_MANY_PARTITIONS = 3000, 300
+BIG_PARTITIONS, QUICK_BIG_PARTITIONS = 10_000, 1000
 TOLD_PARTITIONS, QUICK_TOLD_PARTITIONS = 10_000, 1000
 QUICK_SHARE = 0.1
 """Of the records of each load."""
@@ -26,11 +30,15 @@ QUICK_SHARE = 0.1
 def main() -> None:
     """Parse, measure, print, and write the page."""
     parser = argparse.ArgumentParser(prog="scripts/benchmark", description=__doc__)
+    parser.add_argument("part", nargs="*", metavar="PART", help=f"measure only these of {', '.join(PARTS)}")
     parser.add_argument("--rounds", type=int, default=5, help="how often each thing is measured (default 5)")
     parser.add_argument("--quick", action="store_true", help="one round with a tenth of the load")
-    parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="measure these parts only")
+    parser.add_argument("--only", metavar="PART", nargs="+", default=[], help="the same")
     options = parser.parse_args()
+    parts = {*options.part, *options.only} or set(PARTS)
     rounds = 1 if options.quick else options.rounds
+    if unknown := parts - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
     if rounds < 1:
         parser.error("--rounds must be at least 1")
     load_before = os.getloadavg()[0]
@@ -39,9 +47,9 @@ def main() -> None:
     except FileNotFoundError:
         sys.exit("scripts/benchmark: needs Maven (mvn) to fetch Kafka's jars, or KAFKA_PEER_HOME to have them")
     with tempfile.TemporaryDirectory(prefix="kafkatool-benchmark-", ignore_cleanup_errors=True) as directory:
-        figures = _measure(Path(directory), set(options.only), rounds, quick=options.quick)
+        figures = _measure(Path(directory), parts, rounds, quick=options.quick)
     print(table(figures))
-    if options.quick or set(options.only) != set(PARTS):
+    if options.quick or parts != set(PARTS):
         print("a quick or partial run: docs/performance.md is left as it is", file=sys.stderr)
     else:
         report.write(figures, rounds, load_before)
@@ -67,13 +75,18 @@ def _measure(directory: Path, parts: set[str], rounds: int, *, quick: bool) -> l
         part("throughput", lambda: _throughput(ours, kafka, rounds, QUICK_SHARE if quick else 1))
         part("latency", lambda: latency.measure(ours, kafka, rounds, QUICK_SHARE if quick else 1))
         part("controller", lambda: controller.measure(ours, kafka, rounds, partitions))
-        part("tools", lambda: tools.measure(ours, kafka, rounds, partitions))
         many = QUICK_MANY_PARTITIONS if quick else MANY_PARTITIONS
+        big = QUICK_BIG_PARTITIONS if quick else BIG_PARTITIONS
+        part("big-topic", lambda: leadership.measure_big_topic(ours, kafka, rounds, big))
+        part("failover", lambda: leadership.measure_failover(ours, kafka, rounds, many))
+        part("shutdown", lambda: leadership.measure_shutdown(ours, kafka, rounds, many))
+        part("reassignment", lambda: leadership.measure_reassignment(ours, kafka, rounds, partitions))
         part("many", lambda: many_partitions.measure(ours, kafka, rounds, many))
         told = QUICK_TOLD_PARTITIONS if quick else TOLD_PARTITIONS
         part(
             "control-requests", lambda: latency.measure_under_control(ours, kafka, rounds, told)
-        )  # the last: see there
+        )  # the last that measures brokers: see there
+        part("tools", lambda: tools.measure(ours, kafka, directory, rounds, [many]))
     finally:
         ours.stop()
         kafka.stop()

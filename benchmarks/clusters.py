@@ -4,7 +4,6 @@ Kafka gets the JVM options of its own start scripts, not the frugal ones that th
 syncs to disk in neither cluster: our embedded one never does, and it is not the disk that is measured here.
 """
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -77,9 +76,6 @@ class Cluster(Protocol):
     def restart(self, broker_id: int) -> None:
         """Start a killed broker again; it may not be ready yet."""
 
-    def topics_command(self, verb: str, *arguments: str) -> list[str]:
-        """The command line of this cluster's own topic tool, ``verb`` being list or describe."""
-
 
 class Ours:
     """The embedded cluster, driven by kt."""
@@ -119,10 +115,6 @@ class Ours:
     def restart(self, broker_id: int) -> None:
         self._cluster.start_broker(broker_id)
 
-    def topics_command(self, verb: str, *arguments: str) -> list[str]:
-        kt = Path(sys.executable).with_name("kt")
-        return [str(kt), "topics", verb, "--zookeeper", self.connect, *arguments]
-
 
 class Kafka(RealKafka):
     """Apache Kafka. ZooKeeper and brokers start at once, as ours do; :func:`wait_ready` asks both the same question."""
@@ -146,11 +138,6 @@ class Kafka(RealKafka):
 
     def restart(self, broker_id: int) -> None:
         self._spawn_broker(broker_id)
-
-    def topics_command(self, verb: str, *arguments: str) -> list[str]:
-        return self._java(
-            "kafka.admin.TopicCommand", ["--zookeeper", self.connect, f"--{verb}", *arguments], heap="256m"
-        )
 
     def _java(self, main: str, args: Sequence[str], *, heap: str) -> list[str]:
         frugal = super()._java(main, args, heap=heap)

@@ -23,8 +23,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import psutil
-
 from benchmarks.report import machine
 from kafkatool.core.java import find_java
 from kafkatool.core.statelog.archive import SWITCH, archive_path, make, usable
@@ -36,6 +34,8 @@ FILES: Final = 8
 TOPIC: Final = "orders7"
 TIMEOUT_S: Final = 3600
 SAMPLE_S: Final = 0.1
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _STAMP: Final = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] ")
 
@@ -68,22 +68,24 @@ def grow(directory: Path, lines: int) -> list[Path]:
 def run(command: Sequence[str], output: Path, **environment: str) -> Run:
     """Runs a command with its stdout in a file. RuntimeError if it fails."""
     peaks = {"java": 0, "python": 0}
+    spent: dict[int, float] = {}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     with output.open("wb") as out, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdout=out, stderr=errors, env=os.environ | environment)
-        watcher = threading.Thread(target=_watch, args=(process.pid, peaks), daemon=True)
+        watcher = threading.Thread(target=_watch, args=(process.pid, peaks, spent), daemon=True)
         watcher.start()
         code = process.wait(TIMEOUT_S)
         wall_s = time.perf_counter() - started
         watcher.join()
         errors.seek(0)
         told = errors.read().decode(errors="replace")
-    _reap()
+    for waited_for in _reap():
+        spent.pop(waited_for, None)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if code:
         raise RuntimeError(f"{' '.join(command)[:200]} ended with {code}: {told[-2000:]}")
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + sum(spent.values())
     return Run(wall_s, cpu_s, peaks["java"] / 1e6, peaks["python"] / 1e6)
 
 
@@ -94,8 +96,9 @@ def measure(lines: int, rounds: int, directory: Path) -> str:
     paths = grow(logs, lines)
     size = sum(path.stat().st_size for path in paths)
     print(f"{lines:,} lines, {size / 1e6:,.0f} MB in {FILES} files", file=sys.stderr)
-    ours = [sys.executable, "-m", "kafkatool", "logs", "merge", "--logs", str(logs), "--out", str(directory / "ours")]
-    to_stdout = ours[:-2]
+    kt, from_logs = [sys.executable, "-m", "kafkatool", "logs"], ["--logs", str(logs)]
+    to_stdout = [*kt, "merge", *from_logs]
+    ours = [*to_stdout, "--out", str(directory / "ours")]
     named = ["--logs", ",".join(map(str, paths))]
     kafka = [str(find_java().executable), "-cp", f"{libraries(KAFKA_VERSION)}/*", "kafka.tools.StateChangeLogMerger"]
     commands: dict[str, tuple[list[str], dict[str, str]]] = {
@@ -103,6 +106,8 @@ def measure(lines: int, rounds: int, directory: Path) -> str:
         "kt logs merge --out": (ours, {}),
         "kt logs merge, without the archive": (ours, {SWITCH: "off"}),
         "kt logs merge > file": (to_stdout, {}),
+        "kt logs timeline": ([*kt, "timeline", *from_logs, "--out", str(directory / "ours")], {}),
+        "kt logs report": ([*kt, "report", *from_logs], {}),
         "LC_ALL=C sort -m": (["sort", "-m", *map(str, paths)], {"LC_ALL": "C"}),
         "Kafka's merger, one topic": ([*kafka, *named, "--topic", TOPIC], {}),
         "kt logs merge, one topic": ([*to_stdout, "--topic", TOPIC], {}),
@@ -110,6 +115,9 @@ def measure(lines: int, rounds: int, directory: Path) -> str:
     runs: dict[str, list[Run]] = {name: [] for name in commands}
     for number in range(rounds):
         for name, (command, environment) in commands.items():
+            for written in ("output", "ours"):
+                (directory / written).unlink(missing_ok=True)
+            os.sync()  # what the run before has written is not to be waited for in this one
             done = run(command, directory / "output", **environment)
             runs[name].append(done)
             print(f"  round {number + 1}, {name}: {done.wall_s:.2f} s, CPU {done.cpu_s:.2f} s", file=sys.stderr)
@@ -154,29 +162,34 @@ def _moved(line: str, shift: datetime.timedelta, topic: str) -> str:
     return line.replace("orders", topic)
 
 
-def _watch(pid: int, peaks: dict[str, int]) -> None:
-    root = psutil.Process(pid)
-    while True:
-        try:
-            if root.status() == psutil.STATUS_ZOMBIE:
-                return
-            processes = [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                kind = "java" if "java" in process.name() else "python"
-                peaks[kind] = max(peaks[kind], process.memory_info().rss)
+def _watch(pid: int, peaks: dict[str, int], spent: dict[int, float]) -> None:
+    """Until the process has ended. ``spent`` gets the CPU of Spark's workers, whose daemon does not wait for them.
+
+    It reads a few small files of each process: psutil looks at all processes of the machine, and took a tenth of it.
+    """
+    while Path(f"/proc/{pid}").exists():
+        family = [(pid, "")]  # each process with the kind of its parent
+        for process, parent in family:
+            with suppress(OSError):  # it has ended
+                kind = "java" if "java" in Path(f"/proc/{process}/comm").read_text() else "python"
+                resident = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE_BYTES
+                peaks[kind] = max(peaks[kind], resident)
+                if parent == kind == "python":
+                    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+                    spent[process] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+                for children in Path(f"/proc/{process}/task").glob("*/children"):
+                    family += [(int(child), kind) for child in children.read_text().split()]
         time.sleep(SAMPLE_S)
 
 
-def _reap() -> None:
-    """Waits for what the command left; killed workers end at once."""
+def _reap() -> list[int]:
+    """Waits for what the command left, and gives the processes; killed workers end at once."""
+    reaped = []
     while True:
         try:
-            os.waitpid(-1, 0)
+            reaped.append(os.waitpid(-1, 0)[0])
         except ChildProcessError:
-            return
+            return reaped
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ import psutil
 from benchmarks.clusters import Cluster, wait_for
 from benchmarks.figures import Figure, alternate
 from benchmarks.starting import resident_mb
-from benchmarks.topics import delete_topic, make_topic
-from kafkatool.core.cluster_view import read_cluster, read_states
-from kafkatool.core.model import TopicPartition
+from benchmarks.topics import delete_topic, in_sync, make_topic
+from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.znodes import BrokerZnode
 from kafkatool.core.zookeeper import ZooKeeper
 
@@ -99,22 +98,13 @@ def _restart(cluster: Cluster, topic: str) -> float:
         cluster.kill(victim)
         wait_for(lambda: zk.get(BrokerZnode.path(victim)) is None, f"{cluster.name}: session of {victim} over")
         wait_for(
-            lambda: _in_sync(zk, partitions, REPLICATION_FACTOR - 1),
+            lambda: in_sync(zk, partitions, REPLICATION_FACTOR - 1),
             f"{cluster.name}: {victim} out of sync",
             poll_s=_POLL_S,
         )
         started = time.perf_counter()
         cluster.restart(victim)
         wait_for(
-            lambda: _in_sync(zk, partitions, REPLICATION_FACTOR), f"{cluster.name}: {victim} in sync", poll_s=_POLL_S
+            lambda: in_sync(zk, partitions, REPLICATION_FACTOR), f"{cluster.name}: {victim} in sync", poll_s=_POLL_S
         )
         return time.perf_counter() - started
-
-
-def _in_sync(zk: ZooKeeper, partitions: Sequence[TopicPartition], replicas: int) -> bool:
-    """Asks for one partition after the other until one is not: cheap while they are not."""
-    for start in range(0, len(partitions), 500):
-        states = read_states(zk, partitions[start : start + 500])
-        if any(len(state.leader_and_isr.isr) != replicas for state in states.values()):
-            return False
-    return True

@@ -14,23 +14,16 @@ from typing import Final
 
 import psutil
 
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
-from kafkatool.core.znodes import (
-    ControllerEpochZnode,
-    ControllerZnode,
-    PartitionStateZnode,
-    PartitionsZnode,
-    PartitionZnode,
-    TopicZnode,
-)
+from benchmarks.filled import BROKERS, topics
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
 from kafkatool.core.zookeeper import Create
 from tests.simulation.cluster import Cluster
 from tests.simulation.server import OPERATOR
 from tests.simulation.world import World
 
-_TOPIC_PARTITIONS: Final = 100
-_GONE: Final = 1
-_LIVE: Final = (2, 3)
+_GONE: Final = BROKERS[0]
+_LIVE: Final = BROKERS[1:]
 
 
 def _cluster(partitions: int) -> Cluster:
@@ -45,16 +38,9 @@ def _cluster(partitions: int) -> Cluster:
     for broker in _LIVE:
         cluster.start(broker)
     world.run_for(2000)
-    for first in range(0, partitions, _TOPIC_PARTITIONS):
-        topic, count = f"topic-{first}", min(_TOPIC_PARTITIONS, partitions - first)
-        assigned = {n: tuple(1 + (n + i) % 3 for i in range(3)) for n in range(count)}
-        server.write(Create(TopicZnode.path(topic), TopicZnode(assigned).encode()), OPERATOR)
-        server.write(Create(PartitionsZnode.path(topic)), OPERATOR)
-        for number, replicas in assigned.items():
-            partition = TopicPartition(topic, number)
-            state = PartitionStateZnode.encode(LeaderAndIsr(replicas[0], 0, replicas, 1))
-            server.write(Create(PartitionZnode.path(partition)), OPERATOR)
-            server.write(Create(PartitionStateZnode.path(partition), state), OPERATOR)
+    for made in topics(partitions):
+        for create in made:
+            server.write(create, OPERATOR)
     return cluster
 
 

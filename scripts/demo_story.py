@@ -210,8 +210,7 @@ def play(directory: Path) -> None:
             kt("cluster", "start", str(controller), *cluster)
 
         # Broker 1 is to copy; frozen, it cannot be done before the controller dies.
-        os.kill(pids[1], signal.SIGSTOP)
-        reassign(zookeeper, directory, "1,2,3", kill_controller)
+        reassign(zookeeper, directory, "1,2,3", kill_controller, frozen=pids[1])
 
     with step(8, "Every acknowledged record is read back"):
         read_back(bootstrap, load)
@@ -260,8 +259,15 @@ def broker_status(cluster: list[str]) -> dict[str, Any]:
     return status
 
 
-def reassign(zookeeper: str, directory: Path, brokers: str, meanwhile: Callable[[], None] | None = None) -> None:
-    """Generate a plan, execute it, do ``meanwhile``, verify until done."""
+def reassign(
+    zookeeper: str,
+    directory: Path,
+    brokers: str,
+    meanwhile: Callable[[], None] | None = None,
+    *,
+    frozen: int | None = None,
+) -> None:
+    """Generate a plan, execute it while process ``frozen`` stands still, do ``meanwhile``, verify until done."""
     topics, plan_file = directory / "topics-to-move.json", directory / f"plan-{brokers.replace(',', '-')}.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": TOPIC}]}))
     generated = kt(
@@ -271,6 +277,8 @@ def reassign(zookeeper: str, directory: Path, brokers: str, meanwhile: Callable[
     plan_file.write_text(generated.splitlines()[-1])
     wanted = {e["partition"]: e["replicas"] for e in json.loads(plan_file.read_text())["partitions"]}
     plan = ("--reassignment-json-file", str(plan_file))
+    if frozen is not None:
+        os.kill(frozen, signal.SIGSTOP)
     kt("reassign", "--zookeeper", zookeeper, "--execute", *plan)
     if meanwhile is not None:
         status = kt("reassign", "--zookeeper", zookeeper, "--verify", *plan, codes=(0, 1), shown=False)
