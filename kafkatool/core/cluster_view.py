@@ -87,9 +87,13 @@ def read_cluster(
 
 
 class States(NamedTuple):
-    """State nodes as read: those found, and those that are there but cannot be read (Z-35)."""
+    """State nodes as read: those found, and those that are there but cannot be read (Z-35).
+
+    ``written``: the ZooKeeper transaction that last wrote each one found (mzxid).
+    """
 
     found: dict[TopicPartition, PartitionState]
+    written: dict[TopicPartition, int]
     unreadable: frozenset[TopicPartition]
 
 
@@ -102,16 +106,18 @@ def read_all_states(zk: ZooKeeper, partitions: Iterable[TopicPartition]) -> Stat
     """The same, telling also of which partitions the node cannot be read."""
     wanted = list(partitions)
     found = {}
+    written = {}
     unreadable = set()
     for partition, node in zip(wanted, zk.get_many([PartitionStateZnode.path(p) for p in wanted]), strict=True):
         if node is None:
             continue
         try:
             found[partition] = PartitionState(PartitionStateZnode.decode(partition, node.data), node.version)
+            written[partition] = node.mzxid
         except ZnodeFormatError as e:
             log.warning("%s; partition %s is skipped", e, partition)
             unreadable.add(partition)
-    return States(found, frozenset(unreadable))
+    return States(found, written, frozenset(unreadable))
 
 
 def _partitions(topics: Mapping[str, TopicZnode]) -> list[TopicPartition]:

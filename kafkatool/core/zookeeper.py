@@ -109,7 +109,7 @@ def _translate(error: BaseException, path: str) -> ZooKeeperError:
 
 def _node(answer: tuple[bytes | None, Any]) -> Node:
     data, stat = answer
-    return Node(data or b"", stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
+    return Node(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.ctime)
 
 
 class ZooKeeper:

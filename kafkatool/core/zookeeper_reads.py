@@ -17,7 +17,7 @@ from kazoo import exceptions as kz
 _LENGTH: Final = struct.Struct(">i")
 _OPERATION: Final = struct.Struct(">i?i")  # before each of a request of several: its type, whether all is said, error
 _REPLY: Final = struct.Struct(">iiqi")  # length of what follows, xid, zxid, error
-_STAT: Final = struct.Struct(">q8xq8xi8xq")  # czxid, ctime, version, ephemeral owner, and what lies between them
+_STAT: Final = struct.Struct(">qqq8xi8xq")  # czxid, mzxid, ctime, version, ephemeral owner, and what lies between them
 _STAT_BYTES: Final = 68
 _GET_DATA: Final = 4
 _MULTI_READ: Final = 22
@@ -28,11 +28,16 @@ _MANY: Final = 64
 
 
 class Node(NamedTuple):
-    """A znode as read. ``ephemeral_owner`` is the owning session's id, 0 for a persistent node."""
+    """A znode as read. ``ephemeral_owner`` is the owning session's id, 0 for a persistent node.
+
+    ``czxid`` and ``mzxid``: the transactions that made it and that last wrote it; they tell which of two things
+    happened first.
+    """
 
     data: bytes
     version: int
     czxid: int
+    mzxid: int
     ephemeral_owner: int
     ctime_ms: int
 
@@ -178,8 +183,8 @@ def _node(buffer: bytes, offset: int) -> tuple[Node, int]:
     """The node whose data and stat begin there, and where they end."""
     start = offset + _LENGTH.size
     stat_at = start + max(0, _LENGTH.unpack_from(buffer, offset)[0])  # -1: no data
-    czxid, ctime_ms, version, owner = _STAT.unpack_from(buffer, stat_at)
-    return Node(bytes(buffer[start:stat_at]), version, czxid, owner, ctime_ms), stat_at + _STAT_BYTES
+    czxid, mzxid, ctime_ms, version, owner = _STAT.unpack_from(buffer, stat_at)
+    return Node(bytes(buffer[start:stat_at]), version, czxid, mzxid, owner, ctime_ms), stat_at + _STAT_BYTES
 
 
 def take_answers(client: Any, buffer: bytes, position: int) -> int:

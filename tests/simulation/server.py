@@ -19,6 +19,7 @@ class Stat(NamedTuple):
 
     version: int
     czxid: int
+    mzxid: int
     ephemeralOwner: int  # noqa: N815  kazoo's name
     ctime: int
 
@@ -26,19 +27,19 @@ class Stat(NamedTuple):
 class ZNode:
     """One node; children by name."""
 
-    __slots__ = ("children", "czxid", "data", "made", "owner", "version")
+    __slots__ = ("children", "czxid", "data", "made", "mzxid", "owner", "version")
 
     def __init__(self, data: bytes, czxid: int, owner: int) -> None:
         self.data = data
         self.version = 0
-        self.czxid = czxid
+        self.czxid = self.mzxid = czxid
         self.owner = owner
         self.children: dict[str, None] = {}
         self.made = 0  # children ever made: the number of the next sequential one
 
     @property
     def stat(self) -> Stat:
-        return Stat(self.version, self.czxid, self.owner, 0)
+        return Stat(self.version, self.czxid, self.mzxid, self.owner, 0)
 
 
 class Writer(NamedTuple):
@@ -191,6 +192,7 @@ class Server:
                 node = self.nodes[path]
                 before, node.data = node.data, data
                 node.version += 1
+                node.mzxid = self.zxid
                 self._written(writer, op, before, data)
                 self._fire(self._data_watches, path, "CHANGED")
                 return node.stat

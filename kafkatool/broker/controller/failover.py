@@ -6,13 +6,14 @@ Source: Kafka 0.10.2.1 and 1.1.1 controller/KafkaController.scala.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.broker.controller.term import Term
+from kafkatool.core.cluster_view import States
 from kafkatool.core.errors import NodeExistsError, NoNodeError, SessionExpiredError, VersionConflictError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model import BrokerInfo, TopicPartition
 from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
 from kafkatool.core.zookeeper import Create, Delete, Op, SetData, TransactionError, ZooKeeper
 
@@ -57,7 +58,7 @@ def win(
 
 
 def take_over(term: Term) -> None:
-    """Steps 2 to 12."""
+    """Steps 2 to 12, and what a broker that bounced unseen needs."""
     context = term.context
     term.reassignment.watch()  # 2
     leftovers = term.notifications.watch_isr_changes() + term.notifications.watch_log_dir_events()  # 2a
@@ -67,7 +68,7 @@ def take_over(term: Term) -> None:
     broker_names = term.broker_changes.watch()  # 6
     term.zookeeper.delete(leftovers)  # 6a
 
-    _fill_context(term, topics, broker_names)  # 7
+    registered = _fill_context(term, topics, broker_names)  # 7
     reassignments = term.reassignment.read()
     election = term.preferred_election.read()
     term.preferred_election.note(election)
@@ -87,6 +88,8 @@ def take_over(term: Term) -> None:
         term.batch.add_metadata(context.leadership)
     term.rebalance.start()  # 11
     term.deletion.resume()  # 12
+    if registered.keys() != context.brokers.keys():  # 12a: those with a new life are as new, CTL-35
+        term.broker_changes.apply(registered)
     log.info(
         "controller epoch %d: %d brokers, %d topics, %d partitions",
         context.epoch,
@@ -96,9 +99,10 @@ def take_over(term: Term) -> None:
     )
 
 
-def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> None:
+def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> dict[int, BrokerInfo]:
+    """Returns all registered brokers; the context begins without those that bounced."""
     context = term.context
-    context.brokers = term.broker_changes.read(broker_names)
+    registered = term.broker_changes.read(broker_names)
     for topic, assignment in term.topic_changes.read(sorted(topics)).items():
         context.assignments.setdefault(topic, {})
         for number, replicas in assignment.items():
@@ -106,8 +110,28 @@ def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> Non
     states = term.zookeeper.read_states(context.partitions())
     context.leadership = states.found
     context.unreadable = set(states.unreadable)
+    bounced = _bounced(states, registered)
+    if bounced:
+        log.info("brokers %s began a new life that no controller has seen yet", sorted(bounced))
+    context.brokers = {b: info for b, info in registered.items() if b not in bounced}
     for broker in context.brokers.values():
         term.channels.open(broker)
+    return registered
+
+
+def _bounced(states: States, brokers: Mapping[int, BrokerInfo]) -> set[int]:
+    """Live brokers that lead or are in sync by a state from before they registered: that was a former life.
+
+    What they had then their log may have lost since, with a crash of the machine; as leaders they would have everybody
+    else cut it off as well. Only where another member of the ISR has lived on: without one nothing better is known.
+    """
+    found: set[int] = set()
+    for partition, state in states.found.items():
+        in_sync = [b for b in state.leader_and_isr.isr if b in brokers]
+        former = [b for b in in_sync if (brokers[b].epoch or 0) > states.written[partition]]
+        if len(former) < len(in_sync):
+            found.update(former)
+    return found
 
 
 def _dead_in_sync(context: ControllerContext) -> dict[TopicPartition, list[int]]:

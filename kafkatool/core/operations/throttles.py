@@ -211,7 +211,7 @@ def _write(zk: ZooKeeper, write: ConfigWrite) -> Node:
     else:
         version = zk.set(write.path, write.data, write.before.version)
     zk.create(write.notification.path, write.notification.data, sequential=True, make_parents=True)
-    return Node(write.data, version, 0, 0, 0)
+    return Node(write.data, version, 0, 0, 0, 0)
 
 
 def _read(zk: ZooKeeper, entity_type: str, names: Sequence[str]) -> list[Node | None]:

@@ -114,8 +114,8 @@ class FakeCluster:
 
     # --- brokers ---
 
-    def start(self, broker_id: int) -> None:
-        """A broker starts: controller first, then registration (CTL-1)."""
+    def start(self, broker_id: int, *, slow_election: bool = False) -> None:
+        """A broker starts: controller first, then registration (CTL-1); a slow controller wins after registration."""
         session = FakeZooKeeper(self.ensemble)
         self.brokers[broker_id] = FakeBroker(broker_id, session)
         config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", **self.properties})
@@ -135,7 +135,8 @@ class FakeCluster:
         session.add_session_listener(worker.on_session)
         self.workers[broker_id] = worker
         worker.queue.put(Event("startup", worker.elect))
-        self._work(broker_id)
+        if not slow_election:
+            self._work(broker_id)
         self.register(broker_id)
 
     def register(self, broker_id: int) -> None:

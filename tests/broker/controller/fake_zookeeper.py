@@ -44,7 +44,7 @@ Undo = Callable[[], None]
 class Ensemble:
     """The tree. ``transactions`` counts what was asked to be written; ``log`` names each node written."""
 
-    nodes: dict[str, Node] = field(default_factory=lambda: {"/": Node(b"", 0, 0, 0, 0)})
+    nodes: dict[str, Node] = field(default_factory=lambda: {"/": Node(b"", 0, 0, 0, 0, 0)})
     zxid: int = 0
     sessions: int = 0
     watches: dict[tuple[str, str], list[tuple["FakeZooKeeper", Watch]]] = field(default_factory=dict)
@@ -154,7 +154,9 @@ class FakeZooKeeper(ZooKeeper):
 
     def _add(self, path: str, data: bytes, ephemeral: bool) -> None:
         self.ensemble.zxid += 1
-        self.ensemble.nodes[path] = Node(data, 0, self.ensemble.zxid, self._id if ephemeral else 0, 0)
+        self.ensemble.nodes[path] = Node(
+            data, 0, self.ensemble.zxid, self.ensemble.zxid, self._id if ephemeral else 0, 0
+        )
         self.ensemble.fire("created", "data", path)
         self._parent_changed(path)
 
@@ -206,7 +208,8 @@ class FakeZooKeeper(ZooKeeper):
                 case SetData(path, data, _):
                     node = self.ensemble.nodes[path]
                     result = node.version + 1
-                    self.ensemble.nodes[path] = node._replace(data=data, version=result)
+                    self.ensemble.zxid += 1
+                    self.ensemble.nodes[path] = node._replace(data=data, version=result, mzxid=self.ensemble.zxid)
                     self.ensemble.fire("changed", "data", path)
                 case Delete(path, _):
                     self._remove(path)

@@ -102,7 +102,7 @@ class MemoryZooKeeper(ZooKeeper):
 
     def get_many(self, paths: Sequence[str], watch: Any = None) -> list[Node | None]:
         found = [self.nodes.get(path) for path in paths]
-        return [Node(f[0], f[1], 1, 0, 0) if f else None for f in found]
+        return [Node(f[0], f[1], 1, 1, 0, 0) if f else None for f in found]
 
     def create(self, path: str, data: bytes = b"", **options: Any) -> str:
         self._check()
