@@ -1,0 +1,60 @@
+"""What counts as a copy that the client left behind, shown on a broker that takes what it is sent."""
+
+import uuid
+
+import pytest
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.client import Connection
+from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.model import TopicPartition
+from kafkatool.core.protocol import produce
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.records import Record, encode_batch
+from kafkatool.core.zookeeper import ZooKeeper
+from tests.integration.load import Found, await_in_sync, make_topic
+from tests.integration.renumbered import superseded
+
+_PRODUCER = 4711
+
+
+@pytest.fixture
+def connection_to_topic(kafka_cluster: EmbeddedCluster) -> tuple[Connection, str]:
+    """To the leader of an empty partition, and its topic."""
+    topic = f"renumbered-{uuid.uuid4().hex[:8]}"
+    with ZooKeeper(kafka_cluster.zookeeper) as zk:
+        make_topic(zk, topic, 1, 1)
+        await_in_sync(zk, [topic])
+        leader = read_cluster(zk, [topic]).states[TopicPartition(topic, 0)].leader_and_isr.leader
+    port = next(b.port for b in kafka_cluster.status().brokers if b.id == leader)
+    return Connection("127.0.0.1", port, client_id="test", timeout_ms=10_000), topic
+
+
+def write(connection: Connection, topic: str, epoch: int, sequence: int) -> tuple[int, ErrorCode]:
+    """The same record under that number; its offset."""
+    batch = encode_batch(
+        [Record(0, 1, b"7", b"value-7")], producer_id=_PRODUCER, producer_epoch=epoch, base_sequence=sequence
+    )
+    partition = produce.ProduceRequestPartition(partition=0, records=batch)
+    request = produce.ProduceRequest(
+        acks=-1, timeout_ms=10_000, topics=[produce.ProduceRequestTopic(topic=topic, partitions=[partition])]
+    )
+    (answer,) = connection.send(produce.API, 5, request).topics[0].partitions
+    return answer.base_offset, ErrorCode(answer.error_code)
+
+
+@pytest.mark.spec("BRK-91")
+def test_a_record_under_two_producer_epochs_was_renumbered_and_under_one_it_is_the_brokers_fault(
+    kafka_cluster: EmbeddedCluster, connection_to_topic: tuple[Connection, str]
+) -> None:
+    connection, topic = connection_to_topic
+    with connection:
+        assert write(connection, topic, epoch=0, sequence=0) == (0, ErrorCode.NONE)
+        assert write(connection, topic, epoch=0, sequence=0) == (0, ErrorCode.NONE)  # a repeat: it is there already
+        assert write(connection, topic, epoch=0, sequence=2)[1] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert write(connection, topic, epoch=1, sequence=0) == (1, ErrorCode.NONE)
+        assert write(connection, topic, epoch=1, sequence=1) == (2, ErrorCode.NONE)
+    first, second, third = (Found(0, offset, 7, b"value-7") for offset in range(3))
+    assert superseded(kafka_cluster.bootstrap, topic, [second, first]) == [first]
+    with pytest.raises(AssertionError, match="written twice"):
+        superseded(kafka_cluster.bootstrap, topic, [second, third])
