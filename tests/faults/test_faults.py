@@ -6,10 +6,10 @@ Every test that chooses at random prints its seed.
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -18,8 +18,9 @@ from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations.topics import mark_for_deletion
-from kafkatool.core.znodes import ReassignmentZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.znodes import BrokerZnode, ControllerZnode, ReassignmentZnode
+from kafkatool.core.zookeeper import ANY_VERSION, ZooKeeper
+from tests.faults.torn import tear
 from tests.integration.load import (
     Load,
     await_in_sync,
@@ -36,10 +37,10 @@ SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 
 @contextmanager
-def cluster_of(brokers: int = 3) -> Iterator[tuple[EmbeddedCluster, ZooKeeper]]:
+def cluster_of(brokers: int = 3, *, session_ms: int = 3000) -> Iterator[tuple[EmbeddedCluster, ZooKeeper]]:
     """A cluster with an in-sync topic, and a session that outlives a long absence of ZooKeeper."""
     with (
-        EmbeddedCluster(brokers=brokers, options=SAFE) as cluster,
+        EmbeddedCluster(brokers=brokers, options={**SAFE, "zookeeper.session.timeout.ms": str(session_ms)}) as cluster,
         ZooKeeper(cluster.zookeeper, session_timeout_ms=60_000) as zk,
     ):
         make_topic(zk, TOPIC, PARTITIONS)
@@ -96,11 +97,6 @@ def gone(zk: ZooKeeper, broker_id: int) -> None:
     eventually(lambda: broker_id not in read_cluster(zk, [], states=False).brokers, "the session to expire")
 
 
-def newest_segment(cluster: EmbeddedCluster, broker_id: int, partition: int) -> Path:
-    directory = cluster.files.data(broker_id) / f"{TOPIC}-{partition}"
-    return max(p for p in directory.iterdir() if p.suffix == ".log")
-
-
 @pytest.mark.spec("BRK-137", "BRK-66", "BRK-73", "BRK-121")
 @pytest.mark.parametrize(
     "damage", ["garbled", pytest.param("cut", marks=pytest.mark.slow), pytest.param("grown", marks=pytest.mark.slow)]
@@ -110,20 +106,36 @@ def test_a_torn_log_tail_is_cut_and_fetched_again(damage: str) -> None:
     with cluster_of() as (cluster, zk), loaded(cluster, zk) as load:
         for victim in (leader_of(zk), leader_of(zk) % 3 + 1):
             cluster.kill_broker(victim)
-            for partition in range(PARTITIONS):
-                path = newest_segment(cluster, victim, partition)
-                data = bytearray(path.read_bytes())
-                torn = min(len(data), chance.randrange(1, 400))
-                if damage == "cut":
-                    del data[-torn:]
-                elif damage == "garbled":
-                    data[-torn:] = chance.randbytes(torn)
-                else:
-                    data += bytes(torn) + chance.randbytes(torn)
-                path.write_bytes(data)
+            tear(cluster.files.data(victim), damage, chance)
             cluster.start_broker(victim)
             await_in_sync(zk, [TOPIC])
             load.goes_on(100)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("BRK-137", "CTL-24", "CTL-35")
+def test_a_controller_with_a_torn_log_that_is_back_before_the_next_one_rules_leads_nothing() -> None:
+    """Everybody would cut off what it has lost. The next one wins, and then stands still until it is back."""
+    chance = random.Random(1)
+    with cluster_of(session_ms=20_000) as (cluster, zk), loaded(cluster, zk) as load:
+        victim = controller_of(zk)
+        led = next(p for p in range(PARTITIONS) if leader_of(zk, p) == victim)
+        with ExitStack() as standing:
+            others = {1, 2, 3} - {victim}
+            for other in others:
+                standing.enter_context(frozen(cluster, other))
+            cluster.kill_broker(victim)
+            tear(cluster.files.data(victim), "cut", chance)
+            zk.delete(BrokerZnode.path(victim))  # as when its session ends
+            zk.set(ControllerZnode.PATH, ControllerZnode.encode(min(others), 0), ANY_VERSION)
+            started = threading.Thread(target=cluster.start_broker, args=(victim,))
+            started.start()
+            eventually(lambda: zk.get(BrokerZnode.path(victim)) is not None, "it to be back")
+            zk.delete(ControllerZnode.PATH)
+        started.join()
+        eventually(lambda: leader_of(zk, led) != victim, "another leader")
+        await_in_sync(zk, [TOPIC])
+        load.goes_on(100)
 
 
 @pytest.mark.spec("BRK-121", "BRK-126", "BRK-91", "CTL-35", "CTL-111", "CTL-114")
