@@ -262,7 +262,7 @@ def test_a_read_repeated_in_a_new_session_watches_in_that_one(monkeypatch: pytes
     class Reply:
         def get(self, timeout: float) -> Any:
             if len(watches) > 1:
-                return b"x", SimpleNamespace(version=0, czxid=1, ephemeralOwner=0, ctime=0)
+                return b"x", SimpleNamespace(version=0, czxid=1, mzxid=1, ephemeralOwner=0, ctime=0)
             for state in (KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED):
                 zk._on_state(state)
             raise ConnectionLoss
