@@ -72,14 +72,13 @@ class BrokerChanges:
                 BrokersZnode.PATH,
                 ",".join(sorted(names, key=lambda n: (len(n), n))),
             )
-            self.apply(self.read(names))
+            self._apply(self.read(names))
         except (ControllerFencedError, SessionExpiredError, ConnectionLostError, IllegalBatchError):
             raise
         except KafkatoolError:
             log.exception("Error while handling broker changes")  # only this event ends (CTL-121)
 
-    def apply(self, current: dict[int, BrokerInfo]) -> None:
-        """Take over who is registered now, with everything that follows from the difference."""
+    def _apply(self, current: dict[int, BrokerInfo]) -> None:
         context = self._term.context
         known = context.brokers
         new = current.keys() - known.keys()

@@ -6,14 +6,15 @@ Source: Kafka 0.10.2.1 and 1.1.1 controller/KafkaController.scala.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kafkatool.broker.controller.context import ControllerContext
+from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.broker.controller.term import Term
 from kafkatool.core.cluster_view import States
 from kafkatool.core.errors import NodeExistsError, NoNodeError, SessionExpiredError, VersionConflictError
-from kafkatool.core.model import BrokerInfo, TopicPartition
+from kafkatool.core.model import TopicPartition
 from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
 from kafkatool.core.zookeeper import Create, Delete, Op, SetData, TransactionError, ZooKeeper
 
@@ -58,7 +59,7 @@ def win(
 
 
 def take_over(term: Term) -> None:
-    """Steps 2 to 12, and what a broker that bounced unseen needs."""
+    """Steps 2 to 12."""
     context = term.context
     term.reassignment.watch()  # 2
     leftovers = term.notifications.watch_isr_changes() + term.notifications.watch_log_dir_events()  # 2a
@@ -68,18 +69,22 @@ def take_over(term: Term) -> None:
     broker_names = term.broker_changes.watch()  # 6
     term.zookeeper.delete(leftovers)  # 6a
 
-    registered = _fill_context(term, topics, broker_names)  # 7
+    states = _fill_context(term, topics, broker_names)  # 7
     reassignments = term.reassignment.read()
     election = term.preferred_election.read()
     term.preferred_election.note(election)
     term.deletion.queue_at_failover(marked)
     with term.batch.filling():  # 7a
         term.batch.add_metadata(context.leadership)
+    bounced = _bounced(context, states)
+    _set_aside(context, bounced)
     with term.batch.filling():  # 8
         term.replicas.startup()
         term.partitions.startup()
     with term.batch.filling():  # 8b: an addition of ours
         term.replicas.move(_dead_in_sync(context), ReplicaStatus.OFFLINE)
+    if bounced:  # 8c: another
+        _begin_anew(term, bounced)
     # 8a: each topic's data is watched since it was read in 7; 9: the term is the mark of RunningAsController
     term.reassignment.resume(reassignments)  # 9a
     if election is not None:
@@ -88,8 +93,6 @@ def take_over(term: Term) -> None:
         term.batch.add_metadata(context.leadership)
     term.rebalance.start()  # 11
     term.deletion.resume()  # 12
-    if registered.keys() != context.brokers.keys():  # 12a: those with a new life are as new, CTL-35
-        term.broker_changes.apply(registered)
     log.info(
         "controller epoch %d: %d brokers, %d topics, %d partitions",
         context.epoch,
@@ -99,10 +102,9 @@ def take_over(term: Term) -> None:
     )
 
 
-def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> dict[int, BrokerInfo]:
-    """Returns all registered brokers; the context begins without those that bounced."""
+def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> States:
     context = term.context
-    registered = term.broker_changes.read(broker_names)
+    context.brokers = term.broker_changes.read(broker_names)
     for topic, assignment in term.topic_changes.read(sorted(topics)).items():
         context.assignments.setdefault(topic, {})
         for number, replicas in assignment.items():
@@ -110,28 +112,49 @@ def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> dic
     states = term.zookeeper.read_states(context.partitions())
     context.leadership = states.found
     context.unreadable = set(states.unreadable)
-    bounced = _bounced(states, registered)
-    if bounced:
-        log.info("brokers %s began a new life that no controller has seen yet", sorted(bounced))
-    context.brokers = {b: info for b, info in registered.items() if b not in bounced}
     for broker in context.brokers.values():
         term.channels.open(broker)
-    return registered
+    return states
 
 
-def _bounced(states: States, brokers: Mapping[int, BrokerInfo]) -> set[int]:
-    """Live brokers that lead or are in sync by a state from before they registered: that was a former life.
+def _bounced(context: ControllerContext, states: States) -> dict[TopicPartition, list[int]]:
+    """Live members of an ISR from before they registered: that was a former life, whose end no controller has seen.
 
     What they had then their log may have lost since, with a crash of the machine; as leaders they would have everybody
-    else cut it off as well. Only where another member of the ISR has lived on: without one nothing better is known.
+    else cut it off as well. Only where another member of that ISR has lived on: without one nothing better is known,
+    and whoever is not in the ISR certainly has less. Topics being deleted keep their states when a broker dies (CTL-38).
     """
-    found: set[int] = set()
+    registered = {b: info.epoch or 0 for b, info in context.brokers.items()}
+    last = max(registered.values(), default=0)
+    found = {}
     for partition, state in states.found.items():
-        in_sync = [b for b in state.leader_and_isr.isr if b in brokers]
-        former = [b for b in in_sync if (brokers[b].epoch or 0) > states.written[partition]]
-        if len(former) < len(in_sync):
-            found.update(former)
+        written = states.written[partition]
+        if written > last or context.is_deleting(partition):
+            continue
+        live = context.live_for(partition)
+        in_sync = [b for b in state.leader_and_isr.isr if b in live]
+        former = [b for b in in_sync if registered[b] > written]
+        if former and len(former) < len(in_sync):
+            found[partition] = former
     return found
+
+
+def _set_aside(context: ControllerContext, bounced: dict[TopicPartition, list[int]]) -> None:
+    """In step 8 they lead nothing and leave the ISR, for those partitions alone, as if their directory had failed."""
+    for partition, brokers in bounced.items():
+        for broker in brokers:
+            context.failed_replicas.setdefault(broker, {})[partition] = None
+
+
+def _begin_anew(term: Term, bounced: dict[TopicPartition, list[int]]) -> None:
+    """Now they are as new (CTL-35): told who leads, and taken into the ISR when they have caught up."""
+    log.info("of %d partitions brokers %s were in sync in a life that no controller saw end: they follow anew",
+             len(bounced), sorted({b for brokers in bounced.values() for b in brokers}))  # fmt: skip
+    term.context.failed_replicas.clear()  # a new term knows no others yet
+    with term.batch.filling():
+        term.replicas.move(bounced, ReplicaStatus.ONLINE)
+        leaderless = [p for p in bounced if term.context.status_of(p) is PartitionStatus.OFFLINE]
+        term.partitions.move(leaderless, PartitionStatus.ONLINE)
 
 
 def _dead_in_sync(context: ControllerContext) -> dict[TopicPartition, list[int]]:

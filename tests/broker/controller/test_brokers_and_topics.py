@@ -135,37 +135,6 @@ def test_a_broker_that_bounced_between_two_reads_is_dead_and_then_new() -> None:
     assert all(m.broker_epoch == cluster.brokers[2].epoch for b, m in cluster.metadata()[-3:] if b == 2)
 
 
-@pytest.mark.spec("CTL-35", "CTL-24")
-@pytest.mark.parametrize("bounced", [1, 2])
-def test_a_broker_that_bounced_while_nobody_ruled_leads_nothing_of_its_former_life(bounced: int) -> None:
-    """Its log may have lost its end: whoever lived on has it."""
-    cluster = FakeCluster(1, 2, 3, properties={"auto.leader.rebalance.enable": "false"})
-    cluster.create_topic("t", {0: [bounced, 3], 1: [3, bounced], 2: [bounced]})
-    cluster.kill(*{1, bounced})  # 1 is the controller
-    cluster.start(bounced, slow_election=True)
-    cluster.run()
-    assert cluster.leaders("t") == [3, 3, bounced]
-    assert [cluster.state("t", n).isr for n in range(3)] == [(3, bounced), (3, bounced), (bounced,)]
-    assert cluster.state("t", 0).leader_epoch > 0
-    roles = cluster.brokers[bounced].roles
-    assert roles[TopicPartition("t", 0)].leader == 3  # and it knows
-
-
-@pytest.mark.spec("CTL-24")
-def test_a_cluster_that_was_down_as_a_whole_leads_on_as_before() -> None:
-    cluster = FakeCluster(1, 2, 3, properties={"auto.leader.rebalance.enable": "false"})
-    cluster.create_topic("t", {0: [2, 3], 1: [3, 1]})
-    cluster.kill(2)
-    cluster.run()
-    cluster.restart(2)
-    cluster.kill(1, 2, 3)
-    for broker in (1, 2, 3):
-        cluster.start(broker, slow_election=True)
-    cluster.run()
-    assert cluster.leaders("t") == [3, 3]
-    assert [cluster.state("t", n).isr for n in range(2)] == [(3, 2), (3, 1)]
-
-
 @pytest.mark.spec("CTL-31", "CTL-32", "CTL-54")
 def test_a_started_broker_learns_the_cluster_first_and_then_its_replicas() -> None:
     cluster = FakeCluster(1, 2, 3)
