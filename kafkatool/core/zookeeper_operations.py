@@ -23,8 +23,11 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """``czxid`` of the node that is meant, where another may be made as soon as it is gone; 0: whichever is there."""
+
     path: str
     version: int = ANY_VERSION
+    czxid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +46,7 @@ def shows(node: Node | None, op: Op) -> bool:
             return node is not None and node.data == data
         case SetData(_, data, version):
             return node is not None and node.version == version + 1 and node.data == data
-        case _:
-            return node is None
+        case Delete(_, _, czxid):
+            return node is None or (czxid != 0 and node.czxid != czxid)
+        case Check():
+            return True  # it leaves nothing

@@ -7,7 +7,7 @@ import pytest
 from kazoo import exceptions as kz
 
 from kafkatool.core.errors import NodeExistsError
-from kafkatool.core.zookeeper import Create, TransactionError
+from kafkatool.core.zookeeper import Create, Delete, TransactionError
 from tests.simulation.client import Pending
 from tests.simulation.cluster import Cluster
 from tests.simulation.server import OPERATOR
@@ -56,3 +56,27 @@ def test_a_transaction_that_took_effect_before_its_reply_was_lost_is_not_repeate
     process.client.submit = lost  # type: ignore[method-assign]
     assert process.zookeeper.commit([Create("/parent"), Create("/parent/state", b"ours")]) == [None, None]
     assert server.nodes["/parent/state"].version == 0
+
+
+@pytest.mark.spec("Z-40")
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_deletion_that_took_effect_before_its_reply_was_lost_spares_the_next_node_of_that_name(anew: bool) -> None:
+    cluster = _cluster()
+    process, server = cluster.processes[1], cluster.server
+    server.commit([Create("/request", b"first")], OPERATOR)
+    node = process.zookeeper.get("/request")
+    assert node is not None
+    submit = process.client.submit
+
+    def lost(operation: Callable[[], Any]) -> Pending:
+        process.client.submit = submit  # type: ignore[method-assign]
+        operation()
+        if anew:
+            server.commit([Create("/request", b"next")], OPERATOR)
+        pending = Pending(process.client)
+        pending.fail(kz.ConnectionLoss())
+        return pending
+
+    process.client.submit = lost  # type: ignore[method-assign]
+    assert process.zookeeper.commit([Delete("/request", node.version, node.czxid)]) == [None]
+    assert ("/request" in server.nodes) == anew

@@ -179,7 +179,9 @@ class FencedZooKeeper:
             if data == node.data:
                 return True
             try:
-                self.commit([Delete(path, node.version) if data is None else SetData(path, data, node.version)])
+                # an unanswered deletion must not be repeated on the operator's next request, of the same version (Z-40)
+                gone = Delete(path, node.version, node.czxid)
+                self.commit([gone if data is None else SetData(path, data, node.version)])
                 return True
             except VersionConflictError:
                 continue  # somebody changed it meanwhile: read again
