@@ -51,7 +51,7 @@ class Invariants:
         self._ruling: dict[int, int] = {}  # controller epoch -> broker
         self._assigned: dict[str, tuple[bytes, dict[int, tuple[int, ...]]]] = {}
         self.left_behind: dict[tuple[TopicPartition, int], int] = {}  # out of reach when reassigned -> epoch
-        self.deleted: dict[str, tuple[int, dict[int, int | None]]] = {}  # topic -> epoch, brokers known by then
+        self.deleted: dict[TopicPartition, tuple[int, dict[int, int | None]]] = {}  # -> epoch, brokers known by then
         self.disks: dict[int, Disk] = {}
         self.processes: Mapping[int, Process] = {}
         server.on_write = self._on_write
@@ -163,7 +163,8 @@ class Invariants:
         if after is None:
             if DeleteTopicsZnode.topic_path(topic) not in self._server.nodes:
                 self._fail(f"topic {topic} is deleted, though nobody asked for it")
-            self.deleted[topic] = (self.controller_epoch(), _known_brokers(writer))
+            for number in TopicZnode.decode(topic, before).assignment:
+                self.deleted[TopicPartition(topic, number)] = (self.controller_epoch(), _known_brokers(writer))
             return
         wanted = self._reassignment()
         old = TopicZnode.decode(topic, before).assignment

@@ -142,6 +142,6 @@ def _broker(cluster: Cluster, process: Process) -> list[str]:
 
 def _missed_the_end(cluster: Cluster, process: Process, partition: TopicPartition) -> bool:
     """The topic was deleted by an earlier controller, or while the broker was not registered (docs/simulation.md)."""
-    epoch, known = cluster.invariants.deleted.get(partition.topic, (0, {}))
+    epoch, known = cluster.invariants.deleted.get(partition, (0, {}))
     node = cluster.server.nodes[BrokerZnode.path(process.id)]
     return epoch != cluster.invariants.controller_epoch() or node.czxid != known.get(process.id)

@@ -41,7 +41,7 @@ def test_new_seeds_keep_all_invariants_and_come_to_rest() -> None:
             break
 
 
-@pytest.mark.parametrize("seed", [83, 154, 1206, 20144, 30163, 800574])
+@pytest.mark.parametrize("seed", [83, 154, 1206, 20144, 30163, 800574, 5002755, 6004564])
 def test_what_once_failed_holds(seed: int) -> None:
     check(seed)
 
