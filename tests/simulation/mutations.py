@@ -139,7 +139,7 @@ MUTATIONS: tuple[Mutation, ...] = (
              "[self._complete(t, context.partitions_of(t)) for t in {p.topic for p in asked} if t in context.deleting]"),
     Mutation("a failed deletion counts as done", "topic_deletion:TopicDeletion.on_answer",
              "if answer.error_code or codes.get(p, 0)]", "if False]"),
-    Mutation("a deletion is not resumed when the broker is back", "topic_deletion:TopicDeletion.resume_after_return",
+    Mutation("a deletion is not resumed when the broker is back", "topic_deletion:TopicDeletion.resume_after_change",
              "self.resume(again)", "pass"),
     Mutation("a deletion does not fail with its broker", "broker_changes:BrokerChanges.on_replicas_lost",
              "term.deletion.fail(", "dict("),

@@ -125,7 +125,7 @@ class BrokerChanges:
             term.replicas.move(starting, ReplicaStatus.ONLINE)
             term.partitions.bring_online()
         term.reassignment.on_brokers_started(brokers)
-        term.deletion.resume_after_return(topics)
+        term.deletion.resume_after_change(topics)
 
     # --- failure ------------------------------------------------------------------------------------------------
 

@@ -89,10 +89,10 @@ class Reassignment:
 
     def _why_refused(self, partition: TopicPartition, wanted: Replicas) -> str | None:
         context = self._term.context
+        if context.is_deleting(partition):  # partitions added since are not taken up
+            return _BEING_DELETED
         if not context.knows(partition):
             return "there is no such partition"
-        if context.is_deleting(partition):
-            return _BEING_DELETED
         if wanted == context.replicas(partition):
             return "these are its replicas already"
         return why_unusable(wanted)
@@ -356,7 +356,7 @@ class Reassignment:
         with term.batch.filling():
             term.batch.add_metadata(done)  # 12
         log.info("reassigned %s", ", ".join(f"{p} to {list(rar)}" for p, rar in done.items()))
-        term.deletion.resume({p.topic for p in done})  # CTL-97
+        term.deletion.resume_after_change({p.topic for p in done})  # CTL-97
 
     # --- nodes --------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.figures import Durations
 from kafkatool.broker.protocol_versions import ProtocolVersions
 from kafkatool.core.errors import ControllerFencedError, KafkatoolError, SessionExpiredError
-from kafkatool.core.model import BrokerInfo, PartitionState, TopicPartition
+from kafkatool.core.model import BrokerInfo, LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrPartition, LeaderAndIsrRequest
 from kafkatool.core.protocol.stop_replica import StopReplicaRequest
 from kafkatool.core.protocol.update_metadata import (
@@ -24,6 +24,7 @@ from kafkatool.core.protocol.update_metadata import (
 )
 
 _BEING_DELETED = -2
+_NO_STATE = PartitionState(LeaderAndIsr(None, 0, (), 0), 0)  # where an earlier controller has deleted the node already
 _SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 OnAnswer = Callable[[int, Message, Answer], None]
@@ -157,7 +158,8 @@ class RequestBatch:
         request = ControlRequest(version, message, lambda answer: self._on_answer(broker, message, answer))
         self._channels.send(broker, request)
 
-    def _epoch_of(self, broker: int) -> int:
+    def epoch_of(self, broker: int) -> int:
+        """Of its present life, as requests name it; -1: none is known."""
         info = self._context.brokers.get(broker)
         return -1 if info is None or info.epoch is None else info.epoch
 
@@ -176,7 +178,7 @@ class RequestBatch:
             message = LeaderAndIsrRequest(
                 controller_id=self._context.broker_id,
                 controller_epoch=self._context.epoch,
-                broker_epoch=self._epoch_of(broker),
+                broker_epoch=self.epoch_of(broker),
                 partition_states=list(entries.values()),
                 live_leaders=[
                     LeaderAndIsrLiveLeader(broker_id=leader, host=endpoint.host, port=endpoint.port)
@@ -194,7 +196,11 @@ class RequestBatch:
         for topic in context.deleting:  # CTL-55
             told.update(dict.fromkeys(context.partitions_of(topic)))
         all_live = context.live_brokers
-        states = [self._metadata_of(p, known, all_live) for p in told if (known := context.leadership.get(p))]
+        states = [
+            self._metadata_of(p, known, all_live)
+            for p in told
+            if (known := context.leadership.get(p) or (_NO_STATE if context.is_deleting(p) else None))
+        ]
         brokers = sorted(context.brokers)
         text = ", ".join(map(str, brokers))
         self._write_lines("TRACE", (lines.update_metadata_sent(state, text) for state in states))
@@ -203,7 +209,7 @@ class RequestBatch:
             message = UpdateMetadataRequest(
                 controller_id=context.broker_id,
                 controller_epoch=context.epoch,
-                broker_epoch=self._epoch_of(broker),
+                broker_epoch=self.epoch_of(broker),
                 partition_states=states,
                 live_brokers=live,
             )
@@ -239,7 +245,7 @@ class RequestBatch:
                 message = StopReplicaRequest(
                     controller_id=self._context.broker_id,
                     controller_epoch=self._context.epoch,
-                    broker_epoch=self._epoch_of(broker),
+                    broker_epoch=self.epoch_of(broker),
                     delete_partitions=delete,
                     partitions=partitions,
                 )

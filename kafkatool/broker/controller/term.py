@@ -138,10 +138,15 @@ class Term:
             log.info("broker %d answered UpdateMetadata with error %d", broker, answer.error_code)
 
     def _on_deleted(self) -> None:
-        """Many answers come at once, each for one partition: the first event handles all that are there."""
+        """Many answers come at once, each for one partition: the first event handles all that are there.
+
+        What was asked of a former life of a broker is over: it has been asked again since, or will be.
+        """
         answers = []
         while self._deleted:
-            answers.append(self._deleted.popleft())
+            broker, request, answer = self._deleted.popleft()
+            if request.broker_epoch == self.batch.epoch_of(broker):
+                answers.append((broker, request, answer))
         self.reassignment.on_answers(answers)
         for broker, request, answer in answers:
             self.deletion.on_answer(broker, request, answer)

@@ -57,8 +57,11 @@ class TopicDeletion:
 
     # --- carrying out -------------------------------------------------------------------------------------------
 
-    def resume_after_return(self, topics: Iterable[str]) -> None:
-        """A broker with replicas of these topics is back: they may be deleted again (CTL-34, CTL-84)."""
+    def resume_after_change(self, topics: Iterable[str]) -> None:
+        """A broker with replicas of these topics is back, or they have other replicas: they may be deleted again.
+
+        CTL-34, CTL-84, CTL-97.
+        """
         again = [t for t in topics if t in self._term.context.deleting]
         self._term.context.ineligible.difference_update(again)
         self.resume(again)

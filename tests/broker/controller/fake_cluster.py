@@ -178,6 +178,11 @@ class FakeCluster:
 
     # --- running ---
 
+    def work(self, broker_id: int) -> None:
+        """Only that controller's events, and nothing they send arrives yet."""
+        while self._work(broker_id):
+            pass
+
     def _work(self, broker_id: int) -> bool:
         worker = self.workers.get(broker_id)
         event = worker.queue.take(wait=False) if worker else None

@@ -106,3 +106,20 @@ def test_a_dead_broker_does_not_hold_a_reassignment_up_and_is_told_to_delete_whe
     assert not cluster.exists(ReassignmentZnode.PATH)
     cluster.restart(2)
     assert cluster.brokers[2].deleted == [T0]
+
+
+@pytest.mark.spec("CTL-84", "CTL-97")
+def test_a_deletion_that_waits_for_a_broker_goes_on_when_the_topic_has_moved_away_from_it() -> None:
+    cluster = FakeCluster(1, 2, 3, 4, properties=PROPERTIES)
+    cluster.create_topic("t", {0: [2, 3]})
+    cluster.catching_up = False
+    cluster.reassign({T0: [2, 4]})
+    cluster.brokers[3].stop_error = 56
+    cluster.delete_topic("t")
+    cluster.kill(3)
+    cluster.run()
+    assert cluster.exists(TopicZnode.path("t"))
+    cluster.catching_up = True
+    cluster.run()
+    assert not cluster.exists(ReassignmentZnode.PATH)
+    assert not cluster.exists(TopicZnode.path("t"))

@@ -3,7 +3,8 @@
 import pytest
 
 from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest
+from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, PreferredElectionZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import Delete, Op
 from tests.broker.controller.fake_cluster import FakeCluster
@@ -175,3 +176,22 @@ def test_a_topic_whose_nodes_vanish_is_forgotten() -> None:
     assert not cluster.sent
     assert term.context.assignments == {}
     assert term.context.leadership == {}
+
+
+@pytest.mark.spec("CTL-35", "CTL-83")
+def test_what_a_broker_answers_for_its_former_life_does_not_end_the_deletion() -> None:
+    cluster = FakeCluster(1, 2, 3, properties=DELETES)
+    cluster.create_topic("t", {0: [3]})
+    cluster.zk.create(DeleteTopicsZnode.topic_path("t"))
+    cluster.work(1)
+    (asked,) = [
+        request
+        for channel, request in cluster.network
+        if channel.broker.id == 3 and isinstance(m := request.message, StopReplicaRequest) and m.delete_partitions
+    ]
+    cluster.kill(3)
+    cluster.start(3)
+    assert asked.on_answer is not None
+    asked.on_answer(StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, partitions=[]))
+    cluster.run()
+    assert gone(cluster)
