@@ -188,7 +188,8 @@ def _without_renumbered(bootstrap: str, topic: str, seen: list[Found]) -> list[F
     copies: dict[int, list[Found]] = defaultdict(list)
     for found in seen:
         copies[found.number].append(found)
-    left_behind = {c for same in copies.values() if len(same) > 1 for c in superseded(bootstrap, topic, same)}
+    repeated = [same for same in copies.values() if len(same) > 1]
+    left_behind = set(superseded(bootstrap, topic, repeated)) if repeated else set()
     if left_behind:
         print(f"{len(left_behind)} records were written again by a client that changed its producer epoch")
     return [found for found in seen if found not in left_behind]

@@ -1,14 +1,19 @@
 """Copies of a record that an idempotent client sent again under a new number, which no broker can know for repeats.
 
 A broker knows a repeat by producer id, producer epoch and sequence (BRK-91). librdkafka gives all of it up when a
-batch overtakes another one on the way to a partition's new leader: it refuses nothing it was answered, but raises its
-producer epoch and numbers whatever still waits for an answer anew, on every partition (its
-rd_kafka_idemp_drain_epoch_bump). What an old leader had appended and could not acknowledge any more is then there
-once in each epoch, on Kafka's brokers as on these. It takes a leader that stands still, or is cut off, under load.
+batch overtakes another one on the way to a partition's new leader and is refused there: what was answered stands, but
+whatever still waits for an answer, on every partition, is numbered anew in a producer epoch one higher
+(rd_kafka_idemp_drain_epoch_bump; the producer id stays). What an old leader had appended and could not acknowledge any
+more is then there once in each epoch, on Kafka's brokers as on these. It takes a leader that stands still, or is cut
+off, under load.
+
+What this cannot tell is whether that refusal was right: of a wrong one the client makes the same. (Of one that hits
+the oldest batch under way it makes a fatal error, which the load counts.) How many copies there were is printed.
 """
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from confluent_kafka import Consumer
@@ -16,8 +21,12 @@ from confluent_kafka import Consumer
 from kafkatool.core.client import Connection
 from kafkatool.core.protocol import fetch
 from kafkatool.core.protocol.records import BatchHeader, iter_batches
+from tests.waiting import eventually
 
 _TIMEOUT_MS = 30_000
+
+Place = tuple[int, int]
+"""Partition and offset."""
 
 
 class Copy(Protocol):
@@ -29,53 +38,66 @@ class Copy(Protocol):
     def offset(self) -> int: ...
 
 
-def superseded(bootstrap: str, topic: str, copies: Sequence[Copy]) -> Sequence[Copy]:
-    """All copies of one record but the newest.
+def superseded(bootstrap: str, topic: str, records: Iterable[Sequence[Copy]]) -> list[Copy]:
+    """Of the copies of each of these records all but the newest.
 
-    Asserts that the client, not the broker, wrote it again: in one partition, by one producer, each time in a later
-    epoch.
+    Asserts that the client wrote it again: in one partition, by one producer, each time in a later epoch. That none of
+    those was acknowledged is the caller's to see.
     """
-    ordered = sorted(copies, key=lambda copy: copy.offset)
-    headers = _batches_at(bootstrap, topic, ordered)
-    told = [
-        (c.partition, c.offset, h.producer_id, h.producer_epoch, h.base_sequence)
-        for c, h in zip(ordered, headers, strict=True)
-    ]
-    for before, after in itertools.pairwise(told):
-        assert before[0] == after[0] and before[2] == after[2] and before[3] < after[3], (
-            f"written twice (partition, offset, producer, epoch, sequence): {told}"
-        )
-    return ordered[:-1]
+    ordered = [sorted(copies, key=lambda copy: copy.offset) for copies in records]
+    headers = _batches_at(bootstrap, topic, [(c.partition, c.offset) for copies in ordered for c in copies])
+    for copies in ordered:
+        told = [
+            (c.partition, c.offset, h.producer_id, h.producer_epoch, h.base_sequence)
+            for c in copies
+            for h in [headers[c.partition, c.offset]]
+        ]
+        for before, after in itertools.pairwise(told):
+            assert before[0] == after[0] and before[2] == after[2] and before[3] < after[3], (
+                f"written twice (partition, offset, producer, epoch, sequence): {told}"
+            )
+    return [copy for copies in ordered for copy in copies[:-1]]
 
 
-def _batches_at(bootstrap: str, topic: str, places: Sequence[Copy]) -> list[BatchHeader]:
-    """The header of the batch that holds each place."""
+def _batches_at(bootstrap: str, topic: str, places: Sequence[Place]) -> Mapping[Place, BatchHeader]:
+    """The header of the batch that holds each place; asked again where the leader changes meanwhile."""
+    found: dict[Place, BatchHeader] = {}
     client = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "log_level": 0})
-    try:
+
+    def all_found() -> bool:
         view = client.list_topics(topic, _TIMEOUT_MS / 1000)
+        with contextlib.ExitStack() as stack:
+            connections: dict[int, Connection] = {}
+            for place in places:
+                leader = view.topics[topic].partitions[place[0]].leader
+                if place in found or leader not in view.brokers:
+                    continue
+                if leader not in connections:
+                    at = view.brokers[leader]
+                    connection = Connection(at.host, at.port, client_id="check", timeout_ms=_TIMEOUT_MS)
+                    connections[leader] = stack.enter_context(connection)
+                if header := _batch_at(connections[leader], topic, place):
+                    found[place] = header
+        return len(found) == len(set(places))
+
+    try:
+        eventually(all_found, "the batches of records that are there twice", 60)
     finally:
         client.close()
-    found = []
-    for place in places:
-        leader = view.brokers[view.topics[topic].partitions[place.partition].leader]
-        with Connection(leader.host, leader.port, client_id="check", timeout_ms=_TIMEOUT_MS) as connection:
-            found.append(_batch_at(connection, topic, place))
     return found
 
 
-def _batch_at(connection: Connection, topic: str, place: Copy) -> BatchHeader:
-    wanted = fetch.FetchRequestPartition(
-        partition=place.partition, fetch_offset=place.offset, partition_max_bytes=1 << 20
-    )
+def _batch_at(connection: Connection, topic: str, place: Place) -> BatchHeader | None:
+    partition, offset = place
+    wanted = fetch.FetchRequestPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1)
     request = fetch.FetchRequest(
         replica_id=-1,
         max_wait_ms=50,
         min_bytes=1,
-        max_bytes=1 << 20,
+        max_bytes=1,  # one batch comes all the same, whole
         isolation_level=0,
         topics=[fetch.FetchRequestTopic(topic=topic, partitions=[wanted])],
     )
     (answer,) = connection.send(fetch.API, 4, request).topics[0].partitions
-    assert answer.error_code == 0, answer
     data = bytes(answer.records or b"")  # type: ignore[arg-type]
-    return next(header for _, header in iter_batches(data) if header.next_offset > place.offset)
+    return next((header for _, header in iter_batches(data) if header.next_offset > offset), None)

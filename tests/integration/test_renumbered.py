@@ -55,6 +55,6 @@ def test_a_record_under_two_producer_epochs_was_renumbered_and_under_one_it_is_t
         assert write(connection, topic, epoch=1, sequence=0) == (1, ErrorCode.NONE)
         assert write(connection, topic, epoch=1, sequence=1) == (2, ErrorCode.NONE)
     first, second, third = (Found(0, offset, 7, b"value-7") for offset in range(3))
-    assert superseded(kafka_cluster.bootstrap, topic, [second, first]) == [first]
+    assert superseded(kafka_cluster.bootstrap, topic, [[second, first]]) == [first]
     with pytest.raises(AssertionError, match="written twice"):
-        superseded(kafka_cluster.bootstrap, topic, [second, third])
+        superseded(kafka_cluster.bootstrap, topic, [[second, third]])
