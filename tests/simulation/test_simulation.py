@@ -42,7 +42,7 @@ def test_new_seeds_keep_all_invariants_and_come_to_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [83, 154, 1206, 20144, 30163, 800574, 5002755, 6004564, 7000898, 7002763, 7002835, 7007447]
+    "seed", [83, 154, 1206, 20144, 30163, 800574, 5002755, 6004564, 7000898, 7002763, 7002835, 7007447, 8006279]
 )
 def test_what_once_failed_holds(seed: int) -> None:
     check(seed)

@@ -110,6 +110,8 @@ def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> Sta
         for number, replicas in assignment.items():
             context.set_replicas(TopicPartition(topic, number), replicas)
     states = term.zookeeper.read_states(context.partitions())
+    if any(state.leader_and_isr.controller_epoch > context.epoch for state in states.found.values()):
+        term.zookeeper.commit([])  # fails if we are deposed: what the successor has decided is not ours to tell
     context.leadership = states.found
     context.unreadable = set(states.unreadable)
     for broker in context.brokers.values():
