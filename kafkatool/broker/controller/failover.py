@@ -133,8 +133,8 @@ def _bounced(context: ControllerContext, states: States) -> dict[TopicPartition,
         written = states.written[partition]
         if written > last or context.is_deleting(partition):
             continue
-        live = context.live_for(partition)
-        in_sync = [b for b in state.leader_and_isr.isr if b in live]
+        replicas = context.replicas(partition)
+        in_sync = [b for b in state.leader_and_isr.isr if b in registered and b in replicas]
         former = [b for b in in_sync if registered[b] > written]
         if former and len(former) < len(in_sync):
             found[partition] = former
