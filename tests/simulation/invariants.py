@@ -225,6 +225,19 @@ class Invariants:
             known = self._written.get(partition, {})
             if not any(version == told.zk_version and state == held for (_, version), held in known.items()):
                 self._fail(f"broker {receiver} is told of {partition} what ZooKeeper never held: {told}")
+            if isinstance(message, LeaderAndIsrRequest) and receiver == leader:
+                self._leads_anew(partition, receiver, message.broker_epoch, told.zk_version)
+
+    def _leads_anew(self, partition: TopicPartition, leader: int, life: int, version: int) -> None:
+        """Nobody is to lead by what was true in a former life, while one that was in sync then has lived on (CTL-35)."""
+        node = self._server.nodes.get(PartitionStateZnode.path(partition))
+        marked = DeleteTopicsZnode.topic_path(partition.topic) in self._server.nodes
+        if node is None or node.version != version or node.mzxid > life or marked:
+            return
+        for broker in PartitionStateZnode.decode(partition, node.data).isr:
+            registered = self._server.nodes.get(BrokerZnode.path(broker))
+            if registered and registered.czxid < node.mzxid and partition not in self.disks[broker].failed:
+                self._fail(f"{leader} is to lead {partition} as in a former life, though broker {broker} has lived on")
 
     def on_obeyed(self, receiver: "Process", request: ControlRequest, held: set[TopicPartition]) -> None:
         """No broker deletes data that counts."""

@@ -58,6 +58,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("failover does not resume reassignments", "failover:take_over",
              "term.reassignment.resume(reassignments)", "pass"),
     Mutation("failover does not resume elections", "failover:take_over", "if election is not None:", "if False:"),
+    Mutation("a broker that bounced unseen leads on", "failover:take_over", "_bounced(context, states)", "{}"),
     Mutation("failover does not resume deletions", "failover:take_over", "term.deletion.resume()", "pass"),
     Mutation("a lost session does not end the term", "worker:ControllerWorker._on_expired", "self.resign()", "pass"),
     Mutation("/controller is watched once only", "worker:ControllerWorker._on_controller_change",

@@ -170,10 +170,17 @@ class Process:
             if self.alive:
                 self.stop_orderly(attempts)
 
+        waiting = [answered]
+
+        def answer(value: ShutdownAnswer | None) -> None:
+            if waiting:
+                waiting.pop()(value)
+
         if controller is None:
             answered(None)
         else:
-            controller.serve_controlled_shutdown(self.id, self.replicas.broker_epoch, answered)
+            controller.serve_controlled_shutdown(self.id, self.replicas.broker_epoch, answer)
+            self.world.after(30_000.0, lambda: answer(None))  # one that is killed does not answer
 
     def _end(self) -> None:
         """When the event at work is done."""
