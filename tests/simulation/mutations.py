@@ -84,7 +84,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("the ISR of a moving partition is not watched", "reassignment:Reassignment._read_and_watch",
              "for p in unwatched], fired)", "for p in unwatched])"),
     # --- brokers
-    Mutation("a broker that bounced is not noticed", "broker_changes:BrokerChanges.apply",
+    Mutation("a broker that bounced is not noticed", "broker_changes:BrokerChanges._apply",
              "if (current[b].epoch or 0) > (known[b].epoch or 0)", "if False"),
     Mutation("a broker that starts is not told the metadata", "broker_changes:BrokerChanges._on_startup",
              "term.batch.add_metadata(context.leadership)", "pass"),
