@@ -1,7 +1,8 @@
 """One thread that runs short callbacks at their time: expiry of parked requests, heartbeats, delayed work.
 
 A binary heap with lazy cancellation, swept when most of it is cancelled (a parked fetch is nearly always cancelled).
-The thread is woken only when a new task comes before the one it waits for.
+The thread is woken only when a new task comes before the one it waits for, and waits for none that was cancelled: half
+a wake-up for each produced record it was, beside the threads that serve it.
 """
 
 import heapq
@@ -49,7 +50,8 @@ class Timer:
         self._name = name
         self._heap: list[tuple[float, int, TimerTask]] = []
         self._order = itertools.count()
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
         self._wakes_at = float("inf")
         self._closed = False
         self._cancelled = 0  # approximate: only decides when to sweep
@@ -60,7 +62,7 @@ class Timer:
         """Run ``callback`` ``delay_ms`` from now. After ``close`` nothing runs any more."""
         task = TimerTask(self, callback)
         due = time.monotonic() + delay_ms / 1000
-        with self._condition:
+        with self._lock:
             if self._closed:
                 return task
             if not self._started:
@@ -84,10 +86,17 @@ class Timer:
         if self._started and threading.current_thread() is not self._thread:
             self._thread.join()
 
+    def _due(self) -> bool:
+        """Whether something is to be run. Under the lock; what was cancelled goes, nobody is to wake up for that."""
+        heap = self._heap
+        while heap and not heap[0][2].pending:
+            heapq.heappop(heap)
+        return bool(heap) and heap[0][0] <= time.monotonic()
+
     def _run(self) -> None:
         while True:
             with self._condition:
-                while not self._closed and (not self._heap or self._heap[0][0] > time.monotonic()):
+                while not self._closed and not self._due():
                     self._wakes_at = self._heap[0][0] if self._heap else float("inf")
                     self._condition.wait(self._wakes_at - time.monotonic() if self._heap else None)
                 self._wakes_at = 0

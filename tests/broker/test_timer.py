@@ -45,6 +45,15 @@ def test_a_cancelled_callback_does_not_run_and_many_of_them_take_no_room(timer: 
     assert ran.get(timeout=10) == -2
 
 
+def test_nobody_wakes_up_for_what_was_cancelled(timer: Timer) -> None:
+    for _ in range(100):
+        timer.add(60_000, lambda: None).cancel()
+    timer.add(60_001, lambda: None)
+    with timer._condition:
+        assert not timer._due()
+    assert [task.pending for _, _, task in timer._heap] == [True]
+
+
 def test_a_failing_callback_does_not_stop_the_clock(timer: Timer, caplog: pytest.LogCaptureFixture) -> None:
     ran = threading.Event()
     timer.add(0, lambda: 1 // 0)  # type: ignore[arg-type]
