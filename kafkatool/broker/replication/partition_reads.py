@@ -104,6 +104,12 @@ def read_partition(
         return PartitionRead(
             ErrorCode.NONE, high_watermark, stable, log.log_start_offset, b"", 0, end, end.offset, aborted
         )
+    newest = log.newest_at(offset, end)
+    if newest is not None and upper == end.offset and len(newest.records) <= max_bytes and not reader.committed:
+        size = len(newest.records)
+        return PartitionRead(
+            ErrorCode.NONE, high_watermark, stable, log.log_start_offset, newest.records, size, newest.start, end.offset
+        )
     try:
         found = log.read(offset, max_bytes, upper, min_one_batch=min_one_batch)
         if reader.committed:

@@ -17,6 +17,7 @@ from kafkatool.broker.storage.log_values import (
     Cleanable,
     LastBatch,
     LogOffset,
+    NewestBatch,
 )
 from kafkatool.broker.storage.producer_reload import apply_marker, reload_producers
 from kafkatool.broker.storage.producer_snapshot import delete_snapshots, write_snapshot
@@ -32,6 +33,8 @@ from kafkatool.broker.storage.transactions import append_aborted
 from kafkatool.core.protocol.records import CONTROL, BatchHeader, set_base_offset_and_epoch
 
 log = logging.getLogger(__name__)
+
+_KEPT_BYTES = 2048  # a larger newest batch is read from the file: it is sent from there without a copy
 
 
 class Log(ReadableLog):
@@ -75,6 +78,7 @@ class Log(ReadableLog):
                 self._append(batch, [ReceivedBatch(0, header, base, timestamp)])
             except OSError as e:
                 raise self._failed(e) from e
+            self._keep(batch, base)
             info = AppendInfo(
                 base,
                 base + header.last_offset_delta,
@@ -86,6 +90,13 @@ class Log(ReadableLog):
             )
         self._flush_if_due(config)
         return info
+
+    def _keep(self, batch: memoryview, base: int) -> None:
+        size, end = len(batch), self._end
+        if size < _KEPT_BYTES:
+            assert end.position is not None  # the end always has its place
+            start = LogOffset(base, end.segment_base, end.position - size)
+            self._newest = NewestBatch(start, end, bytes(batch))
 
     def append_as_follower(self, records: memoryview) -> AppendInfo:
         """Append what the leader sent, as it is; a cut last batch is left out (BRK-161, BRK-91).

@@ -41,6 +41,14 @@ class LogRead(NamedTuple):
     """There is data, but the first batch is larger than asked for, so nothing was taken (BRK-96)."""
 
 
+class NewestBatch(NamedTuple):
+    """The last batch of a log, from ``start`` to ``end``."""
+
+    start: LogOffset
+    end: LogOffset
+    records: bytes
+
+
 class TimestampOffset(NamedTuple):
     """The first record at or after a time."""
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.log_reader import aborted_transactions, find_offset, find_timestamp, read_log
-from kafkatool.broker.storage.log_values import LogOffset, LogRead, LogServices, TimestampOffset
+from kafkatool.broker.storage.log_values import LogOffset, LogRead, LogServices, NewestBatch, TimestampOffset
 from kafkatool.broker.storage.producer_state import ProducerState
 from kafkatool.broker.storage.segments import Segments
 from kafkatool.broker.storage.transactions import AbortedTransaction
@@ -63,6 +63,7 @@ class ReadableLog:
         self._segments = segments
         self._cuts = 0  # how often the log was cut, so that a flush or a round of compaction can tell
         self._end = LogOffset(end_offset, segments.active.base_offset, segments.active.size_bytes)
+        self._newest: NewestBatch | None = None  # a small one that was appended here as the leader
 
     # --- what is known -------------------------------------------------------------------------------------------
 
@@ -107,6 +108,14 @@ class ReadableLog:
         return self._look(
             offset, lambda: read_log(self._segments, end, offset, max_bytes, upper, min_one_batch=min_one_batch)
         )
+
+    def newest_at(self, offset: int, end: LogOffset) -> NewestBatch | None:
+        """The batch that begins at ``offset`` if it is the last one before ``end`` and still in memory.
+
+        It is what those ask for who wait at the end, and spares them two look-ups and a system call each.
+        """
+        newest = self._newest
+        return newest if newest is not None and newest.end is end and newest.start.offset == offset else None
 
     def offset_metadata(self, offset: int) -> LogOffset:
         """The offset with its segment and position, when it lies in the log (BRK-37)."""
