@@ -143,7 +143,8 @@ class FetchSession:
 
         Marks stay: with the next request the client's position is noted there, and that may be what the mark is about.
         """
-        return [(topic_partition, told.wanted) for topic_partition, told in self.items()]
+        partitions = self._partitions
+        return [(tp, told.wanted) for tp in list(self._stirred) if (told := partitions.get(tp)) is not None]
 
     def with_untold(self, results: FetchResults) -> FetchResults:
         """Those of the last look, after what was found before and has not changed since."""

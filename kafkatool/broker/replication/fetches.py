@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from kafkatool.broker.replication.delayed import DelayedOperations
 from kafkatool.broker.replication.delayed_fetch import AwaitedPartition, Awaiting, DelayedFetch
 from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults, FetchSession
+from kafkatool.broker.replication.follower_fetch import FollowerFetch
 from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.isr_writer import IsrWriter
 from kafkatool.broker.replication.parked_fetches import ParkedFetches
@@ -58,8 +59,8 @@ class Fetches:
         """
         results = self._read(entries, reader, max_bytes)
         if reader.is_follower:
-            self._record(entries, results, reader.replica_id, session.pulse if session else None)
-        if max_wait_ms <= 0 or not (entries or session) or _enough(results, min_bytes):
+            self._record(entries, results, reader.replica_id, None if session is None else session.pulse)
+        if max_wait_ms <= 0 or (not entries and session is None) or _enough(results, min_bytes):
             self._count(results, reader)
             on_done(results)
             return
@@ -75,14 +76,18 @@ class Fetches:
             }
             keys = tuple(awaited)
 
-        def respond() -> None:
-            if session is None:
-                again = self._read(entries, reader, max_bytes)
-            else:
-                again = session.with_untold(self._read(session.take_again(), reader, max_bytes))
-            self._count(again, reader)
-            on_done(again)
+        def look() -> FetchResults:
+            return self._read(entries if session is None else session.take_again(), reader, max_bytes)
 
+        def respond(found: FetchResults) -> None:
+            if session is not None:
+                found = session.with_untold(found)
+            self._count(found, reader)
+            on_done(found)
+
+        if session is not None and reader.is_follower and min_bytes <= 1:
+            self._fetches.watch(FollowerFetch(max_wait_ms, look, respond), keys)
+            return
         missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
         operation = DelayedFetch(
             max_wait_ms,
@@ -91,7 +96,7 @@ class Fetches:
             awaited,
             lambda tp: self._hosted.find(tp, missing=missing),
             self._is_held_back,
-            respond,
+            lambda: respond(look()),
         )
         self._fetches.watch(operation, keys)
 
