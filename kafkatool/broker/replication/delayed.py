@@ -91,7 +91,7 @@ class DelayedOperations:
         if operation.try_complete():
             return True
         operation._timer_task = task = self._timer.add(operation.delay_ms, operation._expire)
-        if operation.completed:
+        if operation._once.locked():
             task.cancel()  # it was completed before it could see its timer
         return False
 

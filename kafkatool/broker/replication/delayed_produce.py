@@ -47,7 +47,7 @@ class DelayedProduce(DelayedOperation):
         return tuple(self._unsettled)
 
     def try_complete(self, key: Hashable | None = None) -> bool:
-        if self.completed:
+        if self._once.locked():
             return True
         for topic_partition, result in list(self._unsettled.items()):
             if key is None or key == topic_partition:

@@ -36,7 +36,7 @@ class FetchPlan(NamedTuple):
     @property
     def session_id(self) -> int:
         """To be told to the client."""
-        return self.session.id if self.session else NO_SESSION
+        return NO_SESSION if self.session is None else self.session.id
 
     def to_tell(self, results: FetchResults, reader: Reader) -> FetchResults:
         """The part of the results that the client does not know yet."""

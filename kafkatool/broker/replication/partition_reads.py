@@ -23,16 +23,16 @@ EARLIEST = -2
 _NOT_CHECKED = -1
 
 
-class Reader(NamedTuple):
+class Reader:
     """Who reads: a follower's broker id, CONSUMER or DEBUGGER; and whether only what is committed."""
 
-    replica_id: int
-    committed: bool = False
+    __slots__ = ("committed", "is_follower", "replica_id")
 
-    @property
-    def is_follower(self) -> bool:
+    def __init__(self, replica_id: int, committed: bool = False) -> None:
+        self.replica_id = replica_id
+        self.committed = committed
+        self.is_follower = replica_id >= 0
         """Followers read to the log's end, all others below the high watermark (BRK-92)."""
-        return self.replica_id >= 0
 
 
 class PartitionRead(NamedTuple):
