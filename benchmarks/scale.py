@@ -26,8 +26,9 @@ from benchmarks.filled import BROKERS, topics
 from benchmarks.report import machine
 from kafkatool.broker.embedded.ports import free_ports
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.broker.health import make_base_paths
 from kafkatool.core.model import TopicPartition
-from kafkatool.core.znodes import PERSISTENT_PATHS, ControllerEpochZnode, ControllerZnode, PartitionStateZnode
+from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode, PartitionStateZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.stub_broker import StubBroker, register
 
@@ -79,8 +80,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _fill(zk: ZooKeeper, partitions: int) -> None:
-    for path in PERSISTENT_PATHS:
-        zk.create(path, make_parents=True)
+    make_base_paths(zk)
     zk.create(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(1), make_parents=True)
     for made in topics(partitions):
         zk.commit(made)

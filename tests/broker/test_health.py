@@ -24,12 +24,6 @@ from tests.broker.network.raw_client import wait_until
 INFO = BrokerInfo(3, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INNER", "::1", 9093)), "rack-a")
 
 
-@pytest.fixture
-def base(zk: ZooKeeper) -> ZooKeeper:
-    make_base_paths(zk)
-    return zk
-
-
 def health(zk: ZooKeeper, **more: Callable[[], None]) -> Health:
     return Health(zk, INFO, session_timeout_ms=500, **more)
 

@@ -20,8 +20,9 @@ from typing import Self
 import pytest
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.broker.health import make_base_paths
 from kafkatool.core.cluster_view import read_cluster
-from kafkatool.core.znodes import PERSISTENT_PATHS, ControllerZnode, DeleteTopicsZnode, TopicZnode
+from kafkatool.core.znodes import ControllerZnode, DeleteTopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.integration.holding_proxy import MULTI, HoldingProxy
 from tests.integration.transaction_log import Transaction, read_transactions, written_by_deposed
@@ -70,8 +71,7 @@ class Rivals:
             self.zookeeper.start().wait_ready()
             patient = ZooKeeper(self.zookeeper.connect, session_timeout_ms=LONG_MS, connection_timeout_ms=4 * LONG_MS)
             self.zk = stack.enter_context(patient)
-            for path in PERSISTENT_PATHS:
-                self.zk.create(path, make_parents=True)
+            make_base_paths(self.zk)
             for broker in BROKERS:
                 stub = StubBroker(reads=False)
                 stack.callback(stub.close)

@@ -150,8 +150,11 @@ def _set_aside(context: ControllerContext, bounced: dict[TopicPartition, list[in
 
 def _begin_anew(term: Term, bounced: dict[TopicPartition, list[int]]) -> None:
     """Now they are as new (CTL-35): told who leads, and taken into the ISR when they have caught up."""
-    log.info("of %d partitions brokers %s were in sync in a life that no controller saw end: they follow anew",
-             len(bounced), sorted({b for brokers in bounced.values() for b in brokers}))  # fmt: skip
+    log.info(
+        "of %d partitions brokers %s were in sync in a life that no controller saw end: they follow anew",
+        len(bounced),
+        sorted({b for brokers in bounced.values() for b in brokers}),
+    )
     term.context.failed_replicas.clear()  # a new term knows no others yet
     with term.batch.filling():
         term.replicas.move(bounced, ReplicaStatus.ONLINE)

@@ -15,7 +15,6 @@ from kafkatool.core.protocol.leader_and_isr import (
     LeaderAndIsrRequest,
 )
 from kafkatool.core.znodes import (
-    PERSISTENT_PATHS,
     BrokerZnode,
     ControllerEpochZnode,
     ControllerZnode,
@@ -40,13 +39,6 @@ def controller(connect: str, broker_id: int, log: StateChangeLog, **properties: 
             yield found
         finally:
             found.shutdown()
-
-
-@pytest.fixture
-def base(zk: ZooKeeper) -> ZooKeeper:
-    for path in PERSISTENT_PATHS:
-        zk.create(path, make_parents=True)
-    return zk
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from kafkatool.broker.controller.figures import FILE_NAME, Durations, Figures, G
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.controller.fake_cluster import FakeCluster, FakeTimer
-from tests.broker.controller.test_controller import base, controller  # noqa: F401  a fixture
+from tests.broker.controller.test_controller import controller
 from tests.waiting import eventually
 
 
@@ -73,7 +73,7 @@ def test_a_controllers_work_is_measured() -> None:
 
 @pytest.mark.spec("CTL-29", "CTL-24")
 def test_the_gauges_of_a_controller_are_in_the_file_beside_its_log(
-    base: ZooKeeper,  # noqa: F811
+    base: ZooKeeper,
     zk_connect: str,
     tmp_path: Path,
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from kafkatool.broker.controller.channels import Answer, Channel, ChannelFactory, ControlRequest
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.broker.health import make_base_paths
 from kafkatool.core.errors import KafkatoolError, VersionConflictError
 from kafkatool.core.model import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.error_codes import ErrorCode
@@ -27,7 +28,6 @@ from kafkatool.core.protocol.leader_and_isr import (
 from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse, StopReplicaResponsePartition
 from kafkatool.core.protocol.update_metadata import UpdateMetadataResponse
 from kafkatool.core.znodes import (
-    PERSISTENT_PATHS,
     BrokerZnode,
     PartitionStateZnode,
     PartitionsZnode,
@@ -109,8 +109,7 @@ class Run:
         self._connect = connect
         self._stack = ExitStack()
         self.zk = self._stack.enter_context(ZooKeeper(connect, create_chroot=True))
-        for path in PERSISTENT_PATHS:
-            self.zk.create(path, make_parents=True)
+        make_base_paths(self.zk)
         for broker in BOTH:
             info = BrokerInfo(broker, (Endpoint("PLAINTEXT", "127.0.0.1", 1),))
             self.zk.create(BrokerZnode.path(broker), BrokerZnode.encode(info, 0), ephemeral=True)

@@ -10,7 +10,6 @@ from kafkatool.broker.controller.standalone import StandaloneController
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.protocol.api_versions import ApiVersionsResponseKey
 from kafkatool.core.znodes import (
-    PERSISTENT_PATHS,
     BrokersZnode,
     BrokerZnode,
     ControllerEpochZnode,
@@ -20,13 +19,6 @@ from kafkatool.core.znodes import (
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.stub_broker import StubBroker, register
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def base(zk: ZooKeeper) -> ZooKeeper:
-    for path in PERSISTENT_PATHS:
-        zk.create(path, make_parents=True)
-    return zk
 
 
 @pytest.fixture

@@ -1,0 +1,13 @@
+"""What the tests of brokers and controllers start from."""
+
+import pytest
+
+from kafkatool.broker.health import make_base_paths
+from kafkatool.core.zookeeper import ZooKeeper
+
+
+@pytest.fixture
+def base(zk: ZooKeeper) -> ZooKeeper:
+    """The test's session, with the persistent nodes that every cluster has."""
+    make_base_paths(zk)
+    return zk
