@@ -5,8 +5,14 @@ from collections.abc import Callable
 
 
 def eventually(what: Callable[[], bool], title: str, seconds: float = 30) -> None:
-    """Fail with ``title`` unless ``what`` comes true within ``seconds``."""
+    """Fail with ``title`` unless ``what`` comes true within ``seconds``.
+
+    The last look begins when the time is over: one that this process slept through was none.
+    """
     deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain for {title}"
+    while True:
+        over = time.monotonic() >= deadline
+        if what():
+            return
+        assert not over, f"waited {seconds:g} s in vain for {title}"
         time.sleep(0.02)
