@@ -1,5 +1,6 @@
 """Load on a cluster while something is done to it, and the questions asked afterwards: what is there, is it equal?"""
 
+import re
 import subprocess
 import sys
 import threading
@@ -8,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core import model
@@ -92,8 +93,14 @@ class Load:
 
 
 def make_topic(zk: ZooKeeper, topic: str, partitions: int, replication_factor: int = 3) -> None:
-    """Create it over all live brokers; it is not yet in sync."""
-    brokers = list(read_cluster(zk, [], states=False).brokers.values())
+    """Create it over all live brokers; it is not yet in sync. Waits for as many as it needs: a session may have ended."""
+    brokers: list[model.BrokerInfo] = []
+
+    def enough() -> bool:
+        brokers[:] = read_cluster(zk, [], states=False).brokers.values()
+        return len(brokers) >= replication_factor
+
+    eventually(enough, f"{replication_factor} brokers for {topic}", 60)
     create_topic(
         zk, topic, assign_replicas(brokers, partitions, replication_factor, start_index=0, replica_shift=0), {}
     )
@@ -136,7 +143,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Found]:
     )
     try:
         seen: list[Found] = []
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(partitions)]
+        ends = [_end_of(consumer, TopicPartition(topic, p)) for p in range(partitions)]
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         reached = [0] * partitions
 
@@ -151,6 +158,25 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Found]:
         return seen
     finally:
         consumer.close()
+
+
+def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """Its high watermark; a leader that is new may not know it yet, and says so."""
+    found: list[int] = []
+    refusals: list[KafkaException] = []
+
+    def is_told() -> bool:
+        try:
+            found.append(consumer.get_watermark_offsets(partition, timeout=30)[1])
+        except KafkaException as e:
+            refusals.append(e)
+        return bool(found)
+
+    try:
+        eventually(is_told, f"the end of {partition.topic}-{partition.partition}", 90)
+    except AssertionError as e:
+        raise AssertionError(f"{e}: {refusals[-1]}") from e
+    return found[0]
 
 
 def check_records(cluster: EmbeddedCluster, topic: str, partitions: int, load: Load, *, once: bool = False) -> None:
@@ -196,7 +222,22 @@ def _without_renumbered(bootstrap: str, topic: str, seen: list[Found]) -> list[F
 
 
 def check_replicas_equal(cluster: EmbeddedCluster) -> None:
-    """As an operator would: kt replica-verify, with its exit code."""
+    """As an operator would: kt replica-verify, with its exit code.
+
+    It gives a replica up that does not go on for five seconds, and is then not sure: it is asked again. What it once
+    called different is different.
+    """
     command = [sys.executable, "-m", "kafkatool", "replica-verify", "--zookeeper", cluster.zookeeper, "--once"]
-    outcome = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    said: list[str] = []
+
+    def equal() -> bool:
+        outcome = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        said.append(outcome.stdout + outcome.stderr)
+        unsure = re.search(r" (incomplete|unreachable): replicas ", outcome.stdout)
+        assert outcome.returncode == 0 or (unsure and " different: replicas " not in outcome.stdout), said[-1]
+        return outcome.returncode == 0
+
+    try:
+        eventually(equal, "all replicas to be verified", 120)
+    except AssertionError as e:
+        raise AssertionError(f"{e}: {said[-1]}") from e
