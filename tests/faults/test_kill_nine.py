@@ -16,7 +16,7 @@ TOPIC = "faults"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.spec("BRK-48", "BRK-50", "BRK-53", "BRK-59", "BRK-66", "BRK-137", "CTL-37", "CTL-43")
 def test_no_acknowledged_record_is_lost_over_ten_rounds_of_kill_nine() -> None:
     seed = random.randrange(1 << 32)
@@ -36,6 +36,7 @@ def test_no_acknowledged_record_is_lost_over_ten_rounds_of_kill_nine() -> None:
                     eventually(
                         lambda v=victim: v not in read_cluster(zk, [], states=False).brokers,  # type: ignore[misc]
                         "the session to expire",
+                        60,
                     )
                 cluster.start_broker(victim)
                 await_in_sync(zk, [TOPIC])
