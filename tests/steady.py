@@ -1,0 +1,30 @@
+"""Brokers that keep their sessions and stay in sync while a busy machine lets them stand still for seconds.
+
+For tests that compare leaders, in-sync replicas or members: what a broker loses that way comes back, but not to where it
+was.
+"""
+
+import contextlib
+from typing import Final
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.errors import NoNodeError
+from kafkatool.core.znodes import BrokerZnode, ControllerZnode
+from kafkatool.core.zookeeper import ZooKeeper
+
+STEADY: Final = {
+    "zookeeper.session.timeout.ms": "18000",  # a ping may be a third of it old; 20 ticks are all that a real one grants
+    "replica.lag.time.max.ms": "60000",
+}
+
+
+def crash(cluster: EmbeddedCluster, zk: ZooKeeper, broker: int) -> None:
+    """kill -9; its nodes go at once, as when its session ends: that takes longer than clients are to wait."""
+    cluster.kill_broker(broker)
+    ephemeral = [BrokerZnode.path(broker)]
+    if read_cluster(zk, [], states=False).controller_id == broker:
+        ephemeral.append(ControllerZnode.PATH)
+    for path in ephemeral:
+        with contextlib.suppress(NoNodeError):  # its session has ended meanwhile
+            zk.delete(path)
