@@ -12,9 +12,10 @@ from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import await_in_sync, make_topic
+from tests.steady import STEADY
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 VERSION = "2.8.2"
 PARTITIONS = 3
@@ -42,7 +43,7 @@ class Tools:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
     real_kafka.require(VERSION)
-    with EmbeddedCluster(3, directory=tmp_path_factory.mktemp("cluster")) as running:
+    with EmbeddedCluster(3, directory=tmp_path_factory.mktemp("cluster"), options=STEADY) as running:
         yield running
 
 
@@ -112,8 +113,12 @@ def test_the_tools_for_configs_topics_records_and_log_dirs(
     everything = " ".join(" ".join(r) for r in tools("kafka.admin.ConfigCommand", *broker, "--describe", "--all"))
     assert "broker.id=1" in everything and "log.dirs=" in everything
     tools("kafka.admin.TopicCommand", "--alter", "--topic", "kept", "--partitions", "5")
-    rows = tools("kafka.admin.TopicCommand", "--describe", "--topic", "kept")
-    assert sum(row[:2] == ["Topic:", "kept"] for row in rows) == 1 + 5
+
+    def described_with_all() -> bool:  # the broker that is asked may hear of them after the one that has answered
+        rows = tools("kafka.admin.TopicCommand", "--describe", "--topic", "kept")
+        return sum(row[:2] == ["Topic:", "kept"] for row in rows) == 1 + 5
+
+    eventually(described_with_all, "five partitions to be shown", 120)
     deletion = tmp_path / "deletion.json"
     wanted = [{"topic": "kept", "partition": p, "offset": o} for p, o in ((0, 4), (1, -1))]
     deletion.write_text(json.dumps({"version": 1, "partitions": wanted}))
@@ -122,14 +127,20 @@ def test_the_tools_for_configs_topics_records_and_log_dirs(
         ("kept-0", "low_watermark:", "4"),
         ("kept-1", "low_watermark:", str(RECORDS)),
     }
-    found = tools("kafka.admin.LogDirsCommand", "--describe", "--topic-list", "kept", "--broker-list", "1,2,3")
-    answer = json.loads(" ".join(found[-1]))
-    sizes = {
-        (b["broker"], p["partition"]): p["size"]
-        for b in answer["brokers"]
-        for directory in b["logDirs"]
-        for p in directory["partitions"]
-    }
-    assert len(sizes) == 5 * 3, "each partition on each broker"
-    assert {b["broker"] for b in answer["brokers"]} == {1, 2, 3}
+    sizes: dict[tuple[int, str], int] = {}
+
+    def on_each_broker() -> bool:  # a follower makes the log of a new partition in its own time
+        found = tools("kafka.admin.LogDirsCommand", "--describe", "--topic-list", "kept", "--broker-list", "1,2,3")
+        answer = json.loads(" ".join(found[-1]))
+        sizes.clear()
+        sizes.update(
+            ((b["broker"], p["partition"]), p["size"])
+            for b in answer["brokers"]
+            for directory in b["logDirs"]
+            for p in directory["partitions"]
+        )
+        assert {b["broker"] for b in answer["brokers"]} == {1, 2, 3}
+        return len(sizes) == 5 * 3
+
+    eventually(on_each_broker, "each partition on each broker", 120)
     assert all(size > 0 for (_, partition), size in sizes.items() if partition in ("kept-0", "kept-1", "kept-2"))
