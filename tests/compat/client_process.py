@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from tests.compat.client_programs import ROOT, Program
 
-END_S: Final = 90
+END_S: Final = 180
 
 
 class ClientProcess:

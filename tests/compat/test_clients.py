@@ -8,7 +8,7 @@ from tests.compat import client_matrix
 from tests.compat.client_matrix import CELLS, Row
 from tests.compat.client_programs import PREPARE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")

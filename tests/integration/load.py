@@ -143,7 +143,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Found]:
     )
     try:
         seen: list[Found] = []
-        ends = [_end_of(consumer, TopicPartition(topic, p)) for p in range(partitions)]
+        ends = [end_of(consumer, TopicPartition(topic, p)) for p in range(partitions)]
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         reached = [0] * partitions
 
@@ -160,7 +160,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Found]:
         consumer.close()
 
 
-def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
+def end_of(consumer: Consumer, partition: TopicPartition) -> int:
     """Its high watermark; a leader that is new may not know it yet, and says so."""
     found: list[int] = []
     refusals: list[KafkaException] = []
