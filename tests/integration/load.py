@@ -80,7 +80,7 @@ class Load:
 
         return delivered
 
-    def goes_on(self, records: int = 500, seconds: float = 60) -> None:
+    def goes_on(self, records: int = 500, seconds: float = 90) -> None:
         """Wait until that many more records are acknowledged."""
         wanted = len(self.acknowledged) + records
         eventually(lambda: len(self.acknowledged) >= wanted, f"{records} more acknowledged records", seconds)
@@ -120,7 +120,7 @@ def out_of_sync(zk: ZooKeeper, topics: Iterable[str] | None = None) -> list[str]
     return lacking
 
 
-def await_in_sync(zk: ZooKeeper, topics: Iterable[str] | None = None, seconds: float = 60) -> None:
+def await_in_sync(zk: ZooKeeper, topics: Iterable[str] | None = None, seconds: float = 90) -> None:
     """Wait until every partition has a leader and all its replicas are in sync."""
     wanted = None if topics is None else list(topics)
     try:

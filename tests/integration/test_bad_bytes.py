@@ -52,7 +52,7 @@ def process(cluster: EmbeddedCluster) -> psutil.Process:
 
 def ask(port: int) -> int:
     """Have an honest request answered; the number of topics."""
-    with Connection("127.0.0.1", port, client_id="honest", timeout_ms=10_000) as connection:
+    with Connection("127.0.0.1", port, client_id="honest", timeout_ms=30_000) as connection:
         return len(connection.send(metadata.API, 5, metadata.MetadataRequest(topics=None)).topics)
 
 
