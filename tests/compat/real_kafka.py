@@ -16,13 +16,14 @@ from typing import Final, Self
 
 import pytest
 
+from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.java import JavaNotFoundError, find_java
 from kafkatool.core.operations.replica_reader import layout_from_brokers
 from tests.ports import free_port
 
 SCALA: Final = {"0.10.2.2": "2.12", "1.1.1": "2.12", "2.8.2": "2.13"}
-START_TIMEOUT_S: Final = 90
-STOP_TIMEOUT_S: Final = 60
+START_TIMEOUT_S: Final = 120
+STOP_TIMEOUT_S: Final = 90
 
 
 def require(version: str) -> None:
@@ -205,11 +206,17 @@ class RealKafka:
         """Until the controller has told each of those brokers about all of them: it listens before it is registered."""
         deadline = time.monotonic() + START_TIMEOUT_S
         for broker in brokers:
-            address = ("127.0.0.1", self.ports[broker])
-            while set(layout_from_brokers([address], lambda _: ()).addresses) != brokers:
+            while self._known_to(broker) != brokers:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"broker {broker} of Kafka {self.version} does not know brokers {brokers}")
                 time.sleep(0.1)
+
+    def _known_to(self, broker: int) -> set[int]:
+        """The brokers it names; none while it is too busy to answer, as one that starts may be for ten seconds."""
+        try:
+            return set(layout_from_brokers([("127.0.0.1", self.ports[broker])], lambda _: ()).addresses)
+        except BrokerUnreachableError:
+            return set()
 
     def _wait_port(self, name: str, port: int) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
