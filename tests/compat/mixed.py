@@ -1,5 +1,6 @@
 """A cluster of two real brokers and one of ours in one ZooKeeper, each a process that can be stopped and killed."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Final, Self
 
 from kafkatool.core.client import Connection
 from kafkatool.core.cluster_view import read_cluster
-from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.core.errors import BrokerUnreachableError, NoNodeError
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations.topics import create_topic
 from kafkatool.core.protocol.api_versions import API as API_VERSIONS
@@ -22,6 +23,7 @@ from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal
 from tests.ports import free_port
+from tests.steady import STEADY
 from tests.waiting import eventually
 
 OURS: Final = 3
@@ -151,7 +153,7 @@ class Mixed:
         def won() -> bool:
             if self.controller() == broker_id:
                 return True
-            if self.zk.get("/controller") is not None:
+            with contextlib.suppress(NoNodeError):
                 self.zk.delete("/controller")
             return False
 
@@ -216,8 +218,7 @@ def mixed_cluster(version: str, protocol: str, directory: Path) -> Iterator[Mixe
         "inter.broker.protocol.version": protocol,
         "unclean.leader.election.enable": "false",
         "offsets.topic.num.partitions": "1",
-        "replica.lag.time.max.ms": "30000",
-        "zookeeper.session.timeout.ms": "6000",
+        **STEADY,
         "auto.leader.rebalance.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
     }
