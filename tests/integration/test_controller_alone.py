@@ -24,9 +24,10 @@ from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import Load, await_in_sync, check_records
+from tests.steady import STEADY
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PROTOCOLS: Final = {"0.10.2.2": "0.10.2", "1.1.1": "1.1", "2.8.2": "2.3"}
 OURS: Final = 900
@@ -153,7 +154,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
         "unclean.leader.election.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "delete.topic.enable": "true",
-        "zookeeper.session.timeout.ms": "6000",
+        **STEADY,
     }
     protocol = PROTOCOLS[version]
     theirs = {
