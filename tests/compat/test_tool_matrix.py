@@ -14,7 +14,7 @@ from tests.compat.tool_matrix import SAME, VERSIONS, Columns, NotServed
 from tests.compat.tool_rows import PHASES
 from tests.compat.tool_table import PAGE, table
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

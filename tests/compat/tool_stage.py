@@ -20,7 +20,7 @@ from tests.compat.real_kafka import RealKafka
 from tests.waiting import eventually
 
 WAIT_S: Final = 90
-TOOL_TIMEOUT_S: Final = 90
+TOOL_TIMEOUT_S: Final = 120
 TOPIC_COMMAND: Final = "kafka.admin.TopicCommand"
 REASSIGN_COMMAND: Final = "kafka.admin.ReassignPartitionsCommand"
 ELECT_COMMAND: Final = "kafka.admin.PreferredReplicaLeaderElectionCommand"
@@ -73,8 +73,17 @@ class Kt(Actor):
 
     def replicas_equal(self, bootstrap: str, topic: str) -> bool:
         flags = ("--broker-list", bootstrap, "--topic-white-list", topic, "--once", "--max-wait-ms", "200")
-        said = self._run("replica-verify", *flags)
-        return said.code == 0 and "different" not in said.stdout
+        found: list[bool] = []
+
+        def sure() -> bool:
+            """A replica that does not go on for five seconds leaves it unsure."""
+            said = self._run("replica-verify", *flags)
+            if not re.search(r" (incomplete|unreachable): replicas ", said.stdout):
+                found.append(said.code == 0 and "different" not in said.stdout)
+            return bool(found)
+
+        eventually(sure, "all replicas to be verified", WAIT_S)
+        return found[0]
 
     @staticmethod
     def _run(*arguments: str) -> Said:
@@ -116,7 +125,7 @@ class KafkaTools(Actor):
         flags = ("--broker-list", bootstrap, "--topic-white-list", topic, "--time", "-2", "--report-interval-ms", "500")
         command = self.command(VERIFICATION_TOOL, *flags)
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        watchdog = threading.Timer(TOOL_TIMEOUT_S / 3, process.kill)
+        watchdog = threading.Timer(TOOL_TIMEOUT_S, process.kill)
         watchdog.start()
         try:
             assert process.stdout is not None

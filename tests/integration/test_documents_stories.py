@@ -24,7 +24,7 @@ from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat.mixed import OurBroker
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 WAIT_S: Final = 120
 OPTIONS: Final = {
