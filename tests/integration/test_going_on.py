@@ -49,7 +49,7 @@ class Member:
         self.got: set[int] = set()
         self.committed: dict[int, int] = {}
         self.errors: list[str] = []
-        self.assignments = 0
+        self.assignments = 0  # the first may be of nothing, from a broker that has not heard of the topic yet
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -171,7 +171,7 @@ def test_clients_go_on_through_a_preferred_election(cluster: EmbeddedCluster) ->
 @pytest.mark.spec("GRP-62", "GRP-15", "GRP-16")
 def test_a_controlled_stop_of_the_coordinator_causes_no_rebalance(cluster: EmbeddedCluster) -> None:
     with at_work(cluster, "moved") as (load, member, zk):
-        coordinator = coordinator_of(zk, "moved")
+        coordinator, assignments = coordinator_of(zk, "moved"), member.assignments
         cluster.stop_broker(coordinator)
         try:
             eventually(lambda: coordinator_of(zk, "moved") != coordinator, "another coordinator", 60)
@@ -179,7 +179,7 @@ def test_a_controlled_stop_of_the_coordinator_causes_no_rebalance(cluster: Embed
             load.goes_on(300)
             eventually(lambda: all(member.committed[p] > before[p] for p in before), "commits to go on", 60)
             member.has_all_of(load)
-            assert member.assignments == 1
+            assert member.assignments == assignments
         finally:
             cluster.start_broker(coordinator)
         await_in_sync(zk)
@@ -188,6 +188,7 @@ def test_a_controlled_stop_of_the_coordinator_causes_no_rebalance(cluster: Embed
 @pytest.mark.spec("GRP-61", "GRP-9", "GRP-43")
 def test_no_commit_is_lost_when_the_coordinator_is_killed(cluster: EmbeddedCluster) -> None:
     with at_work(cluster, "killed") as (load, member, zk):
+        assignments = member.assignments
         for _ in range(2):
             coordinator = coordinator_of(zk, "killed")
             crash(cluster, zk, coordinator)
@@ -197,7 +198,7 @@ def test_no_commit_is_lost_when_the_coordinator_is_killed(cluster: EmbeddedClust
             eventually(lambda c=coordinator: coordinator_of(zk, "killed") != c, "another coordinator", 60)  # type: ignore[misc]
             cluster.start_broker(coordinator)
             await_in_sync(zk)
-        assert member.assignments == 1, "sessions outlived the fail-over"
+        assert member.assignments == assignments, "sessions outlived the fail-over"
         acknowledged = dict(member.committed)
     asking = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "killed", "log_level": 0})
     try:
