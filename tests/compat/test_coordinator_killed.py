@@ -17,6 +17,7 @@ from tests.compat.client_process import ClientProcess
 from tests.compat.client_programs import PREPARE, MissingError, Program
 from tests.integration.load import await_in_sync
 from tests.integration.test_going_on import coordinator_of
+from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -25,6 +26,7 @@ CLIENTS: Final = ("confluent-kafka", "aiokafka", "kafka-python", "java-2.8", "fr
 PARTITIONS: Final = 3
 WAIT_S: Final = 150
 OPTIONS: Final = {
+    **STEADY,
     "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
     "auto.leader.rebalance.enable": "false",
@@ -158,7 +160,7 @@ def test_all_clients_go_on_at_the_next_coordinator(tmp_path: Path) -> None:
             eventually(lambda: any(pair.shared() for pair in groups), "one group to have rebalanced", WAIT_S)
             before = {pair.client: pair.committed() for pair in groups}
             assert coordinator_of(zk, groups[0].group) == victim
-            cluster.kill_broker(victim)
+            crash(cluster, zk, victim)
             for pair in groups:
                 pair.wait("two members to share the partitions", pair.shared)
             assert coordinator_of(zk, groups[0].group) != victim
