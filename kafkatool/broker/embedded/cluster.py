@@ -153,7 +153,7 @@ class EmbeddedCluster:
         """What is there now. Raises RefusedError where no cluster was made."""
         spec = self._spec()
         controller = None
-        if self._zookeeper(spec).answers():
+        if self._zookeeper(spec).process():
             with contextlib.suppress(ZooKeeperError), ZooKeeper(self.zookeeper, connection_timeout_ms=5000) as zk:
                 controller = read_cluster(zk, [], states=False).controller_id
         brokers = []
