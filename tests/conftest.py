@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.zookeeper import ZooKeeper
@@ -14,6 +15,12 @@ from tests.ports import free_port
 os.environ.setdefault("KAFKATOOL_CLASS_DATA", "off")  # no test leaves a process that makes Spark's archive behind
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background of a shell has Ctrl-C ignored
 
+# How long one example takes is the machine's business: one that is busy must not make a property false, or flaky.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+
+_READY_MS = 100_000
+_SESSION_MS = 60_000  # the longest there is: no test loses its session because the machine was busy with others
 _numbers = itertools.count()
 
 
@@ -22,7 +29,7 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
     """One ZooKeeper process for the whole run."""
     server = ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper"), free_port()).start()
     try:
-        yield server.wait_ready()
+        yield server.wait_ready(_READY_MS)
     finally:
         server.stop(gentle=False)
 
@@ -38,5 +45,5 @@ def zk_connect(zookeeper_server: ZooKeeperProcess) -> str:
 @pytest.fixture
 def zk(zk_connect: str) -> Iterator[ZooKeeper]:
     """A session on that chroot."""
-    with ZooKeeper(zk_connect, session_timeout_ms=6000) as session:
+    with ZooKeeper(zk_connect, session_timeout_ms=_SESSION_MS) as session:
         yield session
