@@ -36,12 +36,12 @@ def _peer(answer: Answer) -> Iterator[int]:
     try:
         yield listener.getsockname()[1]
     finally:
-        thread.join(timeout=20)
+        thread.join(timeout=60)
         listener.close()
         assert not thread.is_alive()
 
 
-def _connect(port: int, timeout_ms: int = 10_000) -> Connection:
+def _connect(port: int, timeout_ms: int = 60_000) -> Connection:
     return Connection("127.0.0.1", port, client_id="test", timeout_ms=timeout_ms)
 
 
@@ -124,10 +124,10 @@ def test_a_request_that_cannot_be_written_leaves_the_connection_usable() -> None
 def test_closing_wakes_a_sender_in_another_thread() -> None:
     asked = threading.Event()
     with _peer(lambda *_: asked.set()) as port:
-        connection = _connect(port, timeout_ms=60_000)
+        connection = _connect(port)
 
         def close_when_asked() -> None:
-            assert asked.wait(20)
+            assert asked.wait(60)
             connection.close()
 
         closer = threading.Thread(target=close_when_asked)
@@ -163,7 +163,7 @@ class _Waiting:
 
     def recv(self, _: int) -> bytes:
         self.reached.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         return b""
 
     def close(self) -> None:
@@ -190,12 +190,12 @@ def test_a_descriptor_is_given_back_by_the_thread_that_waits_for_it_not_under_it
 
     asking = threading.Thread(target=ask)
     asking.start()
-    assert stub.reached.wait(10)
+    assert stub.reached.wait(60)
     connection.close()
     assert connection.closed
     assert not stub.closed, "its number could be that of another file before the waiting thread has woken up"
     stub.go_on.set()
-    asking.join(10)
+    asking.join(60)
     listener.close()
     assert errors
     assert stub.closed

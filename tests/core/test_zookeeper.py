@@ -70,7 +70,7 @@ def test_a_broker_makes_each_missing_part_of_the_chroot_and_paths_are_relative_t
         fired: queue.Queue[WatchEvent] = queue.Queue()
         inside.get("/a", fired.put)
         inside.set("/a", b"y", 0)
-        assert fired.get(timeout=10) == WatchEvent("changed", "/a")
+        assert fired.get(timeout=60) == WatchEvent("changed", "/a")
     with ZooKeeper(server) as outside:
         nodes = outside.get_many(["/made", "/made/by", "/made/by/broker", "/made/by/broker/a"])
         assert [n and (n.data, n.ephemeral_owner) for n in nodes] == [(b"", 0)] * 3 + [(b"y", 0)]
@@ -146,10 +146,10 @@ def test_a_watch_on_an_absent_node_fires_at_its_creation(zk: ZooKeeper) -> None:
     events: queue.Queue[WatchEvent] = queue.Queue()
     assert zk.get("/later", events.put) is None
     zk.create("/later")
-    assert events.get(timeout=10) == WatchEvent("created", "/later")
+    assert events.get(timeout=60) == WatchEvent("created", "/later")
     assert zk.children("/later", events.put) == []
     zk.create("/later/child")
-    assert events.get(timeout=10) == WatchEvent("children", "/later")
+    assert events.get(timeout=60) == WatchEvent("children", "/later")
 
 
 @pytest.mark.spec("COM-10X", "Z-23")
@@ -162,18 +162,23 @@ def test_an_oversized_packet_is_refused_before_it_is_sent(zk: ZooKeeper) -> None
         zk.commit([SetData("/large", b"x" * 600_000, 0), SetData("/large", b"x" * 600_000, 1)])
 
 
+_READY_MS = 100_000
+
+
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[ZooKeeperProcess]:
-    server = ZooKeeperProcess(tmp_path, free_port()).start().wait_ready()
-    yield server
-    server.stop(gentle=False)
+    server = ZooKeeperProcess(tmp_path, free_port()).start()
+    try:
+        yield server.wait_ready(_READY_MS)
+    finally:
+        server.stop(gentle=False)
 
 
 @pytest.mark.spec("CTL-18", "Z-41")
 def test_a_restart_of_zookeeper_keeps_session_and_watches(own_server: ZooKeeperProcess) -> None:
     states: list[SessionState] = []
     events: queue.Queue[WatchEvent] = queue.Queue()
-    with ZooKeeper(own_server.connect, session_timeout_ms=20_000) as zk:
+    with ZooKeeper(own_server.connect, session_timeout_ms=60_000, connection_timeout_ms=60_000) as zk:
         zk.add_session_listener(states.append)
         zk.create("/mine", ephemeral=True)
         session = zk.session_id
@@ -182,14 +187,14 @@ def test_a_restart_of_zookeeper_keeps_session_and_watches(own_server: ZooKeeperP
         own_server.start()
         node = zk.get("/mine")  # waits for the connection
         assert node is not None and node.ephemeral_owner == session == zk.session_id
-        assert events.get(timeout=10) == WatchEvent("reconnected", "/mine")
+        assert events.get(timeout=60) == WatchEvent("reconnected", "/mine")
         assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
 
 
 @pytest.mark.spec("Z-40")
 def test_a_write_whose_connection_drops_tells_its_true_outcome(own_server: ZooKeeperProcess) -> None:
     """Writers go on while the server is killed again and again: what they were told is what is there."""
-    with ZooKeeper(own_server.connect, session_timeout_ms=30_000) as zk:
+    with ZooKeeper(own_server.connect, session_timeout_ms=60_000, connection_timeout_ms=60_000) as zk:
         zk.create("/counter", b"0")
         stop = threading.Event()
         told: list[int] = []
@@ -206,7 +211,7 @@ def test_a_write_whose_connection_drops_tells_its_true_outcome(own_server: ZooKe
             before = len(told)
             eventually(lambda n=before: len(told) > n + 20, "some writes")  # type: ignore[misc]
             own_server.stop(gentle=False)
-            own_server.start().wait_ready()
+            own_server.start().wait_ready(_READY_MS)
         before = len(told)
         eventually(lambda: len(told) > before, "a write")
         stop.set()
@@ -219,13 +224,13 @@ def test_a_write_whose_connection_drops_tells_its_true_outcome(own_server: ZooKe
 @pytest.mark.spec("CTL-19")
 def test_expiry_is_told_before_the_new_session_is_used(own_server: ZooKeeperProcess) -> None:
     states: list[SessionState] = []
-    with ZooKeeper(own_server.connect, session_timeout_ms=1000) as zk:
+    with ZooKeeper(own_server.connect, session_timeout_ms=60_000) as zk:
         zk.add_session_listener(states.append)
         zk.create("/mine", ephemeral=True)
         session = zk.session_id
         own_server.stop(gentle=False)
-        own_server.start().wait_ready()
-        with ZooKeeper(own_server.connect, session_timeout_ms=1000) as other:
+        own_server.start().wait_ready(_READY_MS)
+        with ZooKeeper(own_server.connect, session_timeout_ms=60_000) as other:
             other.create("/other")
 
             # The server counts sessions anew from its start; only a client that stays away loses its session.
@@ -238,6 +243,7 @@ def test_expiry_is_told_before_the_new_session_is_used(own_server: ZooKeeperProc
 
             eventually(is_told, "the expiry")
             eventually(lambda: zk._client.connected and zk.session_id != session, "a new session")
+            eventually(lambda: states[-1] is SessionState.CONNECTED, "it to be told, a moment later")
     assert states.index(SessionState.EXPIRED) < len(states) - 1 and states[-1] is SessionState.CONNECTED
 
 
@@ -245,7 +251,8 @@ def test_expiry_is_told_before_the_new_session_is_used(own_server: ZooKeeperProc
 def test_no_write_waits_longer_than_the_connection_timeout_for_a_server_that_is_gone(
     own_server: ZooKeeperProcess,
 ) -> None:
-    with ZooKeeper(own_server.connect, session_timeout_ms=60_000, connection_timeout_ms=500) as zk:
+    with ZooKeeper(own_server.connect, session_timeout_ms=60_000, connection_timeout_ms=60_000) as zk:
+        zk._timeout = 0.5  # from here on: to connect may take longer
         own_server.stop(gentle=False)
         for sequential in (False, True):
             with pytest.raises(ConnectionLostError):

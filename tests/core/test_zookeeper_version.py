@@ -35,7 +35,8 @@ EXPECTED = [value for i in range(COUNT) for value in (b"%d" % i, None)]
 
 @pytest.fixture
 def requests(zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What is sent from here on."""
+    """What is sent from here on, to a server that may take its time to tell its version."""
+    monkeypatch.setattr(zookeeper_version, "_TIMEOUT_S", 60.0)
     sent: list[object] = []
     call = zk._client._call
 
@@ -132,7 +133,10 @@ def test_the_server_tells_its_version(
     assert MultiRead(serve(answer)).is_served() is served
 
 
-def test_it_is_asked_once_for_each_connection(serve: Callable[[bytes | None], SimpleNamespace]) -> None:
+def test_it_is_asked_once_for_each_connection(
+    serve: Callable[[bytes | None], SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_version, "_TIMEOUT_S", 60.0)
     client = serve(b"Zookeeper version: 3.9.5-abc, built on 2025\n")
     knows = MultiRead(client)
     assert knows.is_served() and knows.is_served()  # its server answers one question only

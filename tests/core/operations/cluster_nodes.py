@@ -116,5 +116,5 @@ def controller(connect: str, path: str, act: Callable[[ZooKeeper], None]) -> Ite
     finally:
         ended.set()
         wake.set()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()

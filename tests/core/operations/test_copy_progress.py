@@ -3,6 +3,7 @@
 import pytest
 
 from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
+from kafkatool.core.operations import replica_sizes
 from kafkatool.core.operations.copy_progress import Copied, CopyCount, CopyWatch, Replica, ToCopy, to_copy
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.core.operations import cluster_nodes as nodes
@@ -87,6 +88,7 @@ def test_to_copy_are_the_replicas_of_the_plan_that_are_not_in_sync(zk: ZooKeeper
 
 @pytest.mark.spec("RSN-33X")
 def test_a_watch_reads_until_it_ends_and_survives_a_broker_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_sizes, "TIMEOUT_MS", 60_000)  # one that is only slow is not silent
     monkeypatch.setattr(FakeBroker, "answer", lambda broker, key, version, request: sized(broker, key))
     logs: dict[int, dict[TopicPartition, list[bytes]]] = {b: {} for b in (1, 2, 3)}
     with fake_cluster(logs, down=[3]) as fakes:

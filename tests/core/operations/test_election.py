@@ -49,7 +49,7 @@ def seed_cluster(zk: ZooKeeper, column: dict[int, tuple[int, tuple[int, ...]]], 
 def run(connect: str, zk: ZooKeeper, live: Sequence[int], wanted: list[TopicPartition] | None = None) -> ElectionResult:
     with nodes.controller(connect, PreferredElectionZnode.PATH, lambda own: nodes.elect(own, live)):
         selection = election.select(read_cluster(zk), wanted)
-        return election.run(zk, selection, [selection.partitions], timeout_s=30, on_batch=lambda _: None)
+        return election.run(zk, selection, [selection.partitions], timeout_s=60, on_batch=lambda _: None)
 
 
 @pytest.mark.spec("ELE-9", "ELE-7", "ELE-1", "ELE-16X")
@@ -101,7 +101,7 @@ def test_each_outcome_has_its_name(zk_connect: str, zk: ZooKeeper) -> None:
     refusing = t(5)
     with nodes.controller(zk_connect, PreferredElectionZnode.PATH, lambda own: nodes.elect(own, (1, 2), fail=refusing)):
         selection = election.select(read_cluster(zk), t(0, 1, 2, 3, 4, 5))
-        result = election.run(zk, selection, [selection.partitions], timeout_s=30, on_batch=lambda _: None)
+        result = election.run(zk, selection, [selection.partitions], timeout_s=60, on_batch=lambda _: None)
     assert {item.partition.partition: item.status for item in result.items} == {
         0: Outcome.ELECTED,
         1: Outcome.ALREADY_PREFERRED,
@@ -170,7 +170,7 @@ def test_each_batch_waits_for_the_one_before(zk_connect: str, zk: ZooKeeper) -> 
         selection = election.select(read_cluster(zk))
         batches = split_election(selection.partitions, max_bytes=512_000, max_count=2)
         told: list[Sequence[TopicPartition]] = []
-        result = election.run(zk, selection, batches, timeout_s=30, on_batch=told.append)
+        result = election.run(zk, selection, batches, timeout_s=60, on_batch=told.append)
     assert seen == told == [t(0, 1), t(2, 3), t(4)]
     assert result.all_led_by_preferred
 

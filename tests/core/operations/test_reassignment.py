@@ -154,7 +154,7 @@ def test_of_two_that_start_together_one_wins_and_the_other_is_told(zk_connect: s
 
     def go(index: int) -> None:
         with ZooKeeper(zk_connect) as own:
-            gate.wait(30)
+            gate.wait(60)
             try:
                 reassignment.start(own, prepared[index])
             except RefusedError as e:
@@ -316,7 +316,7 @@ def test_waiting_ends_when_the_znode_is_gone_and_tells_how_far_it_is(zk_connect:
     go = threading.Event()
 
     def act(own: ZooKeeper) -> None:
-        go.wait(30)
+        go.wait(60)
         nodes.reassign(own)
 
     def on_progress(progress: Progress) -> None:

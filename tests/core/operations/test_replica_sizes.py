@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
+from kafkatool.core.operations import replica_sizes
 from kafkatool.core.operations.replica_sizes import read_sizes
 from kafkatool.core.protocol import api_versions, describe_log_dirs
 from tests.core.operations.fake_broker import FakeBroker, fake_cluster
@@ -34,6 +35,7 @@ def sized(broker: FakeBroker, key: int) -> Any:
 
 @pytest.mark.spec("RSN-29X")
 def test_the_largest_replica_counts_and_a_silent_broker_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_sizes, "TIMEOUT_MS", 60_000)  # one that is only slow is not silent
     logs: dict[int, dict[TopicPartition, list[bytes]]] = {b: {} for b in SIZES}
     with fake_cluster(logs, down=[3]) as fakes:
         brokers = [BrokerInfo(b, (Endpoint("PLAINTEXT", "127.0.0.1", port),)) for b, port in fakes[1].addresses.items()]

@@ -32,7 +32,7 @@ def test_it_has_one_holder_and_goes_with_a_process_that_is_killed(tmp_path: Path
         with pytest.raises(run_lock.HeldError, match="another kt is carrying out this plan"), run_lock.held(plan):
             pass
         holder.kill()
-    eventually(lambda: not run_lock.is_held(plan), "the lock to go", 30)
+    eventually(lambda: not run_lock.is_held(plan), "the lock to go", 60)
     with run_lock.held(plan):
         assert run_lock.is_held(plan)
     assert not run_lock.is_held(plan)
