@@ -20,6 +20,7 @@ from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.znodes import PERSISTENT_PATHS, BrokerZnode, ConfigChangeZnode, ConfigZnode, ProducerIdBlockZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.network.raw_client import wait_until
+from tests.waiting import eventually
 
 INFO = BrokerInfo(3, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INNER", "::1", 9093)), "rack-a")
 
@@ -65,7 +66,7 @@ def test_an_id_held_by_another_session_is_retried_then_refused(base: ZooKeeper, 
             health(base).start()
         leaving = threading.Timer(0.2, lambda: other.delete(BrokerZnode.path(3)))
         leaving.start()
-        patient = Health(base, INFO, session_timeout_ms=10_000)
+        patient = Health(base, INFO, session_timeout_ms=60_000)
         patient.start()
         leaving.join()
         assert patient.broker_epoch is not None
@@ -86,14 +87,14 @@ def test_a_node_of_the_own_session_counts_as_success(base: ZooKeeper) -> None:
 @pytest.mark.spec("BRK-122", "Z-10")
 def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: ZooKeeper, zk_connect: str) -> None:
     told: SimpleQueue[None] = SimpleQueue()
-    with ZooKeeper(zk_connect, session_timeout_ms=6000) as session:
+    with ZooKeeper(zk_connect, session_timeout_ms=60_000) as session:
         registered = health(session, on_new_session=lambda: told.put(None))
         registered.start()
         before = registered.broker_epoch
         former = session.session_id
         end_session(session)
-        told.get(timeout=20)
-        wait_until(lambda: registered.broker_epoch != before, 20)
+        told.get(timeout=60)
+        wait_until(lambda: registered.broker_epoch != before)
         node = base.get(BrokerZnode.path(3))
         assert node is not None and node.czxid == registered.broker_epoch
         assert node.ephemeral_owner == session.session_id != former
@@ -101,14 +102,24 @@ def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: Zoo
 
 
 def end_session(session: ZooKeeper) -> None:
-    """Close the session behind its client's back, as an expiry does: the same id and password from elsewhere."""
+    """Close the session behind its client's back, as an expiry does: the same id and password from elsewhere.
+
+    The client comes back at once, and may have its session again before it is closed. So until it has another.
+    """
     from kazoo.client import KazooClient
 
-    client = session._client
-    twin = KazooClient(hosts=session.connect, client_id=client.client_id, timeout=6)
-    twin.start()
-    twin.stop()
-    twin.close()
+    former, own = session.session_id, session._client.client_id
+
+    def is_over() -> bool:
+        twin = KazooClient(hosts=session.connect, client_id=own, timeout=60)
+        try:
+            twin.start(60)
+        finally:
+            twin.stop()
+            twin.close()
+        return session.session_id != former
+
+    eventually(is_over, "the end of the session", 60)
 
 
 @pytest.mark.spec("Z-9", "BRK-6")
@@ -216,7 +227,7 @@ def test_changes_are_applied_in_order_and_a_bad_one_does_not_block_later_ones(ba
     announce(base, "topics/early")
     following = DynamicConfig(base, {"topics": on("topics"), "brokers": on("brokers"), "clients": on("clients")})
     following.start()
-    assert seen.get(timeout=10) == ("topics", "early", {"a": "1"})
+    assert seen.get(timeout=60) == ("topics", "early", {"a": "1"})
     base.create(ConfigZnode.path("topics", "t"), ConfigZnode.encode({"b": "2"}))
     base.create(ConfigZnode.path("clients", "c d"), ConfigZnode.encode({"q": "3"}))
     version_1 = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
@@ -224,14 +235,14 @@ def test_changes_are_applied_in_order_and_a_bad_one_does_not_block_later_ones(ba
         announce(base, notification)
     announce(base, ConfigZnode.entity_path("clients", "c d"))
     announce(base, "brokers/1")
-    assert [seen.get(timeout=10) for _ in range(4)] == [
+    assert [seen.get(timeout=60) for _ in range(4)] == [
         ("topics", "fails", {}),
         ("topics", "t", {"b": "2"}),
         ("clients", "c%20d", {"q": "3"}),
         ("brokers", "1", {}),
     ]
     following.new_session()
-    assert seen.get(timeout=10)[1] == "early"
+    assert seen.get(timeout=60)[1] == "early"
     following.stop()
 
 

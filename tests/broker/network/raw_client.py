@@ -10,6 +10,8 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.broker.network.socket_server import SocketServer
 
+_PATIENCE_S = 60.0
+
 
 def frame(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
@@ -25,7 +27,7 @@ class RawClient:
 
     def __init__(self, port: int, host: str = "127.0.0.1", *, receive_buffer_bytes: int = 0) -> None:
         self.socket = socket.socket()
-        self.socket.settimeout(10)
+        self.socket.settimeout(_PATIENCE_S)
         if receive_buffer_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.connect((host, port))
@@ -63,7 +65,7 @@ class RawClient:
         except TimeoutError:
             return True
         finally:
-            self.socket.settimeout(10)
+            self.socket.settimeout(_PATIENCE_S)
         return False
 
     def close(self) -> None:
@@ -103,7 +105,7 @@ def connected(server: SocketServer, listener: int = 0, *, receive_buffer_bytes: 
         client.close()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = _PATIENCE_S) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

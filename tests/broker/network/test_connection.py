@@ -50,7 +50,7 @@ def test_a_client_that_waits_for_its_answer_is_never_armed_anew(made: tuple[Conn
     connection, epoll, client = made
     for _ in range(3):
         client.sendall(frame(b"ask"))
-        select.select([connection.fd], [], [], 10)
+        select.select([connection.fd], [], [], 60)
         assert connection.receive() == b"ask"
         connection.send([frame(b"answer")])
     assert len(epoll.armed) == 1, "a system call per request more than needed"
@@ -62,7 +62,7 @@ def test_who_sends_early_is_muted_and_what_was_read_ahead_is_served_next(
 ) -> None:
     connection, epoll, client = made
     client.sendall(frame(b"one") + frame(b"two")[:5])
-    select.select([connection.fd], [], [], 10)
+    select.select([connection.fd], [], [], 60)
     assert connection.receive() == b"one"
     assert connection.mute_if_in_work()
     assert epoll.armed[-1][0] == select.EPOLLONESHOT
@@ -74,7 +74,7 @@ def test_who_sends_early_is_muted_and_what_was_read_ahead_is_served_next(
     connection.await_bytes()
     assert epoll.armed[-1][0] == select.EPOLLIN
     client.sendall(frame(b"two")[5:])
-    select.select([connection.fd], [], [], 10)
+    select.select([connection.fd], [], [], 60)
     assert connection.receive() == b"two"
 
 
@@ -85,7 +85,7 @@ def test_the_answering_thread_arms_while_the_processor_keeps_off(
     """Both arming at a time could leave the kernel with the one and the connection with the other."""
     connection, epoll, client = made
     client.sendall(frame(b"one") + frame(b"two"))
-    select.select([connection.fd], [], [], 10)
+    select.select([connection.fd], [], [], 60)
     assert connection.receive() == b"one"
     connection.send([frame(b"answer")])
     assert epoll.armed[-1] == (select.EPOLLIN | select.EPOLLOUT, True)
@@ -95,7 +95,7 @@ def test_the_answering_thread_arms_while_the_processor_keeps_off(
 def test_an_ended_connection_stays_sure_of_its_last_event(made: tuple[Connection, Epoll, socket.socket]) -> None:
     connection, epoll, client = made
     client.sendall(frame(b"one"))
-    select.select([connection.fd], [], [], 10)
+    select.select([connection.fd], [], [], 60)
     assert connection.receive() == b"one"
     connection.end()
     connection.unmute()  # a throttle's timer that comes late

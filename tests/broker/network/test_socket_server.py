@@ -1,5 +1,6 @@
 """The network layer against raw sockets."""
 
+import contextlib
 import os
 import socket
 import struct
@@ -230,7 +231,7 @@ def test_a_parked_request_occupies_no_handler_and_is_answered_from_another_threa
         with connected(server) as other:
             assert other.ask(b"x") == b"x"
         for _ in waiting:
-            echo(parked.get(timeout=10))
+            echo(parked.get(timeout=60))
         for client in waiting:
             assert client.receive() == b"park"
             client.close()
@@ -245,7 +246,7 @@ def test_a_processor_serves_quick_requests_itself_only_while_nothing_else_waits(
         threads[bytes(request.frame)] = threading.current_thread().name
         if request.frame == b"\0\x01 held":
             held.set()
-            gate.wait(10)
+            gate.wait(60)
         echo(request)
 
     with (
@@ -256,7 +257,7 @@ def test_a_processor_serves_quick_requests_itself_only_while_nothing_else_waits(
     ):
         assert one.ask(b"\0\0 quick") == b"\0\0 quick"
         one.send(b"\0\x01 held")
-        assert held.wait(10)
+        assert held.wait(60)
         two.send(b"\0\x01 queued")
         wait_until(lambda: not server._channel.is_empty)
         three.send(b"\0\0 behind")
@@ -271,34 +272,49 @@ def test_a_processor_serves_quick_requests_itself_only_while_nothing_else_waits(
 
 @pytest.mark.spec("BRK-18")
 def test_an_idle_connection_is_closed_and_a_busy_one_kept() -> None:
-    with serving(connections_max_idle_ms="300") as server, connected(server) as idle, connected(server) as busy:
-        idle.ask(b"x")
-        started = time.monotonic()
-        idle.socket.setblocking(False)
+    limit_s = 0.3
 
-        def idle_is_closed() -> bool:
-            assert busy.ask(b"ping") == b"ping"
-            try:
-                return idle.socket.recv(1) == b""
-            except BlockingIOError:
-                return False
+    def is_kept() -> bool:
+        """False: this process was held up for so long that the connection was not busy."""
+        begun = last = time.monotonic()
+        with connected(server) as busy:
+            while last - begun < 3 * limit_s:
+                asked = time.monotonic()
+                try:
+                    assert busy.ask(b"ping") == b"ping"
+                except (EOFError, OSError):
+                    assert time.monotonic() - last > limit_s, "closed though it was busy"
+                    return False
+                last = asked
+        return True
 
-        wait_until(idle_is_closed)
-        assert 0.25 < time.monotonic() - started < 5
-        assert busy.ask(b"ping") == b"ping"
+    with serving(connections_max_idle_ms="300") as server:
+        with connected(server) as idle:
+            started = time.monotonic()
+            assert idle.is_closed_by_server()
+            assert time.monotonic() - started > 0.25
+        wait_until(is_kept)
 
 
 @pytest.mark.spec("BRK-18", "BRK-21")
 def test_an_answer_whose_connection_is_gone_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     parked: SimpleQueue[Request] = SimpleQueue()
-    with serving(parked.put, connections_max_idle_ms="50") as server, connected(server) as client:
-        client.send(b"x")
-        request = parked.get(timeout=10)
-        assert client.is_closed_by_server()
+
+    def asked() -> bool:
+        """Whether the request came through: a connection may be idle for too long before this process sends it."""
+        with connected(server) as client:
+            with contextlib.suppress(OSError):
+                client.send(b"x")
+            assert client.is_closed_by_server()
+        return not parked.empty()
+
+    with serving(parked.put, connections_max_idle_ms="50") as server:
+        wait_until(asked)
+        request = parked.get()
         wait_until(lambda: request.connection.closed)
         with connected(server) as new:  # may well get the same descriptor
             echo(request)
-            assert new.answers_nothing_for(0.02)
+            assert new.is_closed_by_server(), "nothing comes before it has been idle for too long, too"
     assert "is dropped: its connection is closed" in caplog.text
 
 
@@ -390,7 +406,7 @@ def test_stopping_finishes_what_was_queued_and_frees_the_port() -> None:
     gate = threading.Event()
 
     def gated(request: Request) -> None:
-        gate.wait(10)
+        gate.wait(60)
         echo(request)
 
     server = SocketServer(network_config(num_io_threads="1"))
