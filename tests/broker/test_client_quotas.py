@@ -58,8 +58,8 @@ def test_the_narrowest_entity_decides_and_those_who_share_it_share_the_rate() ->
     assert not limited.active
 
 
-def _produce(acks: int) -> produce.ProduceRequest:
-    partition = produce.ProduceRequestPartition(partition=0, records=b"x" * 1000)
+def _produce(acks: int, size_bytes: int = 1000) -> produce.ProduceRequest:
+    partition = produce.ProduceRequestPartition(partition=0, records=b"x" * size_bytes)
     topic = produce.ProduceRequestTopic(topic="t", partitions=[partition])
     return produce.ProduceRequest(acks=acks, timeout_ms=100, topics=[topic])
 
@@ -79,7 +79,7 @@ def test_a_producer_over_its_quota_is_told_and_held_back(version: int, at_once: 
         response = client.call(produce.API, version, _produce(1))
         assert 100 < response.throttle_time_ms < 1_500
         assert (time.monotonic() - started >= response.throttle_time_ms / 1000) or at_once
-        client.send_request(produce.API, version, _produce(0))
+        client.send_request(produce.API, version, _produce(0, 100_000))  # some quarter of an hour's worth
         client.send_request(produce.API, version, _produce(1))
         assert client.answers_nothing_for(0.2)
 

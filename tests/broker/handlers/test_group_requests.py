@@ -44,8 +44,8 @@ def client(stage: Stage) -> Iterator[Client]:
 
 def join(client: Client, version: int = 3, group: str = "g", member_id: str = "", **fields: Any) -> Any:
     wanted: dict[str, Any] = {
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 60_000,
+        "session_timeout_ms": 300_000,
+        "rebalance_timeout_ms": 300_000,
         "protocol_type": "consumer",
         "protocols": [join_group.JoinGroupProtocol(name="range", metadata=b"r")],
     }

@@ -24,6 +24,7 @@ from kafkatool.core.protocol.error_codes import ErrorCode
 from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
+from tests.waiting import eventually
 
 SERVED = {
     19: Served(create_api.API, 0, 3, create_topics.handle),
@@ -101,9 +102,10 @@ def test_a_topic_gets_its_config_and_assignment_nodes(setup: Setup, zk: ZooKeepe
 
 
 @pytest.mark.spec("BRK-113")
-def test_the_answer_waits_until_every_partition_is_led(setup: Setup) -> None:
-    request = CreateTopicsRequest(topics=[topic("t", 2, 1)], timeout_ms=20_000)
+def test_the_answer_waits_until_every_partition_is_led(setup: Setup, zk: ZooKeeper) -> None:
+    request = CreateTopicsRequest(topics=[topic("t", 2, 1)], timeout_ms=60_000)
     setup.client.send_request(create_api.API, 3, request)
+    eventually(lambda: zk.get(TopicZnode.path("t")) is not None, "the topic")
     assert setup.client.answers_nothing_for(0.1)
     brokers = [live(1), live(2), live(3)]
     setup.cache.update(update(state("t", 0, 1, [1]), state("t", 1, -1, [2]), brokers=brokers))
@@ -169,10 +171,10 @@ def test_only_the_controller_answers(setup: Setup) -> None:
 
 
 def test_a_deletion_is_marked_and_waited_for(setup: Setup, zk: ZooKeeper) -> None:
-    request = delete_api.DeleteTopicsRequest(topic_names=["old.one", "none"], timeout_ms=20_000)
+    request = delete_api.DeleteTopicsRequest(topic_names=["old.one", "none"], timeout_ms=60_000)
     setup.client.send_request(delete_api.API, 3, request)
+    eventually(lambda: zk.children(DeleteTopicsZnode.PATH) == ["old.one"], "the mark")
     assert setup.client.answers_nothing_for(0.1)
-    assert zk.children(DeleteTopicsZnode.PATH) == ["old.one"]
     setup.cache.update(update(state("old.one", 0, -2, [1]), brokers=[live(1)]))
     answers = {t.name: t.error_code for t in setup.client.receive_response(delete_api.API, 3).topics}
     assert answers == {"old.one": 0, "none": 3}
