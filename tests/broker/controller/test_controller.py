@@ -32,7 +32,7 @@ T0 = TopicPartition("t", 0)
 def controller(connect: str, broker_id: int, log: StateChangeLog, **properties: str) -> Iterator[Controller]:
     names = {k.replace("_", "."): v for k, v in properties.items()}
     config = BrokerConfig.from_properties({"zookeeper.connect": connect, **names})
-    with ZooKeeper(connect, session_timeout_ms=6000) as zookeeper:
+    with ZooKeeper(connect, session_timeout_ms=60_000) as zookeeper:
         found = Controller(zookeeper, config=config, broker_id=broker_id, state_change_log=log)
         found.startup()
         try:
@@ -108,7 +108,7 @@ def test_a_wide_topic_is_led_and_deleted_in_fenced_transactions(
     with controller(zk_connect, 1, StateChangeLog(None), delete_topic_enable="true") as found:
         paths = [PartitionStateZnode.path(TopicPartition("t", n)) for n in range(count)]
         eventually(lambda: all(base.get_many(paths)), "all led")
-        assert found.gauges()["OfflinePartitionsCount"] == 0
+        eventually(lambda: found.gauges()["OfflinePartitionsCount"] == 0, "the controller to have been told so")
         base.create("/admin/delete_topics/t")
         eventually(lambda: base.children("/brokers/topics") == [], "the topic gone")
         eventually(lambda: base.children("/admin/delete_topics") == [], "the mark gone")

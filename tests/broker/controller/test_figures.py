@@ -79,7 +79,8 @@ def test_the_gauges_of_a_controller_are_in_the_file_beside_its_log(
 ) -> None:
     file = tmp_path / FILE_NAME
     with controller(zk_connect, 1, StateChangeLog(tmp_path / "state-change.log")) as found:
-        eventually(file.exists, "the file")
+        # Written some time after the first thing that it did, which may be before it has come to the last.
+        eventually(lambda: file.exists() and json.loads(file.read_text())["FailoverCount"] == 1, "the file")
         shown = json.loads(file.read_text())
         assert shown["timestamp_ms"] > 0
         assert set(found.gauges()) == shown.keys() - {"timestamp_ms"}

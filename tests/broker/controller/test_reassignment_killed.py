@@ -70,7 +70,7 @@ class MortalZooKeeper(ZooKeeper):
     """Tells of each write, and does nothing any more for a dead controller."""
 
     def __init__(self, connect: str, axe: Axe, counts: bool, wrote: Callable[[], None]) -> None:
-        super().__init__(connect, session_timeout_ms=6000)
+        super().__init__(connect, session_timeout_ms=60_000)
         self._axe, self._counts, self._wrote = axe, counts, wrote
 
     def _write(self, write: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -108,7 +108,7 @@ class Run:
         self._epochs = dict.fromkeys(BOTH, 0)
         self._connect = connect
         self._stack = ExitStack()
-        self.zk = self._stack.enter_context(ZooKeeper(connect, create_chroot=True))
+        self.zk = self._stack.enter_context(ZooKeeper(connect, session_timeout_ms=60_000, create_chroot=True))
         make_base_paths(self.zk)
         for broker in BOTH:
             info = BrokerInfo(broker, (Endpoint("PLAINTEXT", "127.0.0.1", 1),))

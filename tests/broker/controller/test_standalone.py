@@ -23,7 +23,9 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def alone(zk_connect: str, tmp_path: Path) -> Iterator[StandaloneController]:
-    config = BrokerConfig.from_properties({"zookeeper.connect": zk_connect, "kt.log.dir": str(tmp_path)})
+    config = BrokerConfig.from_properties(
+        {"zookeeper.connect": zk_connect, "zookeeper.session.timeout.ms": "60000", "kt.log.dir": str(tmp_path)}
+    )
     found = StandaloneController(config, broker_id=900)
     yield found
     found.stop()
@@ -74,7 +76,8 @@ def test_a_broker_gets_versions_that_it_knows(
         register(base, 1, broker.port)
         alone.start()
         base.create(TopicZnode.path("t"), TopicZnode({0: (1,)}).encode())
-        eventually(lambda: "LeaderAndIsrRequest" in broker.versions(), "the broker to be told")
+        both = {"LeaderAndIsrRequest", "UpdateMetadataRequest"}
+        eventually(lambda: both <= broker.versions().keys(), "the broker to be told")
         assert broker.versions()["LeaderAndIsrRequest"] == {sent[0]}
         assert broker.versions()["UpdateMetadataRequest"] == {sent[1]}
     finally:

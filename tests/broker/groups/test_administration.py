@@ -76,7 +76,7 @@ def test_a_group_is_described_with_its_members_data_only_while_stable(stage: Sta
     stage.coordinator.sync("g", member, None, 1, {member: b"mine"}, Parked(lambda _: None, lambda: None))
     whole = MemberDescription(member, "client", "/h", b"r", b"mine")
     assert stage.coordinator.describe("g") == GroupDescription(ErrorCode.NONE, "Stable", "consumer", "range", (whole,))
-    other = JoinRequest("", None, "d", "/i", 10_000, 60_000, "consumer", (("range", b"s"),), needs_known_id=False)
+    other = JoinRequest("", None, "d", "/i", 300_000, 60_000, "consumer", (("range", b"s"),), needs_known_id=False)
     stage.coordinator.join("g", other, Parked(lambda _: None, lambda: None))
     described = stage.coordinator.describe("g")
     assert described.state == "PreparingRebalance"

@@ -20,6 +20,7 @@ from kafkatool.broker.timer import Timer
 from kafkatool.core.model import TopicPartition
 from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
 from kafkatool.core.protocol.error_codes import ErrorCode
+from tests.broker.timers import standing_still
 from tests.waiting import eventually
 
 OFFSETS_PARTITION = TopicPartition(OFFSETS_TOPIC, 0)
@@ -133,7 +134,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.close()
 
 
-def join(stage: Stage, session_ms: int = 10_000, member_id: str = "") -> JoinResult:
+def join(stage: Stage, session_ms: int = 300_000, member_id: str = "") -> JoinResult:
     answered = threading.Event()
     answers: list[JoinResult] = []
 
@@ -145,7 +146,7 @@ def join(stage: Stage, session_ms: int = 10_000, member_id: str = "") -> JoinRes
         member_id, None, "client", "/h", session_ms, 60_000, "consumer", (("range", b"r"),), needs_known_id=False
     )
     stage.coordinator.join("g", request, Parked(answer, answered.set))
-    assert answered.wait(10)
+    assert answered.wait(60)
     return answers[0]
 
 
@@ -214,7 +215,7 @@ def test_losing_the_partition_answers_what_is_parked(stage: Stage) -> None:
     stage.lead()
     joined = join(stage)
     answers: list[SyncResult] = []
-    other = JoinRequest("", None, "c", "/h", 10_000, 60_000, "consumer", (("range", b""),), needs_known_id=False)
+    other = JoinRequest("", None, "c", "/h", 300_000, 60_000, "consumer", (("range", b""),), needs_known_id=False)
     told: list[JoinResult] = []
     stage.coordinator.join("g", other, Parked(told.append, lambda: None))
     assert not told, "parked until the first member comes back"
@@ -233,8 +234,9 @@ def test_a_silent_member_is_removed_by_the_timer(stage: Stage, monkeypatch: pyte
         append(*args, **options)
 
     monkeypatch.setattr(stage.replica, "append_records", noting)
-    member = join(stage, session_ms=50).member_id
-    stage.coordinator.sync("g", member, None, 1, {}, Parked(lambda _: None, lambda: None))
+    with standing_still():
+        member = join(stage, session_ms=50).member_id
+        stage.coordinator.sync("g", member, None, 1, {}, Parked(lambda _: None, lambda: None))
     eventually(lambda: len(appending) == 2, "the session to end, and the empty group to be stored")
     assert appending[1].startswith("test-"), "by a worker of the scheduler: the timer thread must not wait for a disk"
     assert not held(stage).group.members
@@ -300,7 +302,7 @@ def test_an_acknowledgement_that_finds_the_group_busy_completes_right_after(
         thread.start()
         thread.join(0.05)
         assert thread.is_alive() and not answers, "one decision at a time"
-    thread.join(10)
+    thread.join(60)
     assert answers == [{A: ErrorCode.NONE}]
     assert stage.fetch() == (ErrorCode.NONE, {A: 2})
 

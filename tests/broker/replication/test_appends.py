@@ -10,6 +10,7 @@ from kafkatool.core.model import TopicPartition
 from kafkatool.core.zookeeper import SessionState
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, world
 from tests.broker.storage.batches import batch
+from tests.broker.timers import standing_still
 
 TP1 = TopicPartition("t", 1)
 
@@ -101,10 +102,11 @@ def test_settled_partitions_keep_their_result_when_the_time_is_out(broker: World
         results.append(outcome)
         done.set()
 
-    broker.manager.append_records({TP: batch(), TP1: batch()}, acks=-1, timeout_ms=150, on_done=note)
-    broker.fetch(1, follower(2), TP)
-    assert results == []
-    assert done.wait(10)
+    with standing_still():
+        broker.manager.append_records({TP: batch(), TP1: batch()}, acks=-1, timeout_ms=150, on_done=note)
+        broker.fetch(1, follower(2), TP)
+        assert results == []
+    assert done.wait(60)
     assert (results[0][TP].error, results[0][TP].base_offset) == (0, 0)
     assert (results[0][TP1].error, results[0][TP1].base_offset) == (7, -1)
     assert broker.partition(TP1).log.log_end_offset == 1, "the data stays"

@@ -211,13 +211,13 @@ def test_control_requests_take_turns(broker: World) -> None:
 
     def slow(*_: object) -> None:
         inside.set()
-        assert release.wait(10)
+        assert release.wait(60)
         order.append("leader_and_isr")
 
     request = LeaderAndIsrRequest(controller_id=9, controller_epoch=1, partition_states=[], live_leaders=[])
     first = threading.Thread(target=lambda: broker.manager.become_leader_or_follower(request, slow))
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
 
     def then_update() -> None:
         broker.know(TP)
@@ -233,7 +233,7 @@ def test_control_requests_take_turns(broker: World) -> None:
     assert not broker.cache.contains(TP)
     release.set()
     for thread in (first, *waiting):
-        thread.join(10)
+        thread.join(60)
     assert order[0] == "leader_and_isr"
     assert broker.cache.contains(TP)
 

@@ -128,7 +128,7 @@ def test_a_parked_fetch_gives_what_is_there_when_the_time_is_out(broker: World) 
     broker.manager.fetch(
         [(TP, wanted(0, 0))], CONSUMER, max_wait_ms=50, min_bytes=1 << 20, max_bytes=1 << 20, on_done=note
     )
-    assert done.wait(10)
+    assert done.wait(60)
     assert results[0][0][1].size_bytes == BATCH_BYTES
 
 

@@ -112,7 +112,7 @@ def test_a_fetch_does_not_outlive_its_session_unheard(broker: World) -> None:
     patient.fetch(wanted(0, 0), wanted(1, 0))
     broker.clock.pass_ms(120_001)
     Client(broker, -1).fetch(wanted(0, 0))
-    eventually(lambda: bool(patient.told), "the answer, since no append would wake it any more", 10)
+    eventually(lambda: bool(patient.told), "the answer, since no append would wake it any more")
     assert patient.last() == [(0, 0, False), (1, 0, False)]
 
 

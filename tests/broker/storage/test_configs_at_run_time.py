@@ -55,7 +55,7 @@ class Topic:
         records = [Record(i, at, k.encode(), None if v is None else v.encode()) for i, (k, v) in enumerate(pairs)]
         partition = produce.ProduceRequestPartition(partition=0, records=bytes(encode_batch(records)))
         topics = [produce.ProduceRequestTopic(topic=self.name, partitions=[partition])]
-        request = produce.ProduceRequest(acks=acks, timeout_ms=20_000, topics=topics)
+        request = produce.ProduceRequest(acks=acks, timeout_ms=60_000, topics=topics)
         return self._world.connection.send(produce.API, 7, request).topics[0].partitions[0].error_code
 
     def change(self, name: str, value: str) -> None:
@@ -148,7 +148,7 @@ def test_tombstones_go_sooner(world: World) -> None:
 
 @changes("file.delete.delay.ms")
 def test_removed_files_are_erased_sooner(world: World) -> None:
-    topic = world.topic("delay", segment_bytes="100", retention_bytes="1")
+    topic = world.topic("delay", segment_bytes="100", retention_bytes="1", file_delete_delay_ms="600000")
     topic.send([("a", "1")])
     eventually(lambda: bool(topic.files(".log.deleted")), "a segment to be removed", PATIENCE_S)
     eventually(lambda: topic.log.log_start_offset >= 1, "it to be gone", PATIENCE_S)

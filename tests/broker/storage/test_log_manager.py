@@ -257,7 +257,7 @@ def test_configs_are_read_without_the_lock_and_again_when_they_changed_meanwhile
         if answers:  # another thread is served meanwhile, and the configs change
             other = threading.Thread(target=lambda: manager.update_topic_config(_A.topic, answers[0]), daemon=True)
             other.start()
-            other.join(10)
+            other.join(60)
             assert not other.is_alive(), "the lock is held while configs are read"
         return found
 
