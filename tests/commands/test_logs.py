@@ -18,6 +18,7 @@ from tests.commands.log_tools import nothing_is_left
 from tests.core.statelog.logs import InProcess, merger_output, record, story
 
 ROOT = Path(__file__).parents[2]
+DEADLINE_S = 300  # a JVM starts in two seconds, or in a minute
 
 
 class NoSpark(InProcess):
@@ -205,29 +206,32 @@ def kt_process(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]
         process.communicate()
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.spec("SCL-8", "SCL-13X")
 def test_on_real_spark_the_same_command_selects_what_kafkas_merger_selected(
     tmp_path: Path, kt_process: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     names = ",".join(map(str, story("0.10.2.2")))
     process = kt_process("--logs", names, "--kafka-compatible", "--master", "local[2]")
-    written, told = process.communicate(timeout=100)
+    written, told = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, told
     assert sorted(written.splitlines()) == sorted(merger_output("0.10.2.2", "47-merge").splitlines())
     assert nothing_is_left(tmp_path / "temporary")
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.spec("SCL-8")
 def test_on_one_core_of_real_spark_the_bytes_are_those_of_one_sort(
     kt_process: Callable[..., subprocess.Popen[bytes]], no_spark: object
 ) -> None:
     names = ",".join(map(str, story("2.8.2")))
-    written, told = kt_process("--logs", names, "--master", "local[1]").communicate(timeout=100)
+    written, told = kt_process("--logs", names, "--master", "local[1]").communicate(timeout=DEADLINE_S)
     here = run("--logs", names)
     assert written == here.stdout_bytes
     assert told == here.stderr_bytes
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.spec("SCL-22X")
 def test_a_closed_pipe_ends_it_quietly_and_leaves_nothing(
     tmp_path: Path, kt_process: Callable[..., subprocess.Popen[bytes]]
@@ -239,24 +243,25 @@ def test_a_closed_pipe_ends_it_quietly_and_leaves_nothing(
     assert process.stdout.read(1) == b"["
     process.stdout.close()
     told = process.stderr.read().decode()
-    process.wait(100)
+    process.wait(DEADLINE_S)
     assert "Traceback" not in told
     assert "BrokenPipe" not in told
     assert nothing_is_left(tmp_path / "temporary")
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_and_leaves_nothing(
     number: signal.Signals, tmp_path: Path, kt_process: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     process = kt_process("--logs", "pipe")
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + DEADLINE_S
     while not list((tmp_path / "temporary").glob("*/log-*")):  # it now waits for someone to write into the pipe
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(number)
-    _, told = process.communicate(timeout=100)
+    _, told = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 128 + number
     assert b"Traceback" not in told
     assert nothing_is_left(tmp_path / "temporary")

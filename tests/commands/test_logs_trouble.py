@@ -16,7 +16,7 @@ from tests.core.statelog.logs import record
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 120
+DEADLINE_S = 240
 TRIES = 20
 LIMIT_BYTES = 2_000_000
 TEXT = "[Broker id=1] Handling stop replica (delete=true) for partition orders-1"

@@ -23,7 +23,7 @@ HEAVY = ("rich", "kazoo", "pyspark", "kafkatool.broker")
 
 
 def process(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=100, check=False)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_closed_pipe_ends_quietly() -> None:
             stdout=write,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
     finally:

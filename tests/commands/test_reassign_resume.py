@@ -21,6 +21,7 @@ from tests.core.operations.test_reassignment import config, plan
 from tests.waiting import eventually
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.spec("RSN-22X", "RSN-23X", "RSN-21X", "RSN-20X")
 def test_killed_at_any_write_and_resumed_it_ends_as_if_undisturbed(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path, writes: Writes
@@ -241,10 +242,10 @@ def test_cancel_waits_for_the_kt_that_sends_although_its_mark_was_written_over(
         with run_lock.held(plan_path):
             read = RunState.read(state, goal)
             holds.set()
-            eventually(is_marked, "the mark")
+            eventually(is_marked, "the mark", 60)
             read.with_batch(1, finished=False).write(state)
             zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan({1: GOAL[1]})))
-            eventually(is_marked, "the mark, made again")
+            eventually(is_marked, "the mark, made again", 60)
             nodes.reassign(zk)
 
     other = threading.Thread(target=carry_out)

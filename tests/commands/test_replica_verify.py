@@ -193,10 +193,10 @@ def test_an_endless_run_ends_with_an_interrupt() -> None:
             assert child.stdout is not None
             assert "verification process is started." in child.stdout.readline()
             child.send_signal(signal.SIGINT)
-            _, stderr = child.communicate(timeout=30)
+            _, stderr = child.communicate(timeout=60)
         finally:
             child.kill()
-            child.wait(30)
+            child.wait(60)
     assert child.returncode == 130 and stderr.strip() == "interrupted"
 
 
@@ -207,5 +207,5 @@ def test_a_long_run_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
     with fake_cluster(replicas(same, same)) as brokers:
         result = run(brokers, "--once", "--fetch-size", len(same[0]))
     assert result.exit_code == 0
-    assert "0/1 partitions, 1 of 3 offsets, ETA 0:0" in result.stderr
+    assert re.search(r"0/1 partitions, 1 of 3 offsets, ETA \d+:\d\d", result.stderr)
     assert result.stderr.splitlines()[-1] == "1/1 partitions, 3 of 3 offsets, ETA 0:00"

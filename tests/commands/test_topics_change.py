@@ -210,7 +210,7 @@ def test_waiting_ends_when_the_topic_is_gone(zk: ZooKeeper, zk_connect: str) -> 
         own.delete(DeleteTopicsZnode.topic_path("orders"))
 
     with nodes.controller(zk_connect, DeleteTopicsZnode.topic_path("orders"), delete):
-        text = answer(zk_connect, "delete", "--topic", "orders", "--wait", 20, "--output", "json")
+        text = answer(zk_connect, "delete", "--topic", "orders", "--wait", 60, "--output", "json")
     assert json.loads(text)["items"] == [{"topic": "orders", "status": "deleted"}]
 
 
@@ -231,7 +231,7 @@ def on_terminal(typed: str, zk_connect: str, *args: str) -> subprocess.Completed
     try:
         os.write(ours, typed.encode())
         command = [sys.executable, "-m", "kafkatool", "topics", "delete", "--zookeeper", zk_connect, "--topic", *args]
-        return subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=100, check=False)
     finally:
         os.close(ours)
         os.close(theirs)
