@@ -273,24 +273,24 @@ def test_a_processor_serves_quick_requests_itself_only_while_nothing_else_waits(
 @pytest.mark.spec("BRK-18")
 def test_an_idle_connection_is_closed_and_a_busy_one_kept() -> None:
     limit_s = 0.3
-
-    def is_kept() -> bool:
-        """False: this process was held up for so long that the connection was not busy."""
-        begun = last = time.monotonic()
-        with connected(server) as busy:
-            while last - begun < 3 * limit_s:
-                asked = time.monotonic()
-                try:
-                    assert busy.ask(b"ping") == b"ping"
-                except (EOFError, OSError):
-                    assert time.monotonic() - last > limit_s, "closed though it was busy"
-                    return False
-                last = asked
-        return True
-
     with serving(connections_max_idle_ms="300") as server:
+
+        def is_kept() -> bool:
+            """False: this process was held up for so long that the connection was not busy."""
+            begun = last = time.monotonic()
+            with connected(server) as busy:
+                while last - begun < 3 * limit_s:
+                    asked = time.monotonic()
+                    try:
+                        assert busy.ask(b"ping") == b"ping"
+                    except (EOFError, OSError):
+                        assert time.monotonic() - last > limit_s, "closed though it was busy"
+                        return False
+                    last = asked
+            return True
+
+        started = time.monotonic()
         with connected(server) as idle:
-            started = time.monotonic()
             assert idle.is_closed_by_server()
             assert time.monotonic() - started > 0.25
         wait_until(is_kept)
@@ -299,16 +299,16 @@ def test_an_idle_connection_is_closed_and_a_busy_one_kept() -> None:
 @pytest.mark.spec("BRK-18", "BRK-21")
 def test_an_answer_whose_connection_is_gone_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     parked: SimpleQueue[Request] = SimpleQueue()
-
-    def asked() -> bool:
-        """Whether the request came through: a connection may be idle for too long before this process sends it."""
-        with connected(server) as client:
-            with contextlib.suppress(OSError):
-                client.send(b"x")
-            assert client.is_closed_by_server()
-        return not parked.empty()
-
     with serving(parked.put, connections_max_idle_ms="50") as server:
+
+        def asked() -> bool:
+            """Whether the request came through: a connection may be idle for too long before this process sends it."""
+            with connected(server) as client:
+                with contextlib.suppress(OSError):
+                    client.send(b"x")
+                assert client.is_closed_by_server()
+            return not parked.empty()
+
         wait_until(asked)
         request = parked.get()
         wait_until(lambda: request.connection.closed)
