@@ -86,8 +86,11 @@ class StubBroker:
         try:
             with connection, connection.makefile("rb", buffering=1 << 20) as stream:
                 while len(length := stream.read(4)) == 4:
-                    frame = stream.read(int.from_bytes(length, "big"))
-                    if not self._answer(connection, frame):
+                    size_bytes = int.from_bytes(length, "big")
+                    frame = stream.read(size_bytes)
+                    if len(frame) < size_bytes or not self._answer(
+                        connection, frame
+                    ):  # cut off: the controller is gone
                         return
         except OSError:
             pass  # the controller, or this broker, is gone

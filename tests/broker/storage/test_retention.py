@@ -8,7 +8,6 @@ from kafkatool.broker.storage.log import Log
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import Later, log_config, make_log
 
-_NOW = int(time.time() * 1000)
 _HOUR = 3_600_000
 _SIZE = len(batch())
 
@@ -17,8 +16,9 @@ def _log(directory: Path, later: Later | None = None, ages_h: tuple[int, ...] = 
     """A segment for each age, with one record."""
     options = {"segment_bytes": str(_SIZE), "retention_ms": "-1"} | options
     log = make_log(directory, later, **options)
+    now = int(time.time() * 1000)
     for age in ages_h:
-        log.append_as_leader(batch(timestamp=_NOW - age * _HOUR), 0)
+        log.append_as_leader(batch(timestamp=now - age * _HOUR), 0)
     log.high_watermark = log.log_end_offset
     return log
 
