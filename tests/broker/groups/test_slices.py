@@ -98,10 +98,17 @@ def test_other_groups_heartbeats_are_answered_while_many_commits_come_and_go(sta
         eventually(lambda: not stage.coordinator._hosted.loading(), "the load", 400)
     held = stage.coordinator._hosted.all()
     assert sum(len(h.group.offsets.in_force) for h in held) == COMMITS
-    with others.beating("unload", at_least=1):
-        stage.follow()
-        eventually(lambda: not any(h.group.offsets.in_force for h in held), "the memory to be given back", 100)
-    stage.lead()
+
+    def is_unloaded_beside_them() -> bool:
+        """It takes 70 ms, and for so long others may have the machine: then it is loaded and unloaded once more."""
+        held = stage.coordinator._hosted.all()
+        with others.beating("unload", at_least=0):
+            stage.follow()
+            eventually(lambda: not any(h.group.offsets.in_force for h in held), "the memory to be given back", 100)
+        stage.lead()
+        return others.beats > 0
+
+    eventually(is_unloaded_beside_them, "a heartbeat to be answered during an unload", 100)
     with others.beating("expiry", at_least=COMMITS // 20_000):
         stage.coordinator.now_ms = lambda: 1e15  # type: ignore[method-assign]
         stage.coordinator.expire()
