@@ -1,8 +1,6 @@
 """``kt cluster``: a whole cluster on this machine, from ZooKeeper to brokers, for tests and laptops."""
 
 import dataclasses
-import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -11,6 +9,7 @@ import click
 import orjson
 
 from kafkatool.commands.options import KtCommand
+from kafkatool.commands.termination import StopSignals
 from kafkatool.core.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,13 +97,11 @@ def up(
     if not foreground:
         _show(running.status(), form)
         return
-    ending = threading.Event()
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):  # first: a Ctrl-C as soon as it is offered must count
-            signal.signal(number, lambda *_: ending.set())
+        signals = StopSignals()  # first: a Ctrl-C as soon as it is offered must count
         _show(running.status(), form)
         click.echo("running; Ctrl-C ends the cluster", err=True)
-        ending.wait()
+        signals.wait()
     finally:
         running.down()
 

@@ -34,8 +34,12 @@ class StopSignals:
 
     def __init__(self) -> None:
         """To be called by the main thread."""
-        self._told, self._tell = os.pipe()
+        self._told, tell = os.pipe()
         self._interrupts = self._was_told = False
+        # The system may hand a signal to any thread, or to this one just before it begins to wait. Python's handlers run
+        # when the main thread goes on, which could be never; the byte is written at once, whoever waits for it.
+        os.set_blocking(tell, False)
+        signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
@@ -43,7 +47,6 @@ class StopSignals:
         # Nothing here may take a lock: this runs between any two steps of the main thread, a second signal even
         # between two steps of this function.
         self._was_told = True
-        os.write(self._tell, bytes((number,)))
         if self._interrupts:
             self._interrupts = False  # so that a second signal leaves the undoing of the start alone
             raise KeyboardInterrupt
