@@ -25,7 +25,7 @@ from kafkatool.core.zookeeper import ANY_VERSION, SessionState, ZooKeeper
 log = logging.getLogger(__name__)
 
 _RETRY_S = 0.2
-_EXPIRY_DELAY_S = 2.0  # ZooKeeper looks for expired sessions once a tick: a killed broker's node lives on so long
+_EXPIRY_DELAY_S = 5.0  # a killed broker's node lives on for up to a tick (2 s) more, and while ZooKeeper is held up
 
 
 def make_base_paths(zookeeper: ZooKeeper) -> None:
