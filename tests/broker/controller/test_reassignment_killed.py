@@ -266,9 +266,8 @@ def _reassign_and_kill(run: Run, what: str, number: int) -> bool:
     axe.left = number
     run.zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({T0: WANTED}))
     eventually(lambda: axe.dead or run.is_done(), "the reassignment, or the controller's death", WAIT_S)
-    died = axe.dead
-    if died:
-        end()
+    end()  # the last step makes it done before it is counted: by now it is
+    if died := axe.left <= 0:
         run.controller(102, Axe(), what)
         eventually(run.is_done, f"the next controller to finish; {what} {number}: {run.rows}", WAIT_S)
     return died
