@@ -88,9 +88,9 @@ class StubBroker:
                 while len(length := stream.read(4)) == 4:
                     size_bytes = int.from_bytes(length, "big")
                     frame = stream.read(size_bytes)
-                    if len(frame) < size_bytes or not self._answer(
-                        connection, frame
-                    ):  # cut off: the controller is gone
+                    if len(frame) < size_bytes:
+                        return  # cut off: the controller is gone
+                    if not self._answer(connection, frame):
                         return
         except OSError:
             pass  # the controller, or this broker, is gone

@@ -2,6 +2,9 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def eventually(what: Callable[[], bool], title: str, seconds: float = 30) -> None:
@@ -16,3 +19,17 @@ def eventually(what: Callable[[], bool], title: str, seconds: float = 30) -> Non
             return
         assert not over, f"waited {seconds:g} s in vain for {title}"
         time.sleep(0.02)
+
+
+def awaited(what: Callable[[], T | None], title: str, seconds: float = 30) -> T:
+    """What ``what`` finds, once it is not None; fails as ``eventually`` does."""
+    latest: T | None = None
+
+    def is_there() -> bool:
+        nonlocal latest
+        latest = what()
+        return latest is not None
+
+    eventually(is_there, title, seconds)
+    assert latest is not None
+    return latest

@@ -18,8 +18,9 @@ from kafkatool.core.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
+from tests.integration.load import is_unsure
 from tests.steady import STEADY
-from tests.waiting import eventually
+from tests.waiting import awaited
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -74,17 +75,18 @@ def produce(kafka: RealKafka, topic: str, count: int) -> None:
 
 def verify(*arguments: str, absent: Set[str] = frozenset()) -> Result:
     """``kt replica-verify --once``, asked again while a replica that is not ``absent`` did not go on for five seconds."""
-    found: list[Result] = []
 
-    def sure() -> bool:
-        found.append(CliRunner().invoke(kt, ["replica-verify", *arguments]))
+    def is_sure(said: str) -> bool:
         if "json" not in arguments:
-            return re.search(r" (incomplete|unreachable): replicas ", found[-1].stdout) is None
-        items = json.loads(found[-1].stdout)["items"]
+            return not is_unsure(said)
+        items = json.loads(said)["items"]
         return all(item["status"] != "incomplete" and set(item["unreachable"]) <= absent for item in items)
 
-    eventually(sure, "all replicas to be read", 120)
-    return found[-1]
+    def sure() -> Result | None:
+        result = CliRunner().invoke(kt, ["replica-verify", *arguments])
+        return result if is_sure(result.stdout) else None
+
+    return awaited(sure, "all replicas to be read", 120)
 
 
 def leaders(view: ClusterView) -> list[int | None]:

@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 from kafkatool.core.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat.real_kafka import RealKafka
-from tests.waiting import eventually
+from tests.integration.load import is_unsure
+from tests.waiting import awaited, eventually
 
 WAIT_S: Final = 90
 TOOL_TIMEOUT_S: Final = 120
@@ -73,17 +74,13 @@ class Kt(Actor):
 
     def replicas_equal(self, bootstrap: str, topic: str) -> bool:
         flags = ("--broker-list", bootstrap, "--topic-white-list", topic, "--once", "--max-wait-ms", "200")
-        found: list[bool] = []
 
-        def sure() -> bool:
-            """A replica that does not go on for five seconds leaves it unsure."""
+        def sure() -> Said | None:
             said = self._run("replica-verify", *flags)
-            if not re.search(r" (incomplete|unreachable): replicas ", said.stdout):
-                found.append(said.code == 0 and "different" not in said.stdout)
-            return bool(found)
+            return None if is_unsure(said.stdout) else said
 
-        eventually(sure, "all replicas to be verified", WAIT_S)
-        return found[0]
+        said = awaited(sure, "all replicas to be verified", WAIT_S)
+        return said.code == 0 and "different" not in said.stdout
 
     @staticmethod
     def _run(*arguments: str) -> Said:

@@ -31,7 +31,7 @@ from tests.integration.load import (
     make_topic,
     out_of_sync,
 )
-from tests.waiting import eventually
+from tests.waiting import awaited, eventually
 
 TOPIC = "faults"
 PARTITIONS = 3
@@ -67,27 +67,14 @@ def loaded(cluster: EmbeddedCluster, zk: ZooKeeper) -> Iterator[Load]:
 
 def leader_of(zk: ZooKeeper, partition: int = 0) -> int:
     """There is none for a moment while the sessions of several brokers have ended."""
-    found: list[int | None] = []
-
-    def is_there() -> bool:
-        found.append(read_cluster(zk, [TOPIC]).states[TopicPartition(TOPIC, partition)].leader_and_isr.leader)
-        return found[-1] is not None
-
-    eventually(is_there, f"a leader of {TOPIC}-{partition}", 60)
-    assert found[-1] is not None
-    return found[-1]
+    tp = TopicPartition(TOPIC, partition)
+    return awaited(
+        lambda: read_cluster(zk, [TOPIC]).states[tp].leader_and_isr.leader, f"a leader of {TOPIC}-{partition}", 60
+    )
 
 
 def controller_of(zk: ZooKeeper) -> int:
-    found: list[int | None] = []
-
-    def is_there() -> bool:
-        found.append(read_cluster(zk, [], states=False).controller_id)
-        return found[-1] is not None
-
-    eventually(is_there, "a controller", 60)
-    assert found[-1] is not None
-    return found[-1]
+    return awaited(lambda: read_cluster(zk, [], states=False).controller_id, "a controller", 60)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from kafkatool.core.operations.topics import create_topic
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.integration.load import await_in_sync
 from tests.steady import STEADY
-from tests.waiting import eventually
+from tests.waiting import awaited, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -33,14 +33,7 @@ def test_status_shows_what_the_controller_says_of_itself(tmp_path: Path) -> None
         EmbeddedCluster(2, directory=tmp_path / "cluster", options=STEADY) as cluster,
         ZooKeeper(cluster.zookeeper) as zk,
     ):
-        rulers: list[int] = []
-
-        def is_ruled() -> bool:  # it is left open while ZooKeeper takes a second to answer
-            rulers.extend(ruler for ruler in [status(cluster)["controller"]] if ruler is not None)
-            return bool(rulers)
-
-        eventually(is_ruled, "a controller", WAIT_S)
-        controller = rulers[0]
+        controller: int = awaited(lambda: status(cluster)["controller"], "a controller", WAIT_S)
         other = 3 - controller
         gauges: dict[str, float] = {}
         create_topic(zk, "alone", {0: (other,)}, {})

@@ -28,7 +28,7 @@ from tests.integration.holding_proxy import MULTI, HoldingProxy
 from tests.integration.transaction_log import Transaction, read_transactions, written_by_deposed
 from tests.ports import free_port
 from tests.stub_broker import StubBroker, register
-from tests.waiting import eventually
+from tests.waiting import awaited, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -184,14 +184,7 @@ def depose(rivals: Rivals, while_it_stands_still: Callable[[], None] = lambda: N
     Which of the two rules from then on is open where sessions are short: a busy machine ends one by itself.
     """
     rivals.await_work()
-    found: list[int] = []
-
-    def is_ruled() -> bool:
-        found.extend(ruler for ruler in [rivals.ruler()] if ruler is not None)
-        return bool(found)
-
-    eventually(is_ruled, "a ruler", WAIT_S)
-    old = found[0]
+    old = awaited(rivals.ruler, "a ruler", WAIT_S)
     new = sum(IDS) - old
     before = rivals.resignations(old)
     rivals.signal(old, signal.SIGSTOP)

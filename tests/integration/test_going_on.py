@@ -17,7 +17,7 @@ from kafkatool.core.model import TopicPartition as Partition
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.integration.load import Load, await_in_sync, check_records, make_topic
 from tests.steady import STEADY, crash
-from tests.waiting import eventually
+from tests.waiting import awaited, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -137,17 +137,13 @@ def leaders(zk: ZooKeeper, topic: str) -> list[int | None]:
 
 def coordinator_of(zk: ZooKeeper, group: str) -> int:
     """There is none for a moment while leaders change."""
-    found: list[int | None] = []
 
-    def is_there() -> bool:
+    def leader() -> int | None:
         view = read_cluster(zk, [OFFSETS])
         partition = Partition(OFFSETS, partition_for(group, len(view.topics[OFFSETS].assignment)))
-        found.append(view.states[partition].leader_and_isr.leader)
-        return found[-1] is not None
+        return view.states[partition].leader_and_isr.leader
 
-    eventually(is_there, f"a coordinator of {group}", 60)
-    assert found[-1] is not None
-    return found[-1]
+    return awaited(leader, f"a coordinator of {group}", 60)
 
 
 @pytest.mark.spec("CTL-123", "ELE-7", "CTL-102")

@@ -72,9 +72,8 @@ class Others:
         self._stop.clear()
         thread = threading.Thread(target=self.run)
         thread.start()
-        eventually(
-            lambda: self.beats > 0, "the first of them"
-        )  # from now on only what is done here can keep them waiting
+        # From now on only what is done here can keep them waiting.
+        eventually(lambda: self.beats > 0, "the first of them")
         self.beats, self.longest_ms = 0, 0.0
         started, started_cpu = time.monotonic(), time.process_time()
         try:

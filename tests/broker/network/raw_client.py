@@ -2,13 +2,13 @@
 
 import socket
 import struct
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.broker.network.socket_server import SocketServer
+from tests.waiting import eventually
 
 _PATIENCE_S = 60.0
 
@@ -106,7 +106,4 @@ def connected(server: SocketServer, listener: int = 0, *, receive_buffer_bytes: 
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = _PATIENCE_S) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
+    eventually(condition, "what this test waits for", seconds)
