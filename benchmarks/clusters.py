@@ -15,7 +15,7 @@ from kafkatool.broker.embedded import processes
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.client import Connection
 from kafkatool.core.errors import BrokerUnreachableError
-from kafkatool.core.protocol import metadata
+from kafkatool.core.protocol.messages import metadata
 from tests.compat.real_kafka import RealKafka
 
 KAFKA_VERSION: Final = "2.8.2"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.znodes import PartitionStateZnode, PartitionsZnode, PartitionZnode, TopicZnode
 from kafkatool.core.zookeeper import Create, Op
 

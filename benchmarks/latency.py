@@ -14,11 +14,11 @@ from benchmarks.clusters import DEADLINE_S, Cluster, ask_metadata
 from benchmarks.figures import Figure, alternate
 from benchmarks.topics import delete_topic, make_topic
 from kafkatool.core.cluster_view import read_cluster
-from kafkatool.core.model import BrokerInfo
-from kafkatool.core.protocol import leader_and_isr, produce, update_metadata
-from kafkatool.core.protocol.frames import decode_response, encode_request
-from kafkatool.core.protocol.records import Record, encode_batch
-from kafkatool.core.protocol.schema import Api
+from kafkatool.core.model.values import BrokerInfo
+from kafkatool.core.protocol.codec.frames import decode_response, encode_request
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.messages import leader_and_isr, produce, update_metadata
+from kafkatool.core.protocol.records.batches import Record, encode_batch
 from kafkatool.core.znodes import ControllerEpochZnode
 from kafkatool.core.zookeeper import ZooKeeper
 

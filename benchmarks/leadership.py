@@ -18,7 +18,7 @@ from benchmarks.figures import Figure, alternate
 from benchmarks.producer import Producer
 from benchmarks.topics import delete_topic, in_sync, make_topic, time_topic
 from kafkatool.core.cluster_view import ClusterView, read_cluster, read_states
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.topics import create_topic
 from kafkatool.core.znodes import BrokerZnode, PartitionStateZnode, PreferredElectionZnode, ReassignmentZnode
 from kafkatool.core.zookeeper import WatchEvent, ZooKeeper

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple, Self
 
 from benchmarks.clusters import Cluster, wait_for
 from benchmarks.latency import Wire
-from kafkatool.core.protocol import produce
-from kafkatool.core.protocol.frames import decode_response, encode_request
-from kafkatool.core.protocol.records import Record, encode_batch
+from kafkatool.core.protocol.codec.frames import decode_response, encode_request
+from kafkatool.core.protocol.messages import produce
+from kafkatool.core.protocol.records.batches import Record, encode_batch
 
 _VERSION: Final = 7
 _PAUSE_S: Final = 0.002

@@ -27,7 +27,7 @@ from benchmarks.report import machine
 from kafkatool.broker.embedded.ports import free_ports
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.broker.health import make_base_paths
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode, PartitionStateZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.stub_broker import StubBroker, register

@@ -15,7 +15,7 @@ from typing import Final
 import psutil
 
 from benchmarks.filled import BROKERS, topics
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
 from kafkatool.core.zookeeper import Create
 from tests.simulation.cluster import Cluster

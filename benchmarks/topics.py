@@ -6,7 +6,7 @@ from typing import Final
 
 from benchmarks.clusters import DEADLINE_S, Cluster, ask_metadata, wait_for
 from kafkatool.core.cluster_view import read_states
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.topic_deletion import wait_until_gone
 from kafkatool.core.operations.topics import create_topic, mark_for_deletion, plan_spread
 from kafkatool.core.zookeeper import ZooKeeper

@@ -9,15 +9,15 @@ import threading
 import time
 from typing import Final
 
-from kafkatool.core.model import BrokerInfo, Endpoint
-from kafkatool.core.protocol import api_versions, leader_and_isr, stop_replica, update_metadata
-from kafkatool.core.protocol.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
-from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrResponse
-from kafkatool.core.protocol.registry import APIS
-from kafkatool.core.protocol.stop_replica import StopReplicaResponse
-from kafkatool.core.protocol.types import Buffer
-from kafkatool.core.protocol.update_metadata import UpdateMetadataResponse
+from kafkatool.core.model.values import BrokerInfo, Endpoint
+from kafkatool.core.protocol.codec.frames import decode_header, decode_request, encode_response
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.messages import api_versions, leader_and_isr, stop_replica, update_metadata
+from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkatool.core.protocol.messages.registry import APIS
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaResponse
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataResponse
 from kafkatool.core.znodes import BrokerZnode
 from kafkatool.core.zookeeper import ZooKeeper
 

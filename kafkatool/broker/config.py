@@ -18,7 +18,7 @@ from kafkatool.broker import endpoints
 from kafkatool.broker.properties import load_properties
 from kafkatool.broker.protocol_versions import PROTOCOL_VERSIONS, ProtocolVersions, parse_protocol_version
 from kafkatool.core.errors import ConfigError
-from kafkatool.core.model import Endpoint
+from kafkatool.core.model.values import Endpoint
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from kafkatool.core.errors import (
     VersionConflictError,
     ZnodeFormatError,
 )
-from kafkatool.core.operations.topic_names import InvalidTopicError, check_name
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.topic_configs import CONFIGS, check_configs, check_names
+from kafkatool.core.model.topic_configs import CONFIGS, check_configs, check_names
+from kafkatool.core.model.topic_names import InvalidTopicError, check_name
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 

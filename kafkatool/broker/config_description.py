@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafkatool.broker.config import NO_LIMIT, BrokerConfig
-from kafkatool.core.model import Endpoint
-from kafkatool.core.topic_configs import CONFIGS, MESSAGE_FORMAT_VERSION
+from kafkatool.core.model.topic_configs import CONFIGS, MESSAGE_FORMAT_VERSION
+from kafkatool.core.model.values import Endpoint
 
 
 class ConfigSource(enum.IntEnum):

@@ -9,8 +9,8 @@ import threading
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.core.client import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, ProtocolError
-from kafkatool.core.protocol.controlled_shutdown import API, ControlledShutdownRequest
-from kafkatool.core.protocol.error_codes import ErrorCode, error_name
+from kafkatool.core.protocol.messages.controlled_shutdown import API, ControlledShutdownRequest
+from kafkatool.core.protocol.messages.error_codes import ErrorCode, error_name
 from kafkatool.core.znodes import BrokerZnode, ControllerZnode
 from kafkatool.core.zookeeper import ZooKeeper
 

@@ -18,7 +18,7 @@ from kafkatool.core.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
-from kafkatool.core.model import BrokerInfo, Endpoint
+from kafkatool.core.model.values import BrokerInfo, Endpoint
 from kafkatool.core.znodes import PERSISTENT_PATHS, BrokerZnode, ClusterIdZnode, SequenceIdZnode
 from kafkatool.core.zookeeper import ANY_VERSION, SessionState, ZooKeeper
 

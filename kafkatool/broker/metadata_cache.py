@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kafkatool.broker.turns import taking_turns
-from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
-from kafkatool.core.protocol.update_metadata import (
+from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
+from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartition,
     UpdateMetadataRequest,

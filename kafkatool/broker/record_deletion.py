@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import StorageError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations.topic_names import INTERNAL_TOPICS
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.topic_names import INTERNAL_TOPICS
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _LOOK_EVERY_MS = 50
 UP_TO_HIGH_WATERMARK = -1

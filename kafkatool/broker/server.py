@@ -30,7 +30,7 @@ from kafkatool.broker.storage.meta_properties import write_meta_properties
 from kafkatool.broker.timer import Timer
 from kafkatool.broker.topic_admin import TopicAdmin
 from kafkatool.broker.topic_overrides import TopicOverrides, topics_in
-from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.zookeeper import ZooKeeper
 
 log = logging.getLogger(__name__)

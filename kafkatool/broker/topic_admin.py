@@ -12,16 +12,17 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.timer import Timer
 from kafkatool.broker.waiting_topics import WaitingTopics
-from kafkatool.core.assignment import MAX_PARTITIONS, assign_replicas
 from kafkatool.core.errors import ConfigError, KafkatoolError, NodeExistsError, RefusedError, ZooKeeperError
-from kafkatool.core.model import Assignment
-from kafkatool.core.operations.topic_names import (
+from kafkatool.core.model.assignment import MAX_PARTITIONS, assign_replicas
+from kafkatool.core.model.topic_configs import check_configs
+from kafkatool.core.model.topic_names import (
     OFFSETS_TOPIC,
     TRANSACTION_TOPIC,
     InvalidTopicError,
     check_collision,
     check_name,
 )
+from kafkatool.core.model.values import Assignment
 from kafkatool.core.operations.topics import (
     TopicExistsError,
     TopicMissingError,
@@ -30,8 +31,7 @@ from kafkatool.core.operations.topics import (
     plan_growth,
     plan_nodes,
 )
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.topic_configs import check_configs
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kafkatool.broker.dynamic_config import read_overrides
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import ConfigZnode
 from kafkatool.core.zookeeper import ZooKeeper
 

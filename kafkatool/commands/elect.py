@@ -28,10 +28,8 @@ from kafkatool.commands.output import Answer, Output, error_item, paint
 from kafkatool.commands.progress_line import duration
 from kafkatool.core.cluster_view import ClusterView, read_cluster
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations import election, topic_names
-from kafkatool.core.operations.election import ElectionResult, Outcome, PartitionResult, Selection
-from kafkatool.core.plan_files import (
+from kafkatool.core.model import topic_names
+from kafkatool.core.model.plan_files import (
     STDIN,
     PartitionName,
     election_json,
@@ -40,6 +38,9 @@ from kafkatool.core.plan_files import (
     split_election,
     write_file,
 )
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations import election
+from kafkatool.core.operations.election import ElectionResult, Outcome, PartitionResult, Selection
 from kafkatool.core.znodes import PreferredElectionZnode
 from kafkatool.core.zookeeper import Create, ZooKeeper
 

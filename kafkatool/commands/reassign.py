@@ -28,10 +28,7 @@ from kafkatool.commands.reassign_common import COLUMNS, Options, ids, item, sess
 from kafkatool.commands.reassign_execute import execute
 from kafkatool.commands.reassign_verify import verify
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations import reassignment
-from kafkatool.core.operations.reassignment import Move, Proposal, Status, Strategy
-from kafkatool.core.plan_files import (
+from kafkatool.core.model.plan_files import (
     CURRENT_ASSIGNMENT,
     PROPOSED_ASSIGNMENT,
     parse_topics_to_move,
@@ -39,6 +36,9 @@ from kafkatool.core.plan_files import (
     read_text,
     write_file,
 )
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations import reassignment
+from kafkatool.core.operations.reassignment import Move, Proposal, Status, Strategy
 from kafkatool.core.planner.figures import BrokerFigures
 
 TAKEN_BY: Final = {  # parameter -> the modes that take it; those not listed are taken by all

@@ -20,10 +20,10 @@ from kafkatool.commands.reassign_execute import (
 from kafkatool.commands.reassign_progress import ProgressView
 from kafkatool.commands.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.operations import reassignment
 from kafkatool.core.operations.reassignment import Status
 from kafkatool.core.operations.reassignment_state import RunState
-from kafkatool.core.plan_files import Moves
 from kafkatool.core.zookeeper import ZooKeeper
 
 PATIENCE_S: Final = 10.0  # a kt that carries out a plan looks for the mark every second

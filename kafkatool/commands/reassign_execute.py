@@ -22,11 +22,7 @@ from kafkatool.core.errors import (
     ZnodeTooLargeError,
     ZooKeeperError,
 )
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations import reassignment, run_lock, throttles
-from kafkatool.core.operations.reassignment import Prepared, Status
-from kafkatool.core.operations.reassignment_state import RunState, new_state, remove
-from kafkatool.core.plan_files import (
+from kafkatool.core.model.plan_files import (
     CURRENT_ASSIGNMENT,
     STDIN,
     Moves,
@@ -35,6 +31,10 @@ from kafkatool.core.plan_files import (
     read_text,
     write_file,
 )
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations import reassignment, run_lock, throttles
+from kafkatool.core.operations.reassignment import Prepared, Status
+from kafkatool.core.operations.reassignment_state import RunState, new_state, remove
 from kafkatool.core.zookeeper import ZooKeeper
 
 THROTTLE_WARNING: Final = (

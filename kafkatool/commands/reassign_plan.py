@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from kafkatool.commands.byte_sizes import byte_size
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.plan_files import PartitionName
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import Proposal
-from kafkatool.core.plan_files import PartitionName
 from kafkatool.core.planner.figures import BrokerFigures, broker_figures, reason
 
 EXPLAINED_COLUMNS: Final = (

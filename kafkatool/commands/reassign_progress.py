@@ -6,9 +6,9 @@ from typing import Self
 from kafkatool.commands.byte_sizes import byte_size, share_of_bytes
 from kafkatool.commands.progress_line import ProgressLine, duration
 from kafkatool.commands.reassign_common import Options
+from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.operations.copy_progress import Copied, CopyWatch, to_copy
 from kafkatool.core.operations.reassignment import Progress
-from kafkatool.core.plan_files import Moves
 from kafkatool.core.zookeeper import ZooKeeper
 
 

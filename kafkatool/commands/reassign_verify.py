@@ -11,11 +11,11 @@ from kafkatool.commands.reassign_common import COLUMNS, NUMBERED, Options, ids, 
 from kafkatool.commands.reassign_execute import end_run, is_carried_out, mode_command, rollback_plan, unfinished_run
 from kafkatool.commands.reassign_progress import ProgressView
 from kafkatool.commands.termination import terminated_like_interrupted
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.plan_files import Moves
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations import reassignment, throttles
 from kafkatool.core.operations.reassignment import Move, Status, Verification
 from kafkatool.core.operations.reassignment_state import RunState
-from kafkatool.core.plan_files import Moves
 from kafkatool.core.zookeeper import ZooKeeper
 
 

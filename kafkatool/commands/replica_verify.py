@@ -20,7 +20,8 @@ from kafkatool.commands.output import Answer, Output, paint
 from kafkatool.commands.progress_line import ProgressLine, duration
 from kafkatool.commands.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError, UsageError
-from kafkatool.core.operations import topic_names
+from kafkatool.core.model import topic_names
+from kafkatool.core.model.plan_files import PartitionName
 from kafkatool.core.operations.replica_reader import BrokerReader, layout_from_brokers, layout_from_zookeeper
 from kafkatool.core.operations.verification import (
     EARLIEST,
@@ -31,7 +32,6 @@ from kafkatool.core.operations.verification import (
     PartitionReport,
     Verifier,
 )
-from kafkatool.core.plan_files import PartitionName
 
 COLUMNS: Final = (
     "topic",

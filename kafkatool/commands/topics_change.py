@@ -26,7 +26,7 @@ from kafkatool.commands.topics_common import (
     racks_option,
 )
 from kafkatool.core.errors import RefusedError, UsageError
-from kafkatool.core.topic_configs import check_names, parse_configs
+from kafkatool.core.model.topic_configs import check_names, parse_configs
 
 if TYPE_CHECKING:
     from kafkatool.core.zookeeper import Op, ZooKeeper
@@ -84,8 +84,8 @@ def alter(
         raise UsageError("--replication-factor can't be used with --partitions: one after the other")
     if partitions is None and replication_factor is None and not (config or delete_config):
         raise UsageError("alter needs --partitions, --replication-factor, --config or --delete-config")
+    from kafkatool.core.model.topic_names import OFFSETS_TOPIC
     from kafkatool.core.operations import topics as operation
-    from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
 
     try:
         configs = parse_configs(config)
@@ -140,9 +140,9 @@ def _change_factor(
     dry_run: bool,
 ) -> list["Op"]:
     """One reassignment for all topics (TOP-29X): the way back and the plan are told before it starts."""
+    from kafkatool.core.model.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
     from kafkatool.core.operations import reassignment
     from kafkatool.core.operations.topics import plan_replication_factor
-    from kafkatool.core.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
 
     try:
         plan = plan_replication_factor(zk, names, replication_factor)

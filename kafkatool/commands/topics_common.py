@@ -9,7 +9,7 @@ from kafkatool.commands.completion import complete_topics
 from kafkatool.commands.options import F
 from kafkatool.commands.output import Output
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.topic_configs import ACCEPTED, DOCUMENTED, MESSAGE_FORMAT_VERSION
+from kafkatool.core.model.topic_configs import ACCEPTED, DOCUMENTED, MESSAGE_FORMAT_VERSION
 
 if TYPE_CHECKING:
     from kafkatool.core.zookeeper import ZooKeeper
@@ -53,7 +53,7 @@ def note_ignored_configs(out: Output, configs: dict[str, str]) -> None:
 
 def matching(out: Output, zk: "ZooKeeper", pattern: str, zookeeper: str, *, if_exists: bool) -> list[str]:
     """The topics to change; ends the command when there are none (TOP-12)."""
-    from kafkatool.core.operations.topic_names import select
+    from kafkatool.core.model.topic_names import select
     from kafkatool.core.znodes import TopicsZnode
 
     existing = zk.children(TopicsZnode.PATH) or []

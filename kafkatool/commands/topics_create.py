@@ -16,7 +16,7 @@ from kafkatool.commands.options import (
 from kafkatool.commands.output import Answer, Output
 from kafkatool.commands.topics_common import CONFIG_DEFINITIONS, config_option, fail, note_ignored_configs, racks_option
 from kafkatool.core.errors import RefusedError, UsageError
-from kafkatool.core.topic_configs import parse_configs
+from kafkatool.core.model.topic_configs import parse_configs
 
 COLUMNS: Final = ("topic", "partition", "replicas")
 
@@ -69,7 +69,7 @@ def create(
             "--replica-shift": replica_shift is not None,
         },
     )
-    from kafkatool.core.operations import topic_names as names
+    from kafkatool.core.model import topic_names as names
     from kafkatool.core.operations import topics as operation
 
     try:

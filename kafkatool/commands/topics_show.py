@@ -42,7 +42,7 @@ HEADER_KEYS: Final = ("topic", "partition_count", "replication_factor", "configs
 @output_option
 def list_(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool) -> None:
     """Names of topics, one per line; exit code 0 even if there are none."""
-    from kafkatool.core.operations.topic_names import INTERNAL_TOPICS, select
+    from kafkatool.core.model.topic_names import INTERNAL_TOPICS, select
     from kafkatool.core.znodes import DeleteTopicsZnode, TopicsZnode
 
     with connect(zookeeper) as zk:
@@ -95,8 +95,8 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} can't be used with --{chosen[1]}")
     from kafkatool.core.cluster_view import read_cluster
+    from kafkatool.core.model.topic_names import INTERNAL_TOPICS, select
     from kafkatool.core.operations import topic_description as descriptions
-    from kafkatool.core.operations.topic_names import INTERNAL_TOPICS, select
     from kafkatool.core.znodes import TopicsZnode
 
     with connect(zookeeper) as zk:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.model import BrokerInfo, PartitionState, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, PartitionState, TopicPartition
 from kafkatool.core.znodes import (
     BrokersZnode,
     BrokerZnode,

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import orjson
 
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.model import Assignment, BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
+from kafkatool.core.model.values import Assignment, BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 
 _INTEGERS = frozenset({int})  # not bool
 _MOVES = ("adding_replicas", "removing_replicas")

@@ -8,7 +8,7 @@ import pytest
 from kafkatool.broker.client_quotas import FETCH, PRODUCE, ClientQuotas, Entity, parse_entity
 from kafkatool.broker.handlers import Served
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol import fetch, produce
+from kafkatool.core.protocol.messages import fetch, produce
 from tests.broker.handlers.served import broker_of, handler_context
 from tests.broker.network.raw_client import network_config
 

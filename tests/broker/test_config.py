@@ -8,7 +8,7 @@ import pytest
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.properties import parse_properties
 from kafkatool.core.errors import ConfigError
-from kafkatool.core.model import Endpoint
+from kafkatool.core.model.values import Endpoint
 
 
 def config(**properties: str) -> BrokerConfig:

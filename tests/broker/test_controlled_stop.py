@@ -13,9 +13,9 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controlled_stop import ask_to_move_leaders
 from kafkatool.broker.handlers import Served, controlled_shutdown
 from kafkatool.broker.health import make_base_paths
-from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
-from kafkatool.core.protocol.controlled_shutdown import API
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
+from kafkatool.core.protocol.messages.controlled_shutdown import API
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.znodes import BrokerZnode, ControllerZnode
 from kafkatool.core.zookeeper import ANY_VERSION, ZooKeeper
 from tests.broker.handlers.served import broker_of, handler_context

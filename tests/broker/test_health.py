@@ -16,7 +16,7 @@ from kafkatool.broker.producer_ids import ProducerIds
 from kafkatool.broker.storage.meta_properties import write_meta_properties
 from kafkatool.broker.topic_overrides import TopicOverrides, topics_in
 from kafkatool.core.errors import ConfigError, KafkatoolError
-from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.znodes import PERSISTENT_PATHS, BrokerZnode, ConfigChangeZnode, ConfigZnode, ProducerIdBlockZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.network.raw_client import wait_until

@@ -3,8 +3,8 @@
 import pytest
 
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.core.model import Endpoint, TopicPartition
-from kafkatool.core.protocol.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint
+from kafkatool.core.model.values import Endpoint, TopicPartition
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint
 from tests.broker.handlers.served import live, state, update
 
 

@@ -20,12 +20,12 @@ from kafkatool.broker.server import Broker
 from kafkatool.broker.storage.dir_lock import DirLock
 from kafkatool.core.client import Connection
 from kafkatool.core.errors import ConfigError, KafkatoolError, StorageError
-from kafkatool.core.protocol import create_topics, fetch, metadata, produce
-from kafkatool.core.protocol.create_topics import CreateTopicsRequest, CreateTopicsTopic
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.file_region import FileRegion
-from kafkatool.core.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
+from kafkatool.core.protocol.messages import create_topics, fetch, metadata, produce
+from kafkatool.core.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsTopic
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
+from kafkatool.core.protocol.records.file_region import FileRegion
 from kafkatool.core.znodes import BrokersZnode, BrokerZnode, ConfigChangeZnode, ConfigZnode, ControllerZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.network.raw_client import wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.statelog.grammar import parse_head, partition_spans
 from tests.broker.controller.fake_cluster import FakeCluster
 

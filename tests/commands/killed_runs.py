@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.core import plan_files
+from kafkatool.core.model import plan_files
 from kafkatool.core.operations import throttles
 from kafkatool.core.znodes import ConfigZnode, ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import PreferredElectionZnode, ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.core.operations import cluster_nodes as nodes

@@ -10,7 +10,7 @@ from kazoo.security import Permissions, make_acl
 
 from kafkatool.commands import options
 from kafkatool.commands.main import kt
-from kafkatool.core.plan_files import plan_json
+from kafkatool.core.model.plan_files import plan_json
 from kafkatool.core.znodes import BrokersZnode, ControllerZnode, PreferredElectionZnode, ReassignmentZnode, TopicsZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.topics_runner import make_orders

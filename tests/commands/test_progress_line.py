@@ -9,7 +9,7 @@ import pytest
 
 from kafkatool.commands.progress_line import INTERVAL_S, ProgressLine
 from kafkatool.commands.reassign_progress import progress_text
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.copy_progress import Copied
 from kafkatool.core.operations.reassignment import Progress
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.core.model.plan_files import plan_json
 from kafkatool.core.operations import throttles
-from kafkatool.core.plan_files import plan_json
 from kafkatool.core.znodes import ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.reassign_runner import GOAL, plan_file, run

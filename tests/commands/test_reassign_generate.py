@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from kafkatool.core.plan_files import plan_json
+from kafkatool.core.model.plan_files import plan_json
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.reassign_runner import GOAL, run
 from tests.core.operations.test_reassignment import NINE, plan

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kafkatool.commands import reassign_cancel
+from kafkatool.core.model.plan_files import plan_json
 from kafkatool.core.operations import run_lock, throttles
 from kafkatool.core.operations.reassignment_state import RunState
-from kafkatool.core.plan_files import plan_json
 from kafkatool.core.znodes import ConfigZnode, ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset

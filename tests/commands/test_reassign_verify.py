@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kafkatool.commands.reassign_progress import ProgressView
+from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.operations import run_lock, throttles
 from kafkatool.core.operations.reassignment import Progress
 from kafkatool.core.operations.reassignment_state import RunState
-from kafkatool.core.plan_files import Moves
 from kafkatool.core.znodes import ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.reassign_runner import plan_file, run

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafkatool.commands.reassign_progress import ProgressView
+from kafkatool.core.model.plan_files import plan_json
 from kafkatool.core.operations import throttles
 from kafkatool.core.operations.reassignment import Progress
-from kafkatool.core.plan_files import plan_json
 from kafkatool.core.znodes import ConfigZnode, ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.reassign_runner import GOAL, plan_file, run

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.commands.progress_line import ProgressLine
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.core.operations import cluster_nodes as nodes
 from tests.core.operations.fake_broker import FakeBroker, batch, batches, fake_cluster

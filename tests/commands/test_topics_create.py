@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kafkatool.core.model import BrokerInfo, Endpoint
+from kafkatool.core.model.values import BrokerInfo, Endpoint
 from kafkatool.core.znodes import BrokerZnode, ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.topics_runner import COLLISION, answer, make_orders, refusal, topics

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.commands.topics_runner import answer, make_orders, refusal, topics

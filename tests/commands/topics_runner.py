@@ -3,7 +3,7 @@
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.core.operations import cluster_nodes as nodes
 

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.protocol.records import decode_records, iter_batches
+from kafkatool.core.protocol.records.batches import decode_records, iter_batches
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat.client_process import ClientProcess
 from tests.compat.client_programs import PREPARE, MissingError, Program

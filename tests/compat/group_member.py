@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kafkatool.core.client import Connection
 from kafkatool.core.errors import BrokerUnreachableError
-from kafkatool.core.protocol import heartbeat, join_group, offset_commit, offset_fetch, sync_group
-from kafkatool.core.protocol.schema import Api
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.messages import heartbeat, join_group, offset_commit, offset_fetch, sync_group
 
 SESSION_MS: Final = 250_000
 """Longer than any test: members go only if they leave or are thrown out."""

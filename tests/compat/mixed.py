@@ -15,10 +15,10 @@ from typing import Final, Self
 from kafkatool.core.client import Connection
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import BrokerUnreachableError, NoNodeError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.protocol.api_versions import API as API_VERSIONS
-from kafkatool.core.protocol.api_versions import ApiVersionsRequest
+from kafkatool.core.protocol.messages.api_versions import API as API_VERSIONS
+from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from kafkatool.broker.storage.checkpoint import read_offsets
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.records import iter_batches
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.records.batches import iter_batches
 from tests.compat import real_kafka
 from tests.compat.mixed import OFFSETS, OURS, WAIT_S, Mixed, mixed_cluster
 from tests.integration.load import Load, await_in_sync

@@ -12,8 +12,8 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from kafkatool.core.assignment import assign_replicas
-from kafkatool.core.model import BrokerInfo
+from kafkatool.core.model.assignment import assign_replicas
+from kafkatool.core.model.values import BrokerInfo
 from kafkatool.core.znodes import ReassignmentZnode
 from tests.compat.tool_stage import BROKERS, CONFIG_COMMAND, Facts, KafkaTools, Kt, Said, Stage
 

@@ -10,9 +10,9 @@ import pytest
 
 from kafkatool.core.client import Connection
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
-from kafkatool.core.protocol import fetch, heartbeat, produce
-from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
-from kafkatool.core.protocol.schema import Api
+from kafkatool.core.protocol.codec.frames import decode_header, decode_request, encode_response
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.messages import fetch, heartbeat, produce
 from tests.ports import free_port
 
 Answer = Callable[[socket.socket, Any, int], None]  # socket, request, correlation id

@@ -6,7 +6,7 @@ import pytest
 
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import ControllerZnode, PreferredElectionZnode, ReassignmentZnode, TopicsZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.core.operations import cluster_nodes as nodes

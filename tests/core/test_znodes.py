@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.model import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 from kafkatool.core.znodes import (
     BrokerZnode,
     ClusterIdZnode,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkatool.core.protocol import metadata
-from kafkatool.core.protocol.frames import encode_request
+from kafkatool.core.protocol.codec.frames import encode_request
+from kafkatool.core.protocol.messages import metadata
 from tests.faults.proxy import ANYONE, Healing, Proxy, broker_of
 from tests.waiting import eventually
 

@@ -5,12 +5,12 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.frames import encode_request
-from kafkatool.core.protocol.records import Record, encode_batch
-from kafkatool.core.protocol.registry import APIS
-from kafkatool.core.protocol.schema import Api, Array, Blob, Struct, Text, WireType, fields_of
-from kafkatool.core.protocol.types import Fixed
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.codec.frames import encode_request
+from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Struct, Text, WireType, fields_of
+from kafkatool.core.protocol.codec.types import Fixed
+from kafkatool.core.protocol.messages.registry import APIS
+from kafkatool.core.protocol.records.batches import Record, encode_batch
 
 CONTROL_KEYS = frozenset({4, 5, 6, 7})
 DELETE_TOPICS_KEY = 20

@@ -19,8 +19,8 @@ from typing import Protocol
 from confluent_kafka import Consumer
 
 from kafkatool.core.client import Connection
-from kafkatool.core.protocol import fetch
-from kafkatool.core.protocol.records import BatchHeader, iter_batches
+from kafkatool.core.protocol.messages import fetch
+from kafkatool.core.protocol.records.batches import BatchHeader, iter_batches
 from tests.waiting import eventually
 
 _TIMEOUT_MS = 30_000

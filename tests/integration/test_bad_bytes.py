@@ -16,8 +16,8 @@ import pytest
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.client import Connection
-from kafkatool.core.protocol import metadata
-from kafkatool.core.protocol.registry import APIS
+from kafkatool.core.protocol.messages import metadata
+from kafkatool.core.protocol.messages.registry import APIS
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.network.raw_client import frame, serving
 from tests.integration.load import Load, await_in_sync, check_records, make_topic

@@ -12,8 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.assignment import assign_replicas
 from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.model.assignment import assign_replicas
 from kafkatool.core.operations.topics import create_topic
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.waiting import eventually

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkatool.core.cluster_view import ClusterView, read_cluster
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.topics import create_topic
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.compat import real_kafka

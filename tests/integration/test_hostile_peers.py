@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.client import Connection
-from kafkatool.core.protocol import fetch, metadata
-from kafkatool.core.protocol.frames import decode_response, encode_request
+from kafkatool.core.protocol.codec.frames import decode_response, encode_request
+from kafkatool.core.protocol.messages import fetch, metadata
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.network.raw_client import RawClient
 from tests.faults.proxy import Proxy

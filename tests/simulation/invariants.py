@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.channels import ControlRequest
 from kafkatool.broker.controller.reassignment import union
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest
-from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkatool.core.znodes import (
     BrokerZnode,
     ConfigZnode,

@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.channels import ControlRequest
-from kafkatool.core.model import BrokerInfo
+from kafkatool.core.model.values import BrokerInfo
 from tests.simulation.world import World
 
 if TYPE_CHECKING:

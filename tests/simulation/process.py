@@ -23,8 +23,8 @@ from kafkatool.core.errors import (
     VersionConflictError,
     ZooKeeperError,
 )
-from kafkatool.core.model import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.znodes import BrokerZnode, IsrChangeZnode, LogDirEventZnode, PartitionStateZnode
 from kafkatool.core.zookeeper import SessionState
 from tests.simulation.client import Client, SimulatedZooKeeper

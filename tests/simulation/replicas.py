@@ -7,16 +7,20 @@ which leader epoch, and so who may be in the ISR.
 from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.channels import Answer, ControlRequest
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.leader_and_isr import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrResponsePartition,
 )
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse, StopReplicaResponsePartition
-from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkatool.core.protocol.messages.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaResponsePartition,
+)
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 _BROKER_EPOCH_FROM = {LeaderAndIsrRequest: 2, UpdateMetadataRequest: 5, StopReplicaRequest: 1}
 

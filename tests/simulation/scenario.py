@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from tests.simulation.cluster import Cluster
 from tests.simulation.rest import problems
 from tests.simulation.world import Chances, SimulationError, World

@@ -6,7 +6,7 @@ from there (CTL-99), and in the end nothing is left of the old replicas.
 
 import pytest
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import ReassignmentZnode
 from kafkatool.core.zookeeper import Op
 from tests.simulation.cluster import Cluster

@@ -17,7 +17,7 @@ from kafkatool.core.errors import (
     KafkatoolError,
     SessionExpiredError,
 )
-from kafkatool.core.model import BrokerInfo, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.znodes import BrokersZnode, BrokerZnode
 from kafkatool.core.zookeeper import WatchEvent
 

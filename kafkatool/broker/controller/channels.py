@@ -14,13 +14,13 @@ from kafkatool.broker.controller import transition_lines as lines
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.client import Connection
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
-from kafkatool.core.model import BrokerInfo
-from kafkatool.core.protocol import api_versions, leader_and_isr, stop_replica, update_metadata
-from kafkatool.core.protocol.api_versions import ApiVersionsRequest
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from kafkatool.core.protocol.schema import Api
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkatool.core.model.values import BrokerInfo
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.messages import api_versions, leader_and_isr, stop_replica, update_metadata
+from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 log = logging.getLogger(__name__)
 

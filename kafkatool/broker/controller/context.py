@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
-from kafkatool.core.model import BrokerInfo, PartitionState, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, PartitionState, TopicPartition
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from kafkatool.broker.controller.partition_machine import Strategy
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term

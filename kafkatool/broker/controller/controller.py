@@ -16,8 +16,8 @@ from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.model import BrokerInfo, TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper import ZooKeeper
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.broker.controller.term import Term
 from kafkatool.core.cluster_view import States
 from kafkatool.core.errors import NodeExistsError, NoNodeError, SessionExpiredError, VersionConflictError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
 from kafkatool.core.zookeeper import Create, Delete, Op, SetData, TransactionError, ZooKeeper
 

@@ -7,7 +7,7 @@ Source: Kafka 2.8.0 controller/Election.scala, 1.1.1 controller/ReplicaStateMach
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from kafkatool.core.model import LeaderAndIsr
+from kafkatool.core.model.values import LeaderAndIsr
 
 
 class Choice(NamedTuple):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkatool.broker.controller import transition_lines as lines
 from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrResponse
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkatool.core.znodes import IsrChangeZnode, LogDirEventZnode
 
 if TYPE_CHECKING:

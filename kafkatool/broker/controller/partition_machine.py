@@ -17,7 +17,7 @@ from kafkatool.broker.controller.request_batch import RequestBatch
 from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
 from kafkatool.core.cluster_view import States
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkatool.broker.controller.partition_machine import Strategy
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import PreferredElectionZnode
 from kafkatool.core.zookeeper import Watch
 

@@ -17,8 +17,8 @@ from kafkatool.broker.controller.partition_machine import Strategy
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.znodes import PartitionStateZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import Watch, WatchEvent
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term

@@ -11,7 +11,7 @@ from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
 from kafkatool.broker.controller.request_batch import RequestBatch
 from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
 from kafkatool.core.cluster_view import States
-from kafkatool.core.model import PartitionState, TopicPartition
+from kafkatool.core.model.values import PartitionState, TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,14 @@ from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.figures import Durations
 from kafkatool.broker.protocol_versions import ProtocolVersions
 from kafkatool.core.errors import ControllerFencedError, KafkatoolError, SessionExpiredError
-from kafkatool.core.model import BrokerInfo, LeaderAndIsr, PartitionState, TopicPartition
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrPartition, LeaderAndIsrRequest
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest
-from kafkatool.core.protocol.update_metadata import (
+from kafkatool.core.model.values import BrokerInfo, LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+)
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
+from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartition,

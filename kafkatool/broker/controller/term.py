@@ -29,8 +29,8 @@ from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrResponse
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.znodes import ConfigZnode
 from kafkatool.core.zookeeper import Watch, WatchEvent, ZooKeeper
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.model import Assignment, TopicPartition
+from kafkatool.core.model.values import Assignment, TopicPartition
 from kafkatool.core.znodes import TopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import Node, Watch, WatchEvent
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.core.errors import NoNodeError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
-from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrResponse
-from kafkatool.core.protocol.stop_replica import StopReplicaResponse
-from kafkatool.core.protocol.update_metadata import UpdateMetadataPartition, UpdateMetadataResponse
+from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrResponse
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaResponse
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition, UpdateMetadataResponse
 
 
 def _csv(ids: Iterable[int]) -> str:

@@ -16,7 +16,7 @@ from kafkatool.core.errors import (
     VersionConflictError,
     ZooKeeperError,
 )
-from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.znodes import ControllerEpochZnode, PartitionStateZnode, PartitionsZnode, PartitionZnode
 from kafkatool.core.zookeeper import Check, Create, Delete, Op, SetData, TransactionError, ZooKeeper
 

@@ -22,7 +22,7 @@ from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.client import Connection
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, RefusedError, ZooKeeperError
-from kafkatool.core.protocol import metadata
+from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.zookeeper import ZooKeeper
 
 _METADATA_VERSION = 5

@@ -19,8 +19,8 @@ from kafkatool.broker.groups.offsets import Commit
 from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, protocol_version
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkatool.broker.config import BrokerConfig

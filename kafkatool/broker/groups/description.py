@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.groups.group import Group
 from kafkatool.broker.groups.states import GroupState
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class MemberDescription(NamedTuple):

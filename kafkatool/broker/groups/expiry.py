@@ -2,7 +2,7 @@
 
 from kafkatool.broker.groups.group import Group
 from kafkatool.broker.groups.states import GroupState
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 
 def expire_group(group: Group, now_ms: float, retention_ms: float) -> tuple[list[TopicPartition], bool]:

@@ -15,7 +15,7 @@ from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.protocols import fits, most_voted
 from kafkatool.broker.groups.records import GroupValue
 from kafkatool.broker.groups.states import LEGAL, GroupState
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 

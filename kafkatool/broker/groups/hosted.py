@@ -15,9 +15,9 @@ from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offset
 from kafkatool.broker.groups.records import Key
 from kafkatool.broker.long_lived import long_lived_objects
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.topic_names import OFFSETS_TOPIC
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkatool.broker.config import BrokerConfig

@@ -17,10 +17,9 @@ from kafkatool.broker.groups.records import (
 )
 from kafkatool.broker.storage.log import Log
 from kafkatool.core.errors import CorruptRecordsError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
-from kafkatool.core.protocol.file_region import FileRegion
-from kafkatool.core.protocol.records import (
+from kafkatool.core.model.topic_names import OFFSETS_TOPIC
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.records.batches import (
     CONTROL,
     TRANSACTIONAL,
     BatchHeader,
@@ -29,6 +28,7 @@ from kafkatool.core.protocol.records import (
     decode_records,
     iter_batches,
 )
+from kafkatool.core.protocol.records.file_region import FileRegion
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 from kafkatool.broker.groups.records import MemberValue
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 T = TypeVar("T")
 Protocols = tuple[tuple[str, bytes], ...]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkatool.broker.groups.records import OffsetValue
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 
 class Commit(NamedTuple):

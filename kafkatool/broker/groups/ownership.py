@@ -4,8 +4,8 @@ import enum
 import functools
 import threading
 
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
+from kafkatool.core.model.topic_names import OFFSETS_TOPIC
+from kafkatool.core.model.values import TopicPartition
 
 
 class Ownership(enum.Enum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.core.errors import CorruptRecordsError
-from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
+from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 
 
 class OffsetKey(NamedTuple):

@@ -15,9 +15,9 @@ from kafkatool.broker.groups.records import (
     encode_key,
 )
 from kafkatool.broker.groups.records import encode_offset as encode_offset_value
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.records import Record, encode_batch
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import Record, encode_batch
 
 if TYPE_CHECKING:
     from kafkatool.broker.config import BrokerConfig

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from kafkatool.core.errors import NodeExistsError, NoNodeError, ZnodeFormatError, ZooKeeperError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.znodes import ConsumerOffsetZnode
 from kafkatool.core.zookeeper import ZooKeeper
 

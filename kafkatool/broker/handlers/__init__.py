@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from kafkatool.core.protocol.registry import APIS
-from kafkatool.core.protocol.schema import Api
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.messages.registry import APIS
 
 Handle = Callable[[Any, Any], Any]
 """(request, call) -> response, or None when it is answered later through the call."""
@@ -71,7 +71,7 @@ class Served:
 
 def load_handlers() -> dict[int, Served]:
     """API key -> how it is served."""
-    modules = {name: import_module(f"kafkatool.core.protocol.{name}").API.key for name in SERVED}
+    modules = {name: import_module(f"kafkatool.core.protocol.messages.{name}").API.key for name in SERVED}
     return {
         key: Served(APIS[key], *SERVED[name], import_module(f"{__name__}.{name}").handle)
         for name, key in modules.items()

@@ -7,8 +7,8 @@ from kafkatool.broker.config_admin import ConfigAdmin
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.topic_admin import TopicError
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.alter_configs import AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:

@@ -7,8 +7,12 @@ import re
 
 from kafkatool.broker.handlers import Served, load_handlers
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsResponseKey
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ApiVersionsResponseKey,
+)
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _ranges: list[ApiVersionsResponseKey] = []

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkatool.core.protocol.file_region import FileRegion
-from kafkatool.core.protocol.frames import RequestHeader, encode_response
-from kafkatool.core.protocol.types import Chunk
+from kafkatool.core.protocol.codec.frames import RequestHeader, encode_response
+from kafkatool.core.protocol.codec.types import Chunk
+from kafkatool.core.protocol.records.file_region import FileRegion
 
 if TYPE_CHECKING:
     from kafkatool.broker.client_quotas import ClientQuotas
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkatool.broker.storage.log_manager import LogManager
     from kafkatool.broker.timer import Timer
     from kafkatool.broker.topic_admin import TopicAdmin
-    from kafkatool.core.protocol.schema import Api
+    from kafkatool.core.protocol.codec.schema import Api
     from kafkatool.core.zookeeper import ZooKeeper
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ Not served: nothing. Only the active controller does it, any other broker answer
 """
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from kafkatool.core.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
 
 def handle(request: ControlledShutdownRequest, call: Call) -> ControlledShutdownResponse:

@@ -11,13 +11,13 @@ from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.broker.topic_admin import TopicError
 from kafkatool.broker.waiting_topics import is_led
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.protocol.create_partitions import (
+from kafkatool.core.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsResult,
     CreatePartitionsTopic,
 )
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse | None:

@@ -10,13 +10,13 @@ from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.topic_admin import NewTopic, TopicError
 from kafkatool.broker.waiting_topics import is_led
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.create_topics import (
+from kafkatool.core.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     CreateTopicsResponseTopic,
     CreateTopicsTopic,
 )
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse | None:

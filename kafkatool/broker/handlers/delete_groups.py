@@ -6,8 +6,8 @@ Answered when the tombstones of all groups are replicated, which Kafka does not 
 import threading
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResult
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResult
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse | None:

@@ -5,14 +5,14 @@ Each partition is asked of its leader. The space is given back with the next ret
 
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.record_deletion import WaitingDeletions, delete_on_leader
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.delete_records import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: DeleteRecordsRequest, call: Call) -> None:

@@ -8,8 +8,12 @@ from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.topic_admin import TopicError
 from kafkatool.broker.waiting_topics import is_gone
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicsResponseTopic
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicsResponseTopic,
+)
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | None:

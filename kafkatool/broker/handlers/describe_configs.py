@@ -8,7 +8,7 @@ from kafkatool.broker.config_description import ConfigSource, Setting
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.topic_admin import TopicError
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.describe_configs import (
+from kafkatool.core.protocol.messages.describe_configs import (
     DescribeConfigsEntry,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -16,7 +16,7 @@ from kafkatool.core.protocol.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:

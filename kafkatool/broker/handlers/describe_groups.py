@@ -1,13 +1,13 @@
 """DescribeGroups (key 15), versions 0-3: state, protocol, members and their assignments (GRP-58)."""
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.describe_groups import (
+from kafkatool.core.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _ALL_OPERATIONS = 328  # bits of read, delete, describe: there are no ACLs
 _NOT_ASKED_FOR = -(2**31)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.storage.log import Log
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.describe_log_dirs import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _NO_REPLICA = -1  # a log without a role, such as one before the controller's first request: its lag is not known
 

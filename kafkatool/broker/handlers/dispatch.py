@@ -12,12 +12,12 @@ from kafkatool.broker.handlers.call import Call, HandlerContext
 from kafkatool.broker.handlers.error_reply import code_of, error_reply
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.errors import KafkatoolError, ProtocolError
-from kafkatool.core.protocol.api_versions import API as API_VERSIONS
-from kafkatool.core.protocol.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.fetch import API as FETCH
-from kafkatool.core.protocol.frames import RequestHeader, decode_header, decode_request
-from kafkatool.core.protocol.produce import API as PRODUCE
+from kafkatool.core.protocol.codec.frames import RequestHeader, decode_header, decode_request
+from kafkatool.core.protocol.messages.api_versions import API as API_VERSIONS
+from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import API as FETCH
+from kafkatool.core.protocol.messages.produce import API as PRODUCE
 
 log = logging.getLogger(__name__)
 

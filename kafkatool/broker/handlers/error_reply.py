@@ -9,8 +9,8 @@ from dataclasses import MISSING
 from typing import Any
 
 from kafkatool.core.errors import CorruptRecordsError, OffsetOutOfRangeError, RefusedError, StorageError
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.schema import Api, Array, Blob, Field, Struct, Text, fields_of
+from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Field, Struct, Text, fields_of
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _CODES: Mapping[type[Exception], ErrorCode] = {
     CorruptRecordsError: ErrorCode.CORRUPT_MESSAGE,

@@ -12,14 +12,14 @@ from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResult
 from kafkatool.broker.replication.fetch_sessions import FetchPlan
 from kafkatool.broker.replication.partition_reads import READ_COMMITTED, PartitionRead, Reader, failed_read
 from kafkatool.broker.replication.replica_manager import ReplicaManager
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.fetch import (
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchResponsePartition,
     FetchResponseTopic,
 )
-from kafkatool.core.protocol.file_region import FileRegion
+from kafkatool.core.protocol.records.file_region import FileRegion
 
 _COPY_BELOW_BYTES = 2048  # fewer are copied into the response: one call sends all of it
 _KNOWS_STORAGE_ERROR = 6

@@ -6,10 +6,10 @@ transactional producer fails at once instead of asking for ever.
 
 from kafkatool.broker.groups.ownership import partition_for
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkatool.core.model.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION = 0, 1
 

@@ -1,8 +1,8 @@
 """Heartbeat (key 12), versions 0-3: a member lives, and learns of a rebalance (GRP-19, 43)."""
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:

@@ -4,8 +4,8 @@ Not served: transactional ids. They get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, s
 """
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 def handle(request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:

@@ -2,8 +2,8 @@
 
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 
 def handle(request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:

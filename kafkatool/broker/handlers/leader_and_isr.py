@@ -1,7 +1,7 @@
 """LeaderAndIsr (key 4), versions 0-2: what this broker leads and follows, as the controller decided (BRK-23 to 33)."""
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 
 def handle(request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:

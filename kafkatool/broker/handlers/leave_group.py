@@ -1,7 +1,7 @@
 """LeaveGroup (key 13), versions 0-2: a member goes at once instead of by its session's end (GRP-45)."""
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kafkatool.core.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 
 def handle(request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:

@@ -1,7 +1,7 @@
 """ListGroups (key 16), versions 0-2: the groups this broker coordinates (GRP-59). Clients ask every broker."""
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kafkatool.core.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:

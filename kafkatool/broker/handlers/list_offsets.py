@@ -4,9 +4,9 @@ from collections import Counter
 
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.replication.partition_reads import READ_COMMITTED, FoundOffset, Reader
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.list_offsets import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResponsePartition,

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.metadata_cache import MetadataSnapshot
-from kafkatool.core.operations.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.metadata import (
+from kafkatool.core.model.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkatool.core.protocol.update_metadata import UpdateMetadataPartition
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 
 _NOT_ASKED_FOR = -(2**31)
 _TOPIC_OPERATIONS, _CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)

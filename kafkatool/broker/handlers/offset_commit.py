@@ -7,9 +7,9 @@ from kafkatool.broker.groups import zookeeper_offsets
 from kafkatool.broker.groups.coordinator import OffsetToCommit
 from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.offset_commit import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitResponse,

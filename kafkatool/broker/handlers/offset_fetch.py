@@ -5,9 +5,9 @@ from itertools import groupby
 
 from kafkatool.broker.groups import zookeeper_offsets
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.offset_fetch import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,

@@ -4,8 +4,8 @@ KIP-101, KIP-279. Asked by followers before they truncate, and by consumers (>= 
 """
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.offset_for_leader_epoch import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderEpochResponsePartition,

@@ -7,15 +7,15 @@ here. The topic admin client's right to write internal topics is by client id, a
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.replication.appends import WritableBuffer
 from kafkatool.broker.replication.delayed_produce import AppendResult, AppendResults
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.produce import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
-from kafkatool.core.protocol.types import Buffer
 
 _ADMIN_CLIENT_ID = "__admin_client"
 _KNOWS_STORAGE_ERROR = 4

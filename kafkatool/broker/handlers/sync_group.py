@@ -2,8 +2,8 @@
 
 from kafkatool.broker.groups.member import Parked, SyncResult
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(request: SyncGroupRequest, call: Call) -> SyncGroupResponse | None:

@@ -1,7 +1,7 @@
 """UpdateMetadata (key 6), versions 0-5: the cluster as the controller tells it, for the metadata cache (BRK-112, 113)."""
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
 def handle(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:

@@ -11,7 +11,7 @@ from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.connection_quotas import ConnectionQuotas
 from kafkatool.broker.network.processor import Processor, configure
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.model import Endpoint
+from kafkatool.core.model.values import Endpoint
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import time
 
 from kafkatool.broker.network.outgoing import Outgoing
 from kafkatool.core.errors import ProtocolError
-from kafkatool.core.protocol.types import Chunk
+from kafkatool.core.protocol.codec.types import Chunk
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from kafkatool.broker.network.acceptor import Acceptor
 from kafkatool.broker.network.connection_quotas import ConnectionQuotas
 from kafkatool.broker.network.processor import Processor
 from kafkatool.broker.network.request_channel import Request, RequestChannel
-from kafkatool.core.model import Endpoint
+from kafkatool.core.model.values import Endpoint
 
 log = logging.getLogger(__name__)
 

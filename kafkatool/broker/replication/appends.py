@@ -9,9 +9,9 @@ from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.partition import ALL_IN_SYNC
 from kafkatool.broker.storage.append_error import AppendError
 from kafkatool.core.errors import StorageError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations.topic_names import INTERNAL_TOPICS
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.topic_names import INTERNAL_TOPICS
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 

@@ -19,16 +19,20 @@ from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.broker.turns import taking_turns
 from kafkatool.core.errors import StorageError, ZooKeeperError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.leader_and_isr import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrResponsePartition,
 )
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse, StopReplicaResponsePartition
-from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest
+from kafkatool.core.protocol.messages.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaResponsePartition,
+)
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 
 log = logging.getLogger(__name__)
 

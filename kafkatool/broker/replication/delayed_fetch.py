@@ -8,9 +8,9 @@ from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.replication.partition_reads import Reader, readable_end, readable_log
 from kafkatool.broker.storage.log_values import LogOffset
 from kafkatool.core.errors import StorageError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.fetch import FetchRequestPartition
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
 
 
 class Awaited(Protocol):

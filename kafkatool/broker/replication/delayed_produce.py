@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from kafkatool.broker.replication.delayed import DelayedOperation
 from kafkatool.broker.replication.partition import Partition
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class AppendResult(NamedTuple):

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from kafkatool.broker.replication.partition_reads import PartitionRead, Reader
 from kafkatool.broker.replication.replica import Pulse
 from kafkatool.broker.storage.log_values import LogOffset
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.fetch import FetchRequest, FetchRequestPartition
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition
 
 INITIAL_EPOCH = 0  # a full fetch, which may open a session
 MAX_EPOCH = 2**31 - 1

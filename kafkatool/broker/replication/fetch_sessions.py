@@ -16,9 +16,9 @@ from kafkatool.broker.replication.fetch_session import (
     FetchSession,
 )
 from kafkatool.broker.replication.partition_reads import Reader
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.fetch import FetchRequest
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import FetchRequest
 
 NO_SESSION = 0
 FINAL_EPOCH = -1  # no session; a named one is closed

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from kafkatool.broker.replication.partition import Partition
-from kafkatool.core.protocol.fetch import FetchRequestPartition
+from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
 
 
 @dataclass(slots=True, eq=False)

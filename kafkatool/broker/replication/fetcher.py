@@ -20,9 +20,9 @@ from kafkatool.broker.replication.follower_session import FollowerSession
 from kafkatool.broker.replication.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.replication_quota import ReplicationQuota
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, StorageError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from kafkatool.broker.replication.fetcher import ReplicaFetcher
 from kafkatool.broker.replication.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.replication.replication_quota import ReplicationQuota
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 log = logging.getLogger(__name__)
 

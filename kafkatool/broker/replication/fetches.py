@@ -20,7 +20,7 @@ from kafkatool.broker.replication.partition_reads import (
 )
 from kafkatool.broker.replication.replica import Pulse
 from kafkatool.broker.replication.replication_quota import ReplicationQuota
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from kafkatool.broker.replication.partition import StaleRoleError
 from kafkatool.broker.replication.partition_reads import EARLIEST, LATEST
 from kafkatool.broker.replication.truncation import decide_truncation
 from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.fetch import FetchResponsePartition
-from kafkatool.core.protocol.offset_for_leader_epoch import OffsetForLeaderEpochResponsePartition
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import FetchResponsePartition
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponsePartition
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 
 from kafkatool.broker.replication.delayed import DelayedOperation
 from kafkatool.broker.replication.fetch_session import FetchResults
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class FollowerFetch(DelayedOperation):

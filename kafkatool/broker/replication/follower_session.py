@@ -10,9 +10,9 @@ from kafkatool.broker.replication.fetch_session import INITIAL_EPOCH, MAX_EPOCH
 from kafkatool.broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from kafkatool.broker.replication.fetch_state import FollowedPartition
 from kafkatool.core.errors import ProtocolError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.fetch import FetchRequestPartition, FetchResponse
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import FetchRequestPartition, FetchResponse
 
 _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.replication.topic_counters import TopicCounters
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class HostedPartitions:

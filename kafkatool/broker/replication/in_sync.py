@@ -7,7 +7,7 @@ is known the high watermark waits for the members of the old *and* the new set, 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkatool.core.model import LeaderAndIsr
+from kafkatool.core.model.values import LeaderAndIsr
 
 if TYPE_CHECKING:
     from kafkatool.broker.replication.partition import Partition

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import IsrChangeZnode
 from kafkatool.core.zookeeper import ZooKeeper
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from kafkatool.broker.replication.in_sync import IsrChange
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZnodeFormatError, ZooKeeperError
-from kafkatool.core.model import PartitionState, TopicPartition
+from kafkatool.core.model.values import PartitionState, TopicPartition
 from kafkatool.core.znodes import PartitionStateZnode
 from kafkatool.core.zookeeper import SetData, TransactionError, ZooKeeper
 

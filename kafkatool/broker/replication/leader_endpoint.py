@@ -10,18 +10,18 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.replication.follower_session import FetchQuestion
 from kafkatool.core.client import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.fetch import API as FETCH
-from kafkatool.core.protocol.fetch import FetchRequest, FetchRequestTopic, FetchResponse, ForgottenTopic
-from kafkatool.core.protocol.list_offsets import API as LIST_OFFSETS
-from kafkatool.core.protocol.list_offsets import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import API as FETCH
+from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestTopic, FetchResponse, ForgottenTopic
+from kafkatool.core.protocol.messages.list_offsets import API as LIST_OFFSETS
+from kafkatool.core.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
     ListOffsetsRequestTopic,
 )
-from kafkatool.core.protocol.offset_for_leader_epoch import API as OFFSET_FOR_LEADER_EPOCH
-from kafkatool.core.protocol.offset_for_leader_epoch import (
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import API as OFFSET_FOR_LEADER_EPOCH
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestPartition,
     OffsetForLeaderEpochRequestTopic,

@@ -9,7 +9,7 @@ from kafkatool.broker.replication.delayed import DelayedOperations
 from kafkatool.broker.replication.fetch_session import FetchSession
 from kafkatool.broker.replication.fetch_sessions import FetchSessions
 from kafkatool.broker.timer import Timer
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 
 class ParkedFetches(DelayedOperations):

@@ -17,9 +17,9 @@ from kafkatool.broker.storage.append_error import AppendError
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_values import AppendInfo, LogOffset
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.model import LeaderAndIsr, PartitionState, TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrPartition
+from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
 
 ALL_IN_SYNC = -1
 """acks: the append counts once every in-sync replica has it."""

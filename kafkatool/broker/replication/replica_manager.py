@@ -39,13 +39,13 @@ from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.broker.timer import Timer
 from kafkatool.broker.turns import taking_turns
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from kafkatool.core.protocol.list_offsets import ListOffsetsRequestPartition
-from kafkatool.core.protocol.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkatool.core.protocol.messages.list_offsets import ListOffsetsRequestPartition
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkatool.core.znodes import LogDirEventZnode
 from kafkatool.core.zookeeper import SessionState, ZooKeeper
 

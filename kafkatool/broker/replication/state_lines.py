@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kafkatool.broker.replication.partition import Partition
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrPartition
-from kafkatool.core.protocol.update_metadata import UpdateMetadataPartition
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 
 TRACE, INFO, WARN, ERROR = "TRACE", "INFO", "WARN", "ERROR"
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 
 class TopicCounts:

@@ -13,9 +13,9 @@ from kafkatool.broker.storage.append_error import AppendError
 from kafkatool.broker.storage.batch_rewrite import plain_records, with_records
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.errors import CorruptRecordsError
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.legacy_records import LOG_APPEND_TIME
-from kafkatool.core.protocol.records import CONTROL, BatchHeader, decode_records, read_header
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, decode_records, read_header
+from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
 
 _CRC_FROM = 21
 _TIMESTAMP = Struct(">q")

@@ -1,7 +1,7 @@
 """A batch that this log does not take, and the code its sender is told."""
 
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class AppendError(KafkatoolError):

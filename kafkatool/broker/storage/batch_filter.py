@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from kafkatool.broker.storage.batch_rewrite import plain_records, with_records
 from kafkatool.broker.storage.legacy_filter import filter_legacy
 from kafkatool.broker.storage.record_slices import RecordSlice, record_slices
-from kafkatool.core.protocol.legacy_records import read_entries
-from kafkatool.core.protocol.records import BatchHeader
-from kafkatool.core.protocol.types import Buffer
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.records.batches import BatchHeader
+from kafkatool.core.protocol.records.legacy import read_entries
 
 Wanted = Callable[[int, bytes | None, bool], bool]
 """Whether to keep a record: its offset, its key, whether it has a value."""

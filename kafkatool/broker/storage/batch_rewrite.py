@@ -8,10 +8,10 @@ from struct import Struct
 
 import crc32c
 
-from kafkatool.core.protocol.compression import Codec, compress, decompress
-from kafkatool.core.protocol.legacy_records import CODEC_MASK
-from kafkatool.core.protocol.records import HEADER_BYTES, PREFIX_BYTES, BatchHeader
-from kafkatool.core.protocol.types import Buffer
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.records.batches import HEADER_BYTES, PREFIX_BYTES, BatchHeader
+from kafkatool.core.protocol.records.compression import Codec, compress, decompress
+from kafkatool.core.protocol.records.legacy import CODEC_MASK
 
 _INT = Struct(">i")
 _LONG = Struct(">q")

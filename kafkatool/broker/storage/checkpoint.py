@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kafkatool.core.errors import StorageError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

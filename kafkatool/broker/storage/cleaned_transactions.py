@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from kafkatool.broker.storage.transactions import AbortedTransaction
-from kafkatool.core.protocol.records import BatchHeader
+from kafkatool.core.protocol.records.batches import BatchHeader
 
 
 class CleanedTransactions:

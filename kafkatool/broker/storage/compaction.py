@@ -19,8 +19,8 @@ from kafkatool.broker.storage.segment import Segment
 from kafkatool.broker.storage.segment_copy import SegmentCopy
 from kafkatool.broker.storage.transactions import read_aborted
 from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
-from kafkatool.core.protocol.records import BatchHeader, check_crc
-from kafkatool.core.protocol.types import Buffer
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.records.batches import BatchHeader, check_crc
 
 log = logging.getLogger(__name__)
 

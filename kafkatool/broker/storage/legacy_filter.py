@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from kafkatool.core.protocol.compression import compress
-from kafkatool.core.protocol.legacy_records import LOG_APPEND_TIME, LegacyEntry, read_entries
-from kafkatool.core.protocol.records import BatchHeader
-from kafkatool.core.protocol.types import Buffer
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.records.batches import BatchHeader
+from kafkatool.core.protocol.records.compression import compress
+from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME, LegacyEntry, read_entries
 
 _PREFIX = Struct(">qi")
 _CRC = Struct(">I")

@@ -30,7 +30,7 @@ from kafkatool.broker.storage.segment import Segment, erase
 from kafkatool.broker.storage.segment_copy import SegmentCopy
 from kafkatool.broker.storage.segment_swap import swap_in
 from kafkatool.broker.storage.transactions import append_aborted
-from kafkatool.core.protocol.records import CONTROL, BatchHeader, set_base_offset_and_epoch
+from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, set_base_offset_and_epoch
 
 log = logging.getLogger(__name__)
 

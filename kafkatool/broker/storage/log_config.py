@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kafkatool.broker.config import NO_LIMIT, BrokerConfig
-from kafkatool.core.protocol.compression import Codec
+from kafkatool.core.protocol.records.compression import Codec
 
 log = logging.getLogger(__name__)
 

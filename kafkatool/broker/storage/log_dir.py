@@ -20,7 +20,7 @@ from kafkatool.broker.storage.checkpoint import (
 from kafkatool.broker.storage.dir_lock import DirLock
 from kafkatool.broker.storage.log import Log
 from kafkatool.core.errors import StorageError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from kafkatool.broker.storage.log_dir import LogDir
 from kafkatool.broker.storage.log_opening import open_log
 from kafkatool.broker.storage.log_values import LogServices
 from kafkatool.core.errors import StorageError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations.topic_names import InvalidTopicError, check_name
+from kafkatool.core.model.topic_names import InvalidTopicError, check_name
+from kafkatool.core.model.values import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from kafkatool.broker.storage.producer_state import ProducerState
 from kafkatool.broker.storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, file_name
 from kafkatool.broker.storage.segments import Segments
 from kafkatool.broker.storage.transactions import append_aborted
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.records import BatchHeader
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.records.batches import BatchHeader
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from kafkatool.broker.storage.log_values import LogOffset, LogRead, TimestampOff
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.broker.storage.segments import Segments
 from kafkatool.broker.storage.transactions import AbortedTransaction, read_aborted
-from kafkatool.core.protocol.file_region import FileRegion
-from kafkatool.core.protocol.records import decode_records
+from kafkatool.core.protocol.records.batches import decode_records
+from kafkatool.core.protocol.records.file_region import FileRegion
 
 
 def read_log(

@@ -7,7 +7,7 @@ from kafkatool.broker.storage.producer_snapshot import offset_of, read_snapshot,
 from kafkatool.broker.storage.producer_state import ProducerState
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.broker.storage.transactions import AbortedTransaction, read_marker
-from kafkatool.core.protocol.records import CONTROL, BatchHeader
+from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader
 
 
 def reload_producers(directory: Path, segments: Sequence[Segment], end_offset: int) -> ProducerState:

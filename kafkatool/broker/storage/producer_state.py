@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkatool.broker.storage.append_error import AppendError
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.records import TRANSACTIONAL, BatchHeader
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT = 5
 _SEQUENCES = 2**31  # after 2**31 - 1 comes 0

@@ -18,7 +18,7 @@ from kafkatool.broker.storage.producer_state import ProducerState
 from kafkatool.broker.storage.segments import Segments
 from kafkatool.broker.storage.transactions import AbortedTransaction
 from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kafkatool.core.errors import CorruptRecordsError, OffsetOrderError
-from kafkatool.core.protocol.records import BatchHeader, check_crc, read_header
+from kafkatool.core.protocol.records.batches import BatchHeader, check_crc, read_header
 
 
 class ReceivedBatch(NamedTuple):

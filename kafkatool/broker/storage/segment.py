@@ -17,8 +17,8 @@ from kafkatool.broker.storage.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexF
 from kafkatool.broker.storage.recent_batches import RecentBatches
 from kafkatool.broker.storage.segment_file import SegmentFile, write_all
 from kafkatool.broker.storage.transactions import truncate_aborted
-from kafkatool.core.protocol.file_region import FileRegion
-from kafkatool.core.protocol.records import BatchHeader
+from kafkatool.core.protocol.records.batches import BatchHeader
+from kafkatool.core.protocol.records.file_region import FileRegion
 
 DELETED_SUFFIX = ".deleted"
 LOG_SUFFIX = ".log"

@@ -8,8 +8,8 @@ from pathlib import Path
 from kafkatool.broker.storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, Segment, file_name
 from kafkatool.broker.storage.segment_swap import CLEANED_SUFFIX
 from kafkatool.broker.storage.transactions import AbortedTransaction, append_aborted
-from kafkatool.core.protocol.records import read_header
-from kafkatool.core.protocol.types import Buffer
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.records.batches import read_header
 
 _WRITE_BYTES = 1024 * 1024
 

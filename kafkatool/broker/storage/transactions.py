@@ -9,7 +9,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from kafkatool.core.protocol.records import decode_records
+from kafkatool.core.protocol.records.batches import decode_records
 
 _KEY = Struct(">hh")  # version, type
 _VALUE = Struct(">hi")  # version, coordinator epoch

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from kafkatool.core.cluster_view import read_cluster, read_states
-from kafkatool.core.model import BrokerInfo, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.operations.replica_sizes import TIMEOUT_MS, ReplicaSizes, SizeReader, largest
 from kafkatool.core.zookeeper import ZooKeeper
 

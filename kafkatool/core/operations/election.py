@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from kafkatool.core.cluster_view import ClusterView, read_cluster
 from kafkatool.core.errors import NodeExistsError, RefusedError
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
+from kafkatool.core.model.plan_files import PartitionName, dashed
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.operations.watched_node import WatchedNode
-from kafkatool.core.plan_files import PartitionName, dashed
 from kafkatool.core.znodes import PreferredElectionZnode
 from kafkatool.core.zookeeper import ZooKeeper
 

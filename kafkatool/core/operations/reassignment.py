@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from kafkatool.core.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
-from kafkatool.core.model import BrokerInfo, TopicPartition
+from kafkatool.core.model.plan_files import Moves, PartitionName, bracketed, split_plan
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.operations import throttles
 from kafkatool.core.operations.throttles import ConfigWrite
 from kafkatool.core.operations.watched_node import WatchedNode
-from kafkatool.core.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.planner.like_new import plan_like_new
 from kafkatool.core.planner.minimal import plan_minimal
 from kafkatool.core.znodes import ReassignmentZnode

@@ -12,15 +12,15 @@ from typing import Final, TypeVar
 from kafkatool.core.client import Connection
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import BrokerUnreachableError, CorruptRecordsError, ProtocolError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.read_rate import ReadRate
 from kafkatool.core.operations.verification import Entry, Fetched, Layout
-from kafkatool.core.protocol import api_versions, fetch, list_offsets, metadata
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.file_region import FileRegion
-from kafkatool.core.protocol.records import check_crc, iter_batches
-from kafkatool.core.protocol.schema import Api, Request
-from kafkatool.core.protocol.types import Buffer
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.messages import api_versions, fetch, list_offsets, metadata
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import check_crc, iter_batches
+from kafkatool.core.protocol.records.file_region import FileRegion
 from kafkatool.core.zookeeper import ZooKeeper
 
 CLIENT_ID: Final = "kt-replica-verify"

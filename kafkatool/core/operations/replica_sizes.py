@@ -6,11 +6,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkatool.core.errors import BrokerUnreachableError
-from kafkatool.core.model import BrokerInfo, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
 
 if TYPE_CHECKING:  # the wire protocol takes as long to import as all else: who asks no broker starts without it
     from kafkatool.core.operations.replica_reader import NegotiatedConnection
-    from kafkatool.core.protocol.describe_log_dirs import DescribeLogDirsRequest
+    from kafkatool.core.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 TIMEOUT_MS: Final = 2000  # of connecting, and of each answer; sizes are good to have, not worth a long wait
 AT_ONCE: Final = 32  # brokers asked at the same time, so that many silent ones cost little more than one
@@ -41,7 +41,10 @@ class SizeReader:
         """Those of ``partitions`` that each broker holds."""
         if not self._endpoints or not partitions:
             return {}
-        from kafkatool.core.protocol.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsRequestTopic
+        from kafkatool.core.protocol.messages.describe_log_dirs import (
+            DescribeLogDirsRequest,
+            DescribeLogDirsRequestTopic,
+        )
 
         request = DescribeLogDirsRequest(
             topics=[
@@ -55,7 +58,7 @@ class SizeReader:
 
     def _ask(self, broker: int, request: "DescribeLogDirsRequest") -> dict[TopicPartition, int] | None:
         from kafkatool.core.operations.replica_reader import NegotiatedConnection
-        from kafkatool.core.protocol import describe_log_dirs
+        from kafkatool.core.protocol.messages import describe_log_dirs
 
         endpoint = self._endpoints[broker]
         try:

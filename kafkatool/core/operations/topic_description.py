@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkatool.core.cluster_view import ClusterView
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

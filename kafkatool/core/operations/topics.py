@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafkatool.core.assignment import add_partitions, assign_replicas
 from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import NodeExistsError, NoNodeError, RefusedError, VersionConflictError
-from kafkatool.core.model import Assignment, BrokerInfo, TopicPartition
-from kafkatool.core.operations.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_collision, check_name
-from kafkatool.core.replication_factor import change_replication_factor
-from kafkatool.core.topic_configs import check_configs
+from kafkatool.core.model.assignment import add_partitions, assign_replicas
+from kafkatool.core.model.replication_factor import change_replication_factor
+from kafkatool.core.model.topic_configs import check_configs
+from kafkatool.core.model.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_collision, check_name
+from kafkatool.core.model.values import Assignment, BrokerInfo, TopicPartition
 from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import Create, Node, Op, SetData, TransactionError, ZooKeeper
 

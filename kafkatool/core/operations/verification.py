@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
 
 from kafkatool.core.errors import BrokerUnreachableError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1

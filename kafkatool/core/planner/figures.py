@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kafkatool.core.model import BrokerInfo, TopicPartition
-from kafkatool.core.plan_files import Moves
+from kafkatool.core.model.plan_files import Moves
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

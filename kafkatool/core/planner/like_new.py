@@ -3,8 +3,8 @@
 import random
 from collections.abc import Sequence
 
-from kafkatool.core.assignment import assign_replicas
-from kafkatool.core.model import Assignment, BrokerInfo
+from kafkatool.core.model.assignment import assign_replicas
+from kafkatool.core.model.values import Assignment, BrokerInfo
 
 
 def plan_like_new(

@@ -9,10 +9,10 @@ number of replicas; with racks, a partition that would have to shuffle several o
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafkatool.core.assignment import SOME_RACKS, check_replication_factor
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model import BrokerInfo, TopicPartition
-from kafkatool.core.plan_files import Moves
+from kafkatool.core.model.assignment import SOME_RACKS, check_replication_factor
+from kafkatool.core.model.plan_files import Moves
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.planner.exchange import HEAVY, SMALL, Search, Step
 
 MOVE = SMALL - 1

@@ -11,7 +11,7 @@ Text is bytes decoded as latin-1 (one character a byte, so positions hold and an
 import re
 from typing import NamedTuple
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.statelog.forms import LEADERSHIP, TOPIC, Form, find_form
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"

@@ -15,15 +15,19 @@ from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.timer import Timer, TimerTask
 from kafkatool.core.errors import VersionConflictError
-from kafkatool.core.model import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.leader_and_isr import (
+from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrResponsePartition,
 )
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse, StopReplicaResponsePartition
-from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkatool.core.protocol.messages.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaResponsePartition,
+)
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from kafkatool.core.znodes import (
     BrokerZnode,
     ConfigZnode,

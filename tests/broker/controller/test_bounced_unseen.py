@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import DeleteTopicsZnode, PartitionStateZnode, PreferredElectionZnode, ReassignmentZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 

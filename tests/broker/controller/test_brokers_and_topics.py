@@ -2,9 +2,9 @@
 
 import pytest
 
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest
-from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkatool.core.znodes import ConfigZnode, PartitionStateZnode, TopicZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 

@@ -9,8 +9,8 @@ from kafkatool.broker.controller import channels
 from kafkatool.broker.controller.channels import BrokerSender, ControlRequest
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.client import Connection
-from kafkatool.core.model import BrokerInfo, Endpoint
-from kafkatool.core.protocol.update_metadata import UpdateMetadataRequest
+from kafkatool.core.model.values import BrokerInfo, Endpoint
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.stub_broker import StubBroker
 from tests.waiting import eventually
 

@@ -9,9 +9,9 @@ import pytest
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.leader_and_isr import (
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
 )
 from kafkatool.core.znodes import (

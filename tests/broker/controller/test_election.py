@@ -7,7 +7,7 @@ import pytest
 
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.core.errors import ConnectionLostError, NoPermissionError
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.znodes import (
     ControllerEpochZnode,
     ControllerZnode,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kafkatool.core.model import LeaderAndIsr
+from kafkatool.core.model.values import LeaderAndIsr
 from kafkatool.core.znodes import ControllerZnode
 from kafkatool.core.zookeeper import Node, Op, Watch
 from tests.broker.controller.fake_cluster import FakeCluster

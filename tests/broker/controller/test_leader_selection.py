@@ -11,7 +11,7 @@ from kafkatool.broker.controller.leader_selection import (
     first_leader,
     without_replicas,
 )
-from kafkatool.core.model import LeaderAndIsr
+from kafkatool.core.model.values import LeaderAndIsr
 
 
 def state(leader: int | None, *isr: int) -> LeaderAndIsr:

@@ -3,8 +3,8 @@
 import pytest
 
 from kafkatool.broker.controller.context import ControllerContext
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.znodes import (
     IsrChangeZnode,
     LogDirEventZnode,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.broker.controller.reassignment import minus, union, why_unusable
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.znodes import ControllerZnode, PartitionStateZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import Delete, Op, SetData
 from tests.broker.controller.fake_cluster import FakeCluster

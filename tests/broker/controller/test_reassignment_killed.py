@@ -17,16 +17,20 @@ from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.broker.health import make_base_paths
 from kafkatool.core.errors import KafkatoolError, VersionConflictError
-from kafkatool.core.model import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.leader_and_isr import (
+from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrResponsePartition,
 )
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse, StopReplicaResponsePartition
-from kafkatool.core.protocol.update_metadata import UpdateMetadataResponse
+from kafkatool.core.protocol.messages.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaResponsePartition,
+)
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataResponse
 from kafkatool.core.znodes import (
     BrokerZnode,
     PartitionStateZnode,

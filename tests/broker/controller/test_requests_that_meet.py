@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import Op
 from tests.broker.controller.fake_cluster import FakeCluster

@@ -8,7 +8,7 @@ import pytest
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.standalone import StandaloneController
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.protocol.api_versions import ApiVersionsResponseKey
+from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponseKey
 from kafkatool.core.znodes import (
     BrokersZnode,
     BrokerZnode,

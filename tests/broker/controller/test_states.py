@@ -7,7 +7,7 @@ from kafkatool.broker.controller.partition_states import PartitionStatus as P
 from kafkatool.broker.controller.rebalance import imbalanced
 from kafkatool.broker.controller.replica_states import LEGAL as REPLICA_MOVES
 from kafkatool.broker.controller.replica_states import ReplicaStatus as R
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from tests.broker.controller.fake_cluster import FakeCluster
 
 

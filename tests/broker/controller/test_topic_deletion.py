@@ -2,9 +2,9 @@
 
 import pytest
 
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, PreferredElectionZnode, ReassignmentZnode, TopicZnode
 from kafkatool.core.zookeeper import Delete, Op
 from tests.broker.controller.fake_cluster import FakeCluster

@@ -12,8 +12,8 @@ from kafkatool.broker.groups.loader import Loaded
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
 from kafkatool.core.errors import StorageError
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.records import TRANSACTIONAL, Record, encode_batch, read_header
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch, read_header
 from tests.broker.groups.test_coordinator import A, B, Stage
 from tests.broker.storage.batches import marker
 from tests.waiting import eventually

@@ -17,9 +17,9 @@ from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.broker.timer import Timer
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.operations.topic_names import OFFSETS_TOPIC
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.topic_names import OFFSETS_TOPIC
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.timers import standing_still
 from tests.waiting import eventually
 
@@ -256,7 +256,7 @@ def test_tombstones_of_deleted_partitions_are_in_the_log(stage: Stage) -> None:
 @pytest.mark.spec("GRP-14")
 def test_a_value_that_cannot_be_decoded_stops_its_group_alone(stage: Stage) -> None:
     from kafkatool.broker.groups.records import OffsetKey, encode_key
-    from kafkatool.core.protocol.records import Record, encode_batch
+    from kafkatool.core.protocol.records.batches import Record, encode_batch
 
     stage.lead()
     stage.commit({A: 1})

@@ -7,7 +7,7 @@ import pytest
 from kafkatool.broker.groups.group import Group, StoreGroup
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.states import GroupState
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 RANGE = (("range", b"r"),)
 

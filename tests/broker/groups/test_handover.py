@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.groups.test_coordinator import A, Stage
 
 OK, UNKNOWN, OLD = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION

@@ -7,7 +7,7 @@ from kafkatool.broker.groups.group import Group
 from kafkatool.broker.groups.offsets import Commit, CommittedOffsets
 from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.groups.states import GroupState
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -18,9 +18,9 @@ from kafkatool.broker.groups import loader
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.long_lived import long_lived_objects
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.records import Record, decode_records, encode_batch
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch
 from tests.broker.groups.test_coordinator import Stage
 from tests.waiting import eventually
 

@@ -8,9 +8,9 @@ import pytest
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.health import make_base_paths
+from kafkatool.core.model.topic_configs import CONFIGS
 from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.protocol import alter_configs, describe_configs, incremental_alter_configs
-from kafkatool.core.topic_configs import CONFIGS
+from kafkatool.core.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode
 from kafkatool.core.zookeeper import SetData, ZooKeeper
 from tests.broker.handlers.served import Client, broker_of, handler_context

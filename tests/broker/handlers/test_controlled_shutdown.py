@@ -7,9 +7,9 @@ import pytest
 
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.handlers.controlled_shutdown import handle
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 @pytest.mark.spec("BRK-34", "CTL-112", "CTL-116")

@@ -13,10 +13,10 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol import delete_records as api
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.records import Record, encode_batch
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import delete_records as api
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import Record, encode_batch
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, update
 from tests.broker.network.raw_client import network_config
 from tests.waiting import eventually

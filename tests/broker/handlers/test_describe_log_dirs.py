@@ -10,9 +10,9 @@ import pytest
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol import describe_log_dirs as api
-from kafkatool.core.protocol.records import Record, encode_batch
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import describe_log_dirs as api
+from kafkatool.core.protocol.records.batches import Record, encode_batch
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.network.raw_client import network_config
 

@@ -10,8 +10,8 @@ import pytest
 from kafkatool.broker.handlers import Served
 from kafkatool.broker.handlers.call import Call
 from kafkatool.core.errors import KafkatoolError, StorageError
-from kafkatool.core.protocol import api_versions, fetch, heartbeat, leader_and_isr, metadata, produce
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages import api_versions, fetch, heartbeat, leader_and_isr, metadata, produce
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.handlers.served import broker_of, handler_context
 from tests.broker.network.raw_client import frame
 

@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.handlers import load_handlers
-from kafkatool.core.protocol import fetch, list_offsets, offset_for_leader_epoch
-from kafkatool.core.protocol.fetch import (
+from kafkatool.core.protocol.messages import fetch, list_offsets, offset_for_leader_epoch
+from kafkatool.core.protocol.messages.fetch import (
     AbortedTransaction,
     FetchRequest,
     FetchRequestTopic,
     FetchResponse,
     FetchResponsePartition,
 )
-from kafkatool.core.protocol.list_offsets import (
+from kafkatool.core.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
     ListOffsetsRequestTopic,
     ListOffsetsResponsePartition,
 )
-from kafkatool.core.protocol.offset_for_leader_epoch import (
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestPartition,
     OffsetForLeaderEpochRequestTopic,
 )
-from kafkatool.core.protocol.records import decode_records
+from kafkatool.core.protocol.records.batches import decode_records
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
 from tests.broker.storage.batches import batch, marker

@@ -14,7 +14,7 @@ from kafkatool.broker.health import make_base_paths
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.timer import Timer
 from kafkatool.broker.topic_admin import TopicAdmin
-from kafkatool.core.protocol import find_coordinator as api
+from kafkatool.core.protocol.messages import find_coordinator as api
 from kafkatool.core.znodes import TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.handlers import load_handlers
-from kafkatool.core.protocol import delete_groups, describe_groups, list_groups
+from kafkatool.core.protocol.messages import delete_groups, describe_groups, list_groups
 from tests.broker.groups.test_administration import make_stable
 from tests.broker.groups.test_coordinator import A, Stage
 from tests.broker.handlers.served import Client, broker_of, handler_context

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.handlers import load_handlers
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol import leader_and_isr, stop_replica, update_metadata
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrRequest
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import leader_and_isr, stop_replica, update_metadata
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import TP, Clock, World, metadata_request, role, world
 

@@ -7,11 +7,11 @@ import pytest
 
 from kafkatool.broker.handlers import SERVED, Served, api_versions, init_producer_id, load_handlers, metadata
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.core.protocol import api_versions as api_versions_api
-from kafkatool.core.protocol import init_producer_id as init_producer_id_api
-from kafkatool.core.protocol import metadata as metadata_api
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
+from kafkatool.core.protocol.messages import api_versions as api_versions_api
+from kafkatool.core.protocol.messages import init_producer_id as init_producer_id_api
+from kafkatool.core.protocol.messages import metadata as metadata_api
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 
 METADATA = {3: Served(metadata_api.API, 0, 9, metadata.handle)}

@@ -10,7 +10,7 @@ from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.timer import Timer
 from kafkatool.broker.waiting_topics import WaitingTopics
-from kafkatool.core.protocol import create_partitions, create_topics, delete_records, delete_topics
+from kafkatool.core.protocol.messages import create_partitions, create_topics, delete_records, delete_topics
 from tests.broker.handlers.served import broker_of, handler_context, live, state, update
 from tests.broker.network.raw_client import network_config
 

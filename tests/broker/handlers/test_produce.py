@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.handlers import load_handlers
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.produce import API, ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.produce import API, ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import Clock, World, world
 from tests.broker.storage.batches import batch

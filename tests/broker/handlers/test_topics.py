@@ -12,15 +12,15 @@ from kafkatool.broker.health import make_base_paths
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.timer import Timer
 from kafkatool.broker.topic_admin import TopicAdmin
-from kafkatool.core.protocol import create_topics as create_api
-from kafkatool.core.protocol import delete_topics as delete_api
-from kafkatool.core.protocol.create_topics import (
+from kafkatool.core.protocol.messages import create_topics as create_api
+from kafkatool.core.protocol.messages import delete_topics as delete_api
+from kafkatool.core.protocol.messages.create_topics import (
     CreateTopicsAssignment,
     CreateTopicsConfig,
     CreateTopicsRequest,
     CreateTopicsTopic,
 )
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.replication.delayed_produce import AppendResults
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper import SessionState
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, world
 from tests.broker.storage.batches import batch

@@ -8,10 +8,14 @@ import pytest
 
 from kafkatool.broker.replication.partition_reads import Reader
 from kafkatool.core.errors import ConnectionLostError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrRequest, LeaderAndIsrResponse
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from tests.broker.replication.world import (
     BROKER_EPOCH,
     TP,

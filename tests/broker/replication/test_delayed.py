@@ -9,8 +9,8 @@ import pytest
 from kafkatool.broker.replication.delayed import DelayedOperation, DelayedOperations
 from kafkatool.broker.replication.delayed_produce import AppendResult, DelayedProduce
 from kafkatool.broker.timer import Timer
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.error_codes import ErrorCode
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class Waiting(DelayedOperation):

@@ -10,8 +10,8 @@ from kafkatool.broker.replication.fetch_state import FollowedPartition
 from kafkatool.broker.replication.fetcher import ReplicaFetcher
 from kafkatool.broker.replication.follower_session import FetchQuestion
 from kafkatool.core.errors import BrokerUnreachableError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.fetch import FetchResponse, FetchResponsePartition, FetchResponseTopic
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.fetch import FetchResponse, FetchResponsePartition, FetchResponseTopic
 from tests.broker.replication.world import TP, Clock, World, follower, role, world
 from tests.broker.storage.batches import batch
 

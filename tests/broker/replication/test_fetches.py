@@ -7,7 +7,7 @@ import pytest
 
 from kafkatool.broker.replication.fetch_session import FetchResults
 from kafkatool.broker.replication.partition_reads import Reader
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, wanted, world
 from tests.broker.storage.batches import batch
 

@@ -7,8 +7,8 @@ import pytest
 from kafkatool.broker.replication.fetch_state import FollowedPartition
 from kafkatool.broker.replication.follower_session import FetchQuestion, FollowerSession
 from kafkatool.core.errors import ProtocolError
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.fetch import FetchResponse
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.fetch import FetchResponse
 from tests.broker.replication.world import World, world
 
 PARTITIONS = tuple(TopicPartition("t", p) for p in range(3))

@@ -7,9 +7,9 @@ import pytest
 from kafkatool.broker.replication.fetch_session import FetchResults
 from kafkatool.broker.replication.follower_fetch import FollowerFetch
 from kafkatool.broker.replication.partition_reads import PartitionRead
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.file_region import FileRegion
-from kafkatool.core.protocol.records import iter_batches
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import iter_batches
+from kafkatool.core.protocol.records.file_region import FileRegion
 from tests.broker.replication.test_session_fetches import TP1, Client, lead
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
 from tests.broker.storage.batches import batch

@@ -11,8 +11,8 @@ from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.replication.fetcher_manager import fetcher_number, java_string_hash
 from kafkatool.broker.replication.truncation import Truncation, decide_truncation
 from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrLiveLeader
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
 from tests.broker.handlers.served import broker_of, handler_context
 from tests.broker.replication.world import TP, World, role, world
 from tests.broker.storage.batches import batch

@@ -7,7 +7,7 @@ import pytest
 
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.core.errors import ConnectionLostError, ZooKeeperError
-from kafkatool.core.model import LeaderAndIsr
+from kafkatool.core.model.values import LeaderAndIsr
 from tests.broker.replication.world import TP, Clock, World, follower, role, world
 from tests.broker.storage.batches import batch
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.replication.replication_quota import NO_RATE, RateWindow, ReplicationQuota
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.world import TP, Clock, World, follower, world
 
 LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"

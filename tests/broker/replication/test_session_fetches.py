@@ -6,9 +6,9 @@ import pytest
 
 from kafkatool.broker.replication.fetch_session import FetchResults
 from kafkatool.broker.replication.partition_reads import Reader
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
 from tests.broker.replication.world import TP, Clock, World, wanted
 from tests.waiting import eventually
 

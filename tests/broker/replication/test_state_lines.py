@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.leader_and_isr import LeaderAndIsrLiveLeader
-from kafkatool.core.protocol.stop_replica import StopReplicaRequest
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
+from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
 from kafkatool.core.statelog.grammar import parse_head, partition_spans
 from tests.broker.replication.world import TP, Clock, World, metadata_request, role, world
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.test_control import stop
 from tests.broker.replication.world import CONSUMER, TP, World, follower
 from tests.broker.storage.batches import batch

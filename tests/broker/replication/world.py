@@ -17,15 +17,15 @@ from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZooKeeperError
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
-from kafkatool.core.protocol.fetch import FetchRequestPartition
-from kafkatool.core.protocol.leader_and_isr import (
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
+from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from kafkatool.core.protocol.update_metadata import (
+from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartition,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_cleaner import LogCleaner
-from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
+from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
 from tests.broker.storage.logs import Later, broker_config, content, make_log
 
 COMPACTED: dict[str, Any] = {

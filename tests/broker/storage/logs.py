@@ -10,8 +10,8 @@ from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.log_opening import open_log
 from kafkatool.broker.storage.log_values import LogRead, LogServices
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol.file_region import FileRegion
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.records.file_region import FileRegion
 
 PARTITION = TopicPartition("t", 0)
 

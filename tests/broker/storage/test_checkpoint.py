@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError, read_offsets, write_offsets
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 
 
 @pytest.mark.spec("BRK-147")

@@ -7,15 +7,15 @@ import pytest
 from kafkatool.broker.server import Broker
 from kafkatool.core.client import Connection
 from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.protocol import find_coordinator, offset_commit, offset_fetch
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.find_coordinator import FindCoordinatorRequest
-from kafkatool.core.protocol.offset_commit import (
+from kafkatool.core.protocol.messages import find_coordinator, offset_commit, offset_fetch
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkatool.core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafkatool.core.protocol.offset_fetch import OffsetFetchRequest
+from kafkatool.core.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.broker.test_server import client_of, config
 from tests.waiting import eventually

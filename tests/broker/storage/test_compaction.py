@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.offset_map import ENTRY_BYTES
-from kafkatool.core.protocol.compression import Codec
-from kafkatool.core.protocol.records import iter_batches
+from kafkatool.core.protocol.records.batches import iter_batches
+from kafkatool.core.protocol.records.compression import Codec
 from tests.broker.storage.batches import batch, marker
 from tests.broker.storage.compacting import (
     COMPACTED,

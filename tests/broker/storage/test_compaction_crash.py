@@ -10,7 +10,7 @@ from kafkatool.broker.storage import compaction, log_cleaner, segment, segment_c
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.broker.storage.segment_file import SegmentFile
-from kafkatool.core.protocol.records import Record, decode_records, encode_batch, iter_batches
+from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
 from tests.broker.storage.batches import batch
 from tests.broker.storage.compacting import append, clean, cleaner_of, compacted_log, consumed, latest, roll
 from tests.broker.storage.crashing import Killed, Steps, kill_while_compacting

@@ -7,9 +7,9 @@ from struct import Struct
 
 import pytest
 
-from kafkatool.core.protocol.compression import Codec, compress
-from kafkatool.core.protocol.legacy_records import LOG_APPEND_TIME
-from kafkatool.core.protocol.records import check_crc, iter_batches
+from kafkatool.core.protocol.records.batches import check_crc, iter_batches
+from kafkatool.core.protocol.records.compression import Codec, compress
+from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
 from tests.broker.storage.compacting import Kept, append, clean, compacted_log, consumed, roll
 from tests.broker.storage.logs import everything
 

@@ -9,8 +9,8 @@ from kafkatool.broker.storage.append_error import AppendError
 from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
 from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
 from kafkatool.core.errors import CorruptRecordsError, OffsetOrderError, StorageError
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.records import check_crc, decode_records, iter_batches, read_header
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import check_crc, decode_records, iter_batches, read_header
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import Later, content, everything, log_config, make_log
 

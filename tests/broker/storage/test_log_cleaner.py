@@ -13,7 +13,7 @@ from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.broker.storage.segment import Segment
 from kafkatool.broker.storage.segment_copy import SegmentCopy
 from kafkatool.core.errors import StorageError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from tests.broker.storage.compacting import COMPACTED, append, cleaner_of, consumed, roll
 from tests.broker.storage.logs import broker_config
 from tests.waiting import eventually

@@ -9,7 +9,7 @@ from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.log_dir import LogDir
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.core.errors import StorageError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import broker_config
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafkatool.broker.storage.log import Log
 from kafkatool.core.errors import OffsetOutOfRangeError
-from kafkatool.core.protocol.records import iter_batches
+from kafkatool.core.protocol.records.batches import iter_batches
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import content, make_log
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.broker.storage.segment import Segment
-from kafkatool.core.protocol.records import iter_batches
+from kafkatool.core.protocol.records.batches import iter_batches
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import Later, everything, make_log
 

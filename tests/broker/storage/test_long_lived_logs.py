@@ -10,7 +10,7 @@ import pytest
 from kafkatool.broker import long_lived
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from tests.broker.storage.logs import broker_config
 from tests.broker.timers import standing_still
 from tests.waiting import eventually

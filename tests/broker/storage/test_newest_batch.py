@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.storage.log import Log
-from kafkatool.core.protocol.records import set_base_offset_and_epoch
+from kafkatool.core.protocol.records.batches import set_base_offset_and_epoch
 from tests.broker.storage.batches import batch
 from tests.broker.storage.logs import content, make_log
 

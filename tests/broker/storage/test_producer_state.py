@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from kafkatool.broker.storage.append_error import AppendError
 from kafkatool.broker.storage.producer_snapshot import delete_snapshots, read_snapshot, snapshots, write_snapshot
 from kafkatool.broker.storage.producer_state import ProducedBatch, ProducerEntry, ProducerState
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.records import BatchHeader, read_header
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import BatchHeader, read_header
 from tests.broker.storage.batches import batch
 
 _MAX = 2**31 - 1

@@ -1,10 +1,10 @@
 import pytest
 
 from kafkatool.broker.storage.append_error import AppendError
-from kafkatool.core.protocol.compression import Codec
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.legacy_records import LOG_APPEND_TIME
-from kafkatool.core.protocol.records import Record, check_crc, decode_records, encode_batch, read_header
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import Record, check_crc, decode_records, encode_batch, read_header
+from kafkatool.core.protocol.records.compression import Codec
+from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
 from tests.broker.storage.batches import batch, marker
 from tests.broker.storage.logs import everything, make_log
 

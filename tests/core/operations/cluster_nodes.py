@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from kafkatool.core.model import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 from kafkatool.core.znodes import (
     PERSISTENT_PATHS,
     BrokerZnode,

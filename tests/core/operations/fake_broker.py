@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkatool.core.model import TopicPartition
-from kafkatool.core.protocol import api_versions, fetch, list_offsets, metadata
-from kafkatool.core.protocol.error_codes import ErrorCode
-from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
-from kafkatool.core.protocol.records import Record, encode_batch
-from kafkatool.core.protocol.registry import APIS
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.codec.frames import decode_header, decode_request, encode_response
+from kafkatool.core.protocol.messages import api_versions, fetch, list_offsets, metadata
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.registry import APIS
+from kafkatool.core.protocol.records.batches import Record, encode_batch
 
 SERVED = (api_versions.API, metadata.API, fetch.API, list_offsets.API)
 

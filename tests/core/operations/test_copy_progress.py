@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.operations import replica_sizes
 from kafkatool.core.operations.copy_progress import Copied, CopyCount, CopyWatch, Replica, ToCopy, to_copy
 from kafkatool.core.zookeeper import ZooKeeper

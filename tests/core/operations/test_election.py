@@ -6,10 +6,10 @@ import pytest
 
 from kafkatool.core.cluster_view import read_cluster, read_states
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.plan_files import split_election
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations import election
 from kafkatool.core.operations.election import ElectionResult, Outcome
-from kafkatool.core.plan_files import split_election
 from kafkatool.core.znodes import PreferredElectionZnode
 from kafkatool.core.zookeeper import Node, Watch, ZooKeeper
 from tests.core.operations import cluster_nodes as nodes

@@ -3,9 +3,9 @@
 import pytest
 
 from kafkatool.core.cluster_view import read_cluster
-from kafkatool.core.model import LeaderAndIsr, TopicPartition
+from kafkatool.core.model.plan_files import split_election
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.operations import election
-from kafkatool.core.plan_files import split_election
 from kafkatool.core.znodes import (
     PartitionStateZnode,
     PartitionsZnode,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.read_rate import ReadRate
 from kafkatool.core.operations.replica_reader import BrokerReader
-from kafkatool.core.protocol import fetch
+from kafkatool.core.protocol.messages import fetch
 
 
 @pytest.mark.spec("RPV-12X")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from kafkatool.core.errors import NodeExistsError, RefusedError, VersionConflictError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.plan_files import Moves, dashed
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations import reassignment, throttles
 from kafkatool.core.operations.reassignment import Progress, Status
-from kafkatool.core.plan_files import Moves, dashed
 from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, PreferredElectionZnode, ReassignmentZnode
 from kafkatool.core.zookeeper import ZooKeeper
 from tests.core.operations import cluster_nodes as nodes

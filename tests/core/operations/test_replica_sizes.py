@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from kafkatool.core.model import BrokerInfo, Endpoint, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.operations import replica_sizes
 from kafkatool.core.operations.replica_sizes import read_sizes
-from kafkatool.core.protocol import api_versions, describe_log_dirs
+from kafkatool.core.protocol.messages import api_versions, describe_log_dirs
 from tests.core.operations.fake_broker import FakeBroker, fake_cluster
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

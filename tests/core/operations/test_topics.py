@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.operations import topic_names as names
+from kafkatool.core.model import topic_names as names
 from kafkatool.core.operations import topics as operation
 from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, DeleteTopicsZnode, TopicZnode
 from kafkatool.core.zookeeper import Op, ZooKeeper

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkatool.core.errors import BrokerUnreachableError
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.verification import (
     EARLIEST,
     LATEST,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkatool.core.model import BrokerInfo, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.planner.figures import BrokerFigures, broker_figures, reason
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

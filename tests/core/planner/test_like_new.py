@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkatool.core.assignment import assign_replicas
-from kafkatool.core.model import BrokerInfo
+from kafkatool.core.model.assignment import assign_replicas
+from kafkatool.core.model.values import BrokerInfo
 from kafkatool.core.planner.like_new import plan_like_new
 
 RACKS = "aabbc"

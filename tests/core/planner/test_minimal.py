@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkatool.core.assignment import assign_replicas
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model import BrokerInfo, TopicPartition
-from kafkatool.core.plan_files import Moves
+from kafkatool.core.model.assignment import assign_replicas
+from kafkatool.core.model.plan_files import Moves
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.planner.minimal import plan_minimal
 
 MANY = 10_000

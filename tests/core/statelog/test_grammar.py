@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkatool.core.model import TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.statelog.grammar import Actor, leadership, parse_head, partition_spans, record_time
 from tests.core.statelog.logs import all_lines
 

@@ -1,0 +1,199 @@
+"""Writes the function that decodes one message class in one version.
+
+Every length is held against the bytes left before anything is allocated or sliced (wire.md section 1).
+"""
+
+from typing import Any
+
+from kafkatool.core.errors import ProtocolError
+from kafkatool.core.protocol.codec.schema import NO_DEFAULT, Array, Blob, Field, Struct, Text, WireType, fields_of
+from kafkatool.core.protocol.codec.source import Source, numbers_struct
+from kafkatool.core.protocol.codec.types import INT16, INT32, Buffer, Fixed
+
+
+def malformed(field: str, length: int) -> ProtocolError:
+    """A length or count that cannot be: negative, null where that is not allowed, or past the end."""
+    return ProtocolError(f"{field}: length {length} is not allowed or runs past the end")
+
+
+def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
+    """Value and the position after it. ProtocolError past 5 bytes, IndexError past the end."""
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ProtocolError("a varint of more than 5 bytes")
+
+
+def skip_tagged_fields(data: Buffer, position: int) -> int:
+    """Position after the tagged fields at ``position``: none is known here, so all are skipped."""
+    count, position = read_uvarint(data, position)
+    last = -1
+    for _ in range(count):
+        tag, position = read_uvarint(data, position)
+        size_bytes, position = read_uvarint(data, position)
+        if tag <= last:
+            raise ProtocolError(f"tag {tag} after tag {last}")
+        last = tag
+        position += size_bytes
+        if position > len(data):
+            raise malformed(f"tagged field {tag}", size_bytes)
+    return position
+
+
+class DecodeSource(Source):
+    """``decode(data, pos) -> message``; raises ProtocolError, struct.error or IndexError on malformed bytes."""
+
+    def __init__(self, cls: type[object], version: int, flexible: bool) -> None:
+        super().__init__(version, flexible)
+        self.names |= {
+            "malformed": malformed,
+            "memoryview": memoryview,
+            "new": object.__new__,
+            "numbers": numbers_struct,
+            "read_uvarint": read_uvarint,
+            "skip_tagged_fields": skip_tagged_fields,
+        }
+        self.line("size = len(data)")
+        self._struct(cls, self.fields(cls), "m", 0)
+        self.line("return m")
+
+    def _struct(self, cls: type[object], fields: list[Field], target: str, depth: int) -> None:
+        """Read ``fields``, then build the object; a grouped element's topic is read already."""
+        for field in fields:
+            self._field(field, f"v{depth}_{field.name}", depth)
+        self._flush()
+        if self.flexible:
+            with self.block("if data[pos]:"):
+                self.line("pos = skip_tagged_fields(data, pos)")
+            with self.block("else:"):
+                self.line("pos += 1")
+        self._build(cls, target, depth)
+
+    def _build(self, cls: type[object], target: str, depth: int) -> None:
+        name = self.name(cls)
+        if issubclass(cls, tuple):
+            values = ", ".join(f"v{depth}_{f.name}" for f in fields_of(cls))
+            self.line(f"{target} = {name}({values})")
+            return
+        self.line(f"{target} = new({name})")
+        for field in fields_of(cls):
+            self.line(f"{target}.{field.name} = {self._value(cls, field, depth)}")
+
+    def _value(self, cls: type[object], field: Field, depth: int) -> str:
+        if field.exists(self.version):
+            return f"v{depth}_{field.name}"
+        if field.default_is_list:
+            return "[]"
+        if field.default is NO_DEFAULT:
+            raise TypeError(f"{cls.__name__}.{field.name} needs a default for versions without it")
+        return repr(field.default)
+
+    def _field(self, field: Field, target: str, depth: int) -> None:
+        if isinstance(field.type, Fixed):
+            self.pending.append((field.type.code, target))
+            return
+        self._length(INT16 if isinstance(field.type, Text) else INT32)
+        if self.may_be_null(field):
+            with self.block("if n == -1:"):
+                self.line(f"{target} = None")
+            with self.block("else:"):
+                self._content(field.type, target, field.name, depth)
+        elif self.is_grouped(field):
+            self._grouped(field, target, depth)
+        else:
+            self._content(field.type, target, field.name, depth)
+
+    def _length(self, width: Fixed) -> None:
+        """Read the pending values and, after them, a length or count into ``n``; -1 is null."""
+        if not self.flexible:
+            self.pending.append((width.code, "n"))
+            self._flush()
+            return
+        self._flush()
+        self.line("n = data[pos] - 1")
+        with self.block("if n < 127:"):
+            self.line("pos += 1")
+        with self.block("else:"):
+            self.line("n, pos = read_uvarint(data, pos)")
+            self.line("n -= 1")
+
+    def _content(self, wire_type: WireType, target: str, label: str, depth: int) -> None:
+        """Read the ``n`` bytes or elements that follow."""
+        if isinstance(wire_type, Array):
+            self._array(wire_type.element, target, label, depth)
+            return
+        self._check_end("n", label)
+        if isinstance(wire_type, Text):
+            self.line(f"{target} = str(data[pos:end], 'utf-8', 'replace')")
+        elif isinstance(wire_type, Blob) and wire_type.records:
+            self.line(f"{target} = memoryview(data)[pos:end]")
+        else:
+            self.line(f"{target} = bytes(data[pos:end])")
+        self.line("pos = end")
+
+    def _check_end(self, size: str, label: str) -> None:
+        self.line(f"end = pos + {size}")
+        with self.block("if n < 0 or end > size:"):
+            self.line(f"raise malformed({label!r}, n)")
+
+    def _array(self, element: WireType, target: str, label: str, depth: int) -> None:
+        if isinstance(element, Fixed):
+            self._check_end(f"n * {element.width}", label)
+            self.line(f"{target} = list(numbers({element.code!r}, n).unpack_from(data, pos))")
+            self.line("pos = end")
+            return
+        with self._elements(target, label, self.fewest_bytes(element), depth):
+            if isinstance(element, Struct):
+                item = f"m{depth + 1}"
+                self._struct(element.type, self.fields(element.type), item, depth + 1)
+            else:
+                item = f"v{depth + 1}_item"
+                self._length(INT16 if isinstance(element, Text) else INT32)
+                self._content(element, item, label, depth + 1)
+            self.line(f"add{depth}({item})")
+
+    def _elements(self, target: str, label: str, fewest_bytes: int, depth: int) -> Any:
+        """Make the list and open the loop over ``n`` elements."""
+        with self.block(f"if n < 0 or n * {fewest_bytes} > size - pos:"):
+            self.line(f"raise malformed({label!r}, n)")
+        self.line(f"{target} = []")
+        self.line(f"add{depth} = {target}.append")
+        return self.block("for _ in range(n):")
+
+    def _grouped(self, field: Field, target: str, depth: int) -> None:
+        """An array of topics, each with an array of elements that lack it, into one flat list."""
+        assert isinstance(field.type, Array) and isinstance(field.type.element, Struct)
+        element = field.type.element
+        inner = self.ungrouped(element)
+        fewest = sum(self.fewest_bytes(f.type) for f in inner)
+        topic = f"v{depth + 1}_topic"
+        with self._elements(target, field.name, self.fewest_bytes(Text()) + (1 if self.flexible else 4), depth):
+            self._length(INT16)
+            self._content(Text(), topic, "topic", depth)
+            self._length(INT32)
+            bare = len(inner) == 1 and isinstance(inner[0].type, Fixed)  # numbers have no tagged fields of their own
+            with self.block(f"if n < 0 or n * {max(1, fewest)} > size - pos:"):
+                self.line(f"raise malformed({field.name!r}, n)")
+            with self.block("for _ in range(n):"):
+                if bare:
+                    self._field(inner[0], f"v{depth + 1}_{inner[0].name}", depth + 1)
+                    self._flush()
+                    self._build(element.type, f"m{depth + 1}", depth + 1)
+                else:
+                    self._struct(element.type, inner, f"m{depth + 1}", depth + 1)
+                self.line(f"add{depth}(m{depth + 1})")
+            if self.flexible:
+                self.line("pos = skip_tagged_fields(data, pos)")
+
+    def _flush(self) -> None:
+        """Read the values gathered with one call."""
+        if not self.pending:
+            return
+        struct, targets = self.take_pending()
+        unpack = self.name_of_struct(struct, "unpack_from")
+        self.line(f"{', '.join(targets)}, = {unpack}(data, pos)")
+        self.line(f"pos += {struct.size}")

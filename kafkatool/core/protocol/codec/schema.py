@@ -1,0 +1,158 @@
+"""What a message class says about its bytes, in a form the compiler works on; and what an API is."""
+
+import dataclasses
+import types
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.codec.types import (
+    BOOL,
+    INT32,
+    Fixed,
+    GroupedSince,
+    NullSince,
+    RecordsMark,
+    Since,
+    Until,
+)
+
+NO_DEFAULT = object()
+_ALWAYS = 1 << 15
+Response = TypeVar("Response", covariant=True)
+
+
+class Request(Generic[Response]):
+    """Base of request classes: names the class of the answer, so that ``Connection.send`` is typed."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes with an int32 length; ``records``: left where they are."""
+
+    records: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array of numbers, strings or structs."""
+
+    element: "WireType"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A class with fields of its own."""
+
+    type: type[object]
+
+
+WireType = Fixed | Text | Blob | Array | Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message class, in wire order."""
+
+    name: str
+    type: WireType
+    since: int = 0
+    until: int = _ALWAYS
+    null_since: int = _ALWAYS
+    grouped_since: int = _ALWAYS
+    default: Any = NO_DEFAULT  # value in versions without the field
+    default_is_list: bool = False  # instead: a new empty list
+
+    def exists(self, version: int) -> bool:
+        """Whether that version carries the field."""
+        return self.since <= version <= self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API: its key and name, the versions this protocol package knows, and the two messages.
+
+    ``flexible_from`` is the first version with compact types and tagged fields (wire.md section 1), None if none has.
+    """
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    request: type[object]
+    response: type[object]
+    flexible_from: int | None = None
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether bodies of that version are in the compact form."""
+        return self.flexible_from is not None and version >= self.flexible_from
+
+    def knows(self, version: int) -> bool:
+        """Whether messages of that version can be encoded and decoded."""
+        return self.min_version <= version <= self.max_version
+
+
+def fields_of(cls: type[object]) -> tuple[Field, ...]:
+    """The fields of a message class in wire order. TypeError for an annotation that says no wire type."""
+    if cls not in _fields:
+        _fields[cls] = _read_fields(cls)
+    return _fields[cls]
+
+
+_fields: dict[type[object], tuple[Field, ...]] = {}
+
+
+def _read_fields(cls: type[object]) -> tuple[Field, ...]:
+    if cls is TopicPartition:  # the shared value type knows nothing of the wire
+        return (Field("topic", Text()), Field("partition", INT32))
+    hints = get_type_hints(cls, include_extras=True)
+    return tuple(_field(f, hints[f.name]) for f in dataclasses.fields(cast(Any, cls)))
+
+
+def _field(field: "dataclasses.Field[Any]", hint: Any) -> Field:
+    marks: list[Any] = []
+    wire_type, nullable = _resolve(hint, marks)
+    versions: dict[type[object], int] = {type(m): m.version for m in marks}
+    since = versions.get(Since, 0)
+    default_is_list = field.default_factory is list
+    return Field(
+        name=field.name,
+        type=wire_type,
+        since=since,
+        until=versions.get(Until, _ALWAYS),
+        null_since=versions.get(NullSince, since) if nullable else _ALWAYS,
+        grouped_since=versions.get(GroupedSince, _ALWAYS),
+        default=NO_DEFAULT if field.default is dataclasses.MISSING else field.default,
+        default_is_list=default_is_list,
+    )
+
+
+def _resolve(hint: Any, marks: list[Any]) -> tuple[WireType, bool]:
+    """The wire type and whether null is allowed; version marks found on the way go to ``marks``."""
+    if get_origin(hint) is Annotated:
+        inner, *notes = get_args(hint)
+        marks += [n for n in notes if isinstance(n, Since | Until | NullSince | GroupedSince)]
+        for note in notes:
+            if isinstance(note, Fixed):
+                return note, False
+            if isinstance(note, RecordsMark):
+                return Blob(records=True), False
+        return _resolve(inner, marks)
+    if get_origin(hint) in (Union, types.UnionType):
+        (inner,) = (a for a in get_args(hint) if a is not type(None))
+        return _resolve(inner, marks)[0], True
+    if get_origin(hint) is list:
+        return Array(_resolve(get_args(hint)[0], [])[0]), False
+    if hint is TopicPartition or dataclasses.is_dataclass(hint):
+        return Struct(cast(type[object], hint)), False
+    plain: dict[Any, WireType] = {str: Text(), bool: BOOL, bytes: Blob()}
+    if hint not in plain:
+        raise TypeError(f"no wire type for {hint!r}")
+    return plain[hint], False

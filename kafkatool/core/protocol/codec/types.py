@@ -1,0 +1,72 @@
+"""Vocabulary in which messages are written down: wire types, and the versions in which a field exists.
+
+A message is a dataclass; a field's annotation is its Python type with the wire type and versions beside it, which
+type checkers see as a plain ``int``, ``str`` or ``list``::
+
+    current_leader_epoch: Annotated[Int32, Since(9)] = -1
+
+``str`` and ``bool`` need no mark, ``bytes`` neither; ``list[X]`` is an array. ``X | None`` may be null in every version
+that has the field, unless ``NullSince`` says later. A default is the value in versions that lack the field.
+"""
+
+from typing import Annotated, NamedTuple
+
+from kafkatool.core.protocol.records.file_region import FileRegion
+
+Buffer = bytes | bytearray | memoryview
+"""Bytes in memory. A memoryview must be of single bytes and contiguous."""
+
+Chunk = Buffer | FileRegion
+"""A part of an encoded message, ready to be sent."""
+
+
+class Fixed(NamedTuple):
+    """A type of fixed width: its ``struct`` code, big-endian."""
+
+    code: str
+    width: int
+
+
+class Since(NamedTuple):
+    """First version that has the field."""
+
+    version: int
+
+
+class Until(NamedTuple):
+    """Last version that has the field."""
+
+    version: int
+
+
+class NullSince(NamedTuple):
+    """First version in which the field may be null."""
+
+    version: int
+
+
+class GroupedSince(NamedTuple):
+    """From this version on the flat list is sent grouped: an array of (topic, elements without their topic)."""
+
+    version: int
+
+
+class RecordsMark:
+    """The field holds record batches: read without copying, written from memory or from a file."""
+
+
+BOOL = Fixed("?", 1)
+INT8 = Fixed("b", 1)
+INT16 = Fixed("h", 2)
+INT32 = Fixed("i", 4)
+INT64 = Fixed("q", 8)
+RECORDS = RecordsMark()
+
+Int8 = Annotated[int, INT8]
+Int16 = Annotated[int, INT16]
+Int32 = Annotated[int, INT32]
+Int64 = Annotated[int, INT64]
+Records = Annotated[Buffer, RECORDS]
+"""Record batches in memory; a memoryview into the frame after decoding."""
+FileRecords = Annotated[Buffer | FileRegion, RECORDS]
+"""The same, in memory (always, after decoding) or in a segment file."""

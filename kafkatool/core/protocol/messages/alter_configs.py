@@ -1,0 +1,52 @@
+"""AlterConfigs (key 33), versions 0-1: all settings of a resource anew. Source: Kafka 2.3.1 message/AlterConfigs*.json."""
+
+from dataclasses import dataclass
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterableConfig:
+    """One setting."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterConfigsResource:
+    """``resource_type`` 2: topic, 4: broker. What ``configs`` does not name goes back to its default."""
+
+    resource_type: Int8
+    resource_name: str
+    configs: list[AlterableConfig]
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterConfigsRequest(Request["AlterConfigsResponse"]):
+    """``validate_only``: say what would happen."""
+
+    resources: list[AlterConfigsResource]
+    validate_only: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterConfigsResult:
+    """How it went for one resource."""
+
+    error_code: Int16 = 0
+    error_message: str | None = None
+    resource_type: Int8
+    resource_name: str
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterConfigsResponse:
+    """One entry for each resource."""
+
+    throttle_time_ms: Int32 = 0
+    resources: list[AlterConfigsResult]
+
+
+API = Api(33, "AlterConfigs", 0, 1, AlterConfigsRequest, AlterConfigsResponse)

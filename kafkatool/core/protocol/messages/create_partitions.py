@@ -1,0 +1,51 @@
+"""CreatePartitions (key 37), versions 0-1. Source: Kafka 2.3.1 message/CreatePartitions*.json."""
+
+from dataclasses import dataclass
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32
+
+
+@dataclass(slots=True, kw_only=True)
+class CreatePartitionsAssignment:
+    """Replicas of one new partition."""
+
+    broker_ids: list[Int32]
+
+
+@dataclass(slots=True, kw_only=True)
+class CreatePartitionsTopic:
+    """``count`` is the new total; ``assignments`` None: the broker decides."""
+
+    name: str
+    count: Int32
+    assignments: list[CreatePartitionsAssignment] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
+    """``validate_only``: say what would happen."""
+
+    topics: list[CreatePartitionsTopic]
+    timeout_ms: Int32
+    validate_only: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class CreatePartitionsResult:
+    """How it went for one topic."""
+
+    name: str
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class CreatePartitionsResponse:
+    """One entry for each topic."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[CreatePartitionsResult]
+
+
+API = Api(37, "CreatePartitions", 0, 1, CreatePartitionsRequest, CreatePartitionsResponse)

@@ -1,0 +1,32 @@
+"""DeleteGroups (key 42), versions 0-1. Source: Kafka 2.3.1 message/DeleteGroups*.json."""
+
+from dataclasses import dataclass
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
+    """Group ids."""
+
+    group_names: list[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteGroupsResult:
+    """How it went for one group."""
+
+    group_id: str
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteGroupsResponse:
+    """One entry for each group."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[DeleteGroupsResult]
+
+
+API = Api(42, "DeleteGroups", 0, 1, DeleteGroupsRequest, DeleteGroupsResponse)

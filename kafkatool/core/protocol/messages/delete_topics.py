@@ -1,0 +1,34 @@
+"""DeleteTopics (key 20), versions 0-3."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
+    """``timeout_ms`` as in CreateTopics."""
+
+    topic_names: list[str]
+    timeout_ms: Int32
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteTopicsResponseTopic:
+    """How it went for one topic."""
+
+    name: str
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteTopicsResponse:
+    """One entry for each name."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    topics: list[DeleteTopicsResponseTopic]
+
+
+API = Api(20, "DeleteTopics", 0, 3, DeleteTopicsRequest, DeleteTopicsResponse)

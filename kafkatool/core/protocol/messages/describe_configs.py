@@ -1,0 +1,68 @@
+"""DescribeConfigs (key 32), versions 0-2. Source: Kafka 2.3.1 message/DescribeConfigs*.json."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Since, Until
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeConfigsResource:
+    """``resource_type`` 2: topic, 4: broker. ``configuration_keys`` None: all."""
+
+    resource_type: Int8
+    resource_name: str
+    configuration_keys: list[str] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
+    """Resources whose settings are wanted."""
+
+    resources: list[DescribeConfigsResource]
+    include_synonyms: Annotated[bool, Since(1)] = False
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeConfigsSynonym:
+    """A further place the value could come from."""
+
+    name: str
+    value: str | None
+    source: Int8
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeConfigsEntry:
+    """One setting. ``config_source``: 1 topic, 2 dynamic broker, 4 static broker, 5 default."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    is_default: Annotated[bool, Until(0)] = False
+    config_source: Annotated[Int8, Since(1)] = -1
+    is_sensitive: bool = False
+    synonyms: Annotated[list[DescribeConfigsSynonym], Since(1)] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeConfigsResult:
+    """The settings of one resource."""
+
+    error_code: Int16 = 0
+    error_message: str | None = None
+    resource_type: Int8
+    resource_name: str
+    configs: list[DescribeConfigsEntry] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeConfigsResponse:
+    """One entry for each resource."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[DescribeConfigsResult]
+
+
+API = Api(32, "DescribeConfigs", 0, 2, DescribeConfigsRequest, DescribeConfigsResponse)

@@ -1,0 +1,50 @@
+"""DescribeGroups (key 15), versions 0-3. Source: Kafka 2.3.1 message/DescribeGroups*.json."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
+    """Group ids."""
+
+    groups: list[str]
+    include_authorized_operations: Annotated[bool, Since(3)] = False
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribedGroupMember:
+    """A member; metadata and assignment are filled in a stable group only."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    member_metadata: bytes
+    member_assignment: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribedGroup:
+    """State of one group; strings are empty where not known, operations -2**31 where not asked for."""
+
+    error_code: Int16 = 0
+    group_id: str
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: list[DescribedGroupMember] = field(default_factory=list)
+    authorized_operations: Annotated[Int32, Since(3)] = -(2**31)
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribeGroupsResponse:
+    """One entry for each group asked for."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    groups: list[DescribedGroup]
+
+
+API = Api(15, "DescribeGroups", 0, 3, DescribeGroupsRequest, DescribeGroupsResponse)

@@ -1,0 +1,28 @@
+"""Heartbeat (key 12), versions 0-3: a member is alive and of this generation."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+
+
+@dataclass(slots=True, kw_only=True)
+class HeartbeatRequest(Request["HeartbeatResponse"]):
+    """Who, and in which generation."""
+
+    group_id: str
+    generation_id: Int32
+    member_id: str
+    group_instance_id: Annotated[str | None, Since(3)] = None
+
+
+@dataclass(slots=True, kw_only=True)
+class HeartbeatResponse:
+    """22 other generation, 25 unknown member, 27 join again."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Int16 = 0
+
+
+API = Api(12, "Heartbeat", 0, 3, HeartbeatRequest, HeartbeatResponse)

@@ -1,0 +1,47 @@
+"""IncrementalAlterConfigs (key 44), version 0: single settings of a resource (KIP-339).
+
+Source: Kafka 2.3.1 message/IncrementalAlterConfigs*.json.
+"""
+
+from dataclasses import dataclass
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int8, Int32
+from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
+
+
+@dataclass(slots=True, kw_only=True)
+class ConfigOperation:
+    """``config_operation`` 0: set, 1: delete, 2: append to a list, 3: subtract from a list."""
+
+    name: str
+    config_operation: Int8
+    value: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class IncrementalAlterConfigsResource:
+    """``resource_type`` 2: topic, 4: broker."""
+
+    resource_type: Int8
+    resource_name: str
+    configs: list[ConfigOperation]
+
+
+@dataclass(slots=True, kw_only=True)
+class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
+    """``validate_only``: say what would happen."""
+
+    resources: list[IncrementalAlterConfigsResource]
+    validate_only: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class IncrementalAlterConfigsResponse:
+    """One entry for each resource."""
+
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResult]
+
+
+API = Api(44, "IncrementalAlterConfigs", 0, 0, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse)

@@ -1,0 +1,26 @@
+"""LeaveGroup (key 13), versions 0-2: a member goes."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaveGroupRequest(Request["LeaveGroupResponse"]):
+    """Who goes."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaveGroupResponse:
+    """25: no such member."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Int16 = 0
+
+
+API = Api(13, "LeaveGroup", 0, 2, LeaveGroupRequest, LeaveGroupResponse)

@@ -1,0 +1,32 @@
+"""ListGroups (key 16), versions 0-2. Source: Kafka 2.3.1 message/ListGroups*.json."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+
+
+@dataclass(slots=True, kw_only=True)
+class ListGroupsRequest(Request["ListGroupsResponse"]):
+    """Asks for all groups the broker keeps."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ListedGroup:
+    """A group and what kind it is (``consumer``)."""
+
+    group_id: str
+    protocol_type: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ListGroupsResponse:
+    """Groups this broker coordinates."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Int16 = 0
+    groups: list[ListedGroup]
+
+
+API = Api(16, "ListGroups", 0, 2, ListGroupsRequest, ListGroupsResponse)

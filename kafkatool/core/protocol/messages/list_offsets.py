@@ -1,0 +1,63 @@
+"""ListOffsets (key 2), versions 1-5: the offset that belongs to a time (BRK-107, 108)."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Int64, Since
+
+
+@dataclass(slots=True, kw_only=True)
+class ListOffsetsRequestPartition:
+    """``timestamp``: ms since 1970, -1 latest, -2 earliest."""
+
+    partition: Int32
+    current_leader_epoch: Annotated[Int32, Since(4)] = -1
+    timestamp: Int64
+
+
+@dataclass(slots=True, kw_only=True)
+class ListOffsetsRequestTopic:
+    """The partitions of one topic."""
+
+    topic: str
+    partitions: list[ListOffsetsRequestPartition]
+
+
+@dataclass(slots=True, kw_only=True)
+class ListOffsetsRequest(Request["ListOffsetsResponse"]):
+    """``replica_id`` as in Fetch; ``isolation_level`` 0 read uncommitted, 1 read committed."""
+
+    replica_id: Int32 = -1
+    isolation_level: Annotated[Int8, Since(2)] = 0
+    topics: list[ListOffsetsRequestTopic]
+
+
+@dataclass(slots=True, kw_only=True)
+class ListOffsetsResponsePartition:
+    """First record at or after the time; -1 for what is not known."""
+
+    partition: Int32
+    error_code: Int16 = 0
+    timestamp: Int64 = -1
+    offset: Int64 = -1
+    leader_epoch: Annotated[Int32, Since(4)] = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class ListOffsetsResponseTopic:
+    """The partitions of one topic."""
+
+    topic: str
+    partitions: list[ListOffsetsResponsePartition]
+
+
+@dataclass(slots=True, kw_only=True)
+class ListOffsetsResponse:
+    """In the order of the request."""
+
+    throttle_time_ms: Annotated[Int32, Since(2)] = 0
+    topics: list[ListOffsetsResponseTopic]
+
+
+API = Api(2, "ListOffsets", 1, 5, ListOffsetsRequest, ListOffsetsResponse)

@@ -1,0 +1,61 @@
+"""OffsetForLeaderEpoch (key 23), versions 0-3: where an epoch ends in the leader's log (BRK-61; KIP-101, KIP-279)."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since
+
+
+@dataclass(slots=True, kw_only=True)
+class OffsetForLeaderEpochRequestPartition:
+    """``leader_epoch`` is the one asked for, ``current_leader_epoch`` the one believed current (-1 unchecked)."""
+
+    partition: Int32
+    current_leader_epoch: Annotated[Int32, Since(2)] = -1
+    leader_epoch: Int32
+
+
+@dataclass(slots=True, kw_only=True)
+class OffsetForLeaderEpochRequestTopic:
+    """The partitions of one topic."""
+
+    topic: str
+    partitions: list[OffsetForLeaderEpochRequestPartition]
+
+
+@dataclass(slots=True, kw_only=True)
+class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
+    """``replica_id`` as in Fetch; -2 where the version does not say it."""
+
+    replica_id: Annotated[Int32, Since(3)] = -2
+    topics: list[OffsetForLeaderEpochRequestTopic]
+
+
+@dataclass(slots=True, kw_only=True)
+class OffsetForLeaderEpochResponsePartition:
+    """The error stands before the partition, unlike elsewhere; -1 for what is not known."""
+
+    error_code: Int16 = 0
+    partition: Int32
+    leader_epoch: Annotated[Int32, Since(1)] = -1
+    end_offset: Int64 = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class OffsetForLeaderEpochResponseTopic:
+    """The partitions of one topic."""
+
+    topic: str
+    partitions: list[OffsetForLeaderEpochResponsePartition]
+
+
+@dataclass(slots=True, kw_only=True)
+class OffsetForLeaderEpochResponse:
+    """In the order of the request."""
+
+    throttle_time_ms: Annotated[Int32, Since(2)] = 0
+    topics: list[OffsetForLeaderEpochResponseTopic]
+
+
+API = Api(23, "OffsetForLeaderEpoch", 0, 3, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)

@@ -1,0 +1,162 @@
+"""The five codecs of record batches, written so that every Kafka client can read them (BRK-151).
+
+gzip and zstd are as the libraries make them. snappy is written in the blocks of the snappy-java library, which
+librdkafka and the others understand too; raw snappy is read as well. lz4 is the frame format with independent blocks,
+the only kind Java's reader takes. Source: Kafka 2.3.1 common/record/CompressionType.java,
+KafkaLZ4BlockOutputStream.java.
+
+Decompressing is bounded: a few kilobytes can stand for gigabytes, and whoever may write could end whoever reads.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+
+import cramjam
+
+from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.protocol.codec.types import Buffer
+
+
+class Codec(IntEnum):
+    """Bits 0 to 2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+MAX_DECOMPRESSED_BYTES = 104_857_600
+"""Records of one batch, decompressed: what socket.request.max.bytes allows uncompressed ones (default)."""
+
+_LARGEST_RATIO = {Codec.GZIP: 1032, Codec.LZ4: 255}  # by their formats; zstd's has none to speak of
+_FIRST_GUESS_BYTES = 64 * 1024
+_USUAL_RATIO = 8
+_GROWTH = 8
+_BUFFER_FULL = "failed to write whole buffer"
+
+_SNAPPY_JAVA_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_JAVA_HEADER = _SNAPPY_JAVA_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version, compatible with
+_SNAPPY_BLOCK_BYTES = 32 * 1024
+_SNAPPY_BLOCK = Struct(">i")
+
+_LZ4_START = b"\x04\x22\x4d\x18\x60\x40"  # magic; version 1, independent blocks; blocks up to 64 KiB
+_LZ4_HEADER = _LZ4_START + b"\x82"  # and the checksum of the two bytes before
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_BLOCK = Struct("<I")
+_LZ4_STORED = 1 << 31  # the block is not compressed
+_LZ4_END = _LZ4_BLOCK.pack(0)
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """``data`` in that codec. ValueError for a codec that does not exist."""
+    match Codec(codec):
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            return bytes(cramjam.gzip.compress(data))
+        case Codec.SNAPPY:
+            return _compress_snappy(memoryview(data))
+        case Codec.LZ4:
+            return _compress_lz4(memoryview(data))
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data))
+
+
+def decompress(codec: int, data: Buffer, *, magic: int = 2) -> bytes:
+    """The bytes compressed. CorruptRecordsError if they cannot be had, or are more than MAX_DECOMPRESSED_BYTES.
+
+    ``magic`` 0: writers of that format put a wrong header checksum into lz4 frames (KAFKA-3160); it is not checked.
+    """
+    try:
+        match Codec(codec):
+            case Codec.NONE:
+                return bytes(data)
+            case Codec.GZIP:
+                return _bounded(Codec.GZIP, data, cramjam.gzip.decompress, cramjam.gzip.decompress_into)
+            case Codec.SNAPPY:
+                return _decompress_snappy(memoryview(data))
+            case Codec.LZ4:
+                if magic == 0 and bytes(data[: len(_LZ4_START)]) == _LZ4_START:
+                    data = _LZ4_HEADER + bytes(data[len(_LZ4_HEADER) :])
+                return _bounded(Codec.LZ4, data, cramjam.lz4.decompress, cramjam.lz4.decompress_into)
+            case Codec.ZSTD:
+                return _bounded(Codec.ZSTD, data, cramjam.zstd.decompress, cramjam.zstd.decompress_into)
+    except ValueError as unknown:
+        raise CorruptRecordsError(f"there is no compression codec {codec}") from unknown
+    except cramjam.DecompressionError as broken:
+        raise CorruptRecordsError(f"records cannot be decompressed with {Codec(codec).name}: {broken}") from broken
+
+
+def _bounded(
+    codec: Codec,
+    data: Buffer,
+    decompress_all: Callable[[Buffer], cramjam.Buffer],
+    decompress_into: Callable[[Buffer, bytearray], int],
+) -> bytes:
+    if len(data) * _LARGEST_RATIO.get(codec, MAX_DECOMPRESSED_BYTES) <= MAX_DECOMPRESSED_BYTES:
+        return bytes(decompress_all(data))
+    size = max(_FIRST_GUESS_BYTES, len(data) * _USUAL_RATIO)
+    while True:
+        size = min(size, MAX_DECOMPRESSED_BYTES)
+        buffer = bytearray(size)
+        try:
+            return bytes(memoryview(buffer)[: decompress_into(data, buffer)])
+        except cramjam.DecompressionError as e:
+            if str(e) != _BUFFER_FULL:
+                raise
+        if size == MAX_DECOMPRESSED_BYTES:
+            raise _too_large(codec, len(data))
+        size *= _GROWTH
+
+
+def _too_large(codec: Codec, size_bytes: int) -> CorruptRecordsError:
+    return CorruptRecordsError(
+        f"{size_bytes} bytes of {codec.name} records decompress to more than {MAX_DECOMPRESSED_BYTES} bytes"
+    )
+
+
+def _compress_snappy(data: memoryview) -> bytes:
+    parts = [_SNAPPY_JAVA_HEADER]
+    for start in range(0, len(data), _SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _SNAPPY_BLOCK_BYTES]))
+        parts += (_SNAPPY_BLOCK.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview) -> bytes:
+    if data[: len(_SNAPPY_JAVA_MAGIC)] != _SNAPPY_JAVA_MAGIC:
+        if cramjam.snappy.decompress_raw_len(data) > MAX_DECOMPRESSED_BYTES:
+            raise _too_large(Codec.SNAPPY, len(data))
+        return bytes(cramjam.snappy.decompress_raw(data))
+    parts = []
+    left_bytes = MAX_DECOMPRESSED_BYTES
+    position = len(_SNAPPY_JAVA_HEADER)
+    while position < len(data):
+        start = position + _SNAPPY_BLOCK.size
+        if start > len(data):
+            raise CorruptRecordsError("snappy block is cut off")
+        (size_bytes,) = _SNAPPY_BLOCK.unpack_from(data, position)
+        position = start + size_bytes
+        if size_bytes < 0 or position > len(data):
+            raise CorruptRecordsError(f"snappy block of {size_bytes} bytes runs past the end")
+        left_bytes -= cramjam.snappy.decompress_raw_len(data[start:position])
+        if left_bytes < 0:
+            raise _too_large(Codec.SNAPPY, len(data))
+        parts.append(bytes(cramjam.snappy.decompress_raw(data[start:position])))
+    return b"".join(parts)
+
+
+def _compress_lz4(data: memoryview) -> bytes:
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = data[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (_LZ4_BLOCK.pack(len(block)), block)
+        else:
+            parts += (_LZ4_BLOCK.pack(len(plain) | _LZ4_STORED), bytes(plain))
+    parts.append(_LZ4_END)
+    return b"".join(parts)

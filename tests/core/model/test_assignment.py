@@ -1,0 +1,160 @@
+"""Replica assignment: the documents' tables, real Kafka's captures, and what holds for any numbers."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.assignment import add_partitions, alternate_racks, assign_replicas
+from kafkatool.core.model.values import BrokerInfo
+
+SEED_RACKS = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+
+
+def brokers(*ids: int, racks: dict[int, str] | None = None) -> list[BrokerInfo]:
+    return [BrokerInfo(i, (), (racks or {}).get(i)) for i in ids]
+
+
+def spread(ids: list[BrokerInfo], partitions: int, factor: int, start: int, shift: int) -> list[tuple[int, ...]]:
+    plan = assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift)
+    assert list(plan) == list(range(partitions))
+    return list(plan.values())
+
+
+@pytest.mark.spec("ASG-4", "ASG-5", "ASG-7")
+def test_the_documents_table_of_ten_partitions_on_five_brokers() -> None:
+    assert spread(brokers(*range(5)), 10, 3, 0, 0) == [
+        (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1),
+        (0, 2, 3), (1, 3, 4), (2, 4, 0), (3, 0, 1), (4, 1, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("ASG-8")
+def test_the_documents_table_of_eight_partitions_on_eight_brokers() -> None:
+    assert spread(brokers(*range(8)), 8, 3, 1, 1) == [
+        (1, 3, 4), (2, 4, 5), (3, 5, 6), (4, 6, 7), (5, 7, 0), (6, 0, 1), (7, 1, 2), (0, 2, 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("ASG-9")
+@pytest.mark.parametrize(
+    ("order", "plan"),
+    [
+        ((718, 973, 974), [(718, 973), (973, 974), (974, 718), (718, 974), (973, 718), (974, 973)]),
+        ((973, 718, 974), [(973, 718), (718, 974), (974, 973), (973, 974), (718, 973), (974, 718)]),
+    ],
+)
+def test_the_order_of_brokers_decides(order: tuple[int, ...], plan: list[tuple[int, ...]]) -> None:
+    assert spread(brokers(*order), 6, 2, 0, 0) == plan
+
+
+@pytest.mark.spec("ASG-10")
+def test_one_replica_each_goes_round_two_brokers() -> None:
+    assert spread(brokers(2, 3), 9, 1, 1, 1) == [(3,), (2,)] * 4 + [(3,)]
+
+
+@pytest.mark.spec("ASG-11")
+def test_racks_alternate_by_name_and_a_rack_that_ran_out_is_passed_over() -> None:
+    assert alternate_racks(SEED_RACKS) == [0, 3, 1, 5, 4, 2]
+    assert alternate_racks({1: "a", 2: "a", 3: "a", 4: "b"}) == [1, 4, 2, 3]
+
+
+@pytest.mark.spec("ASG-12", "ASG-13")
+def test_rack_aware_table_of_kafka() -> None:
+    assert spread(brokers(*range(6), racks=SEED_RACKS), 7, 3, 0, 0) == [
+        (0, 3, 1), (3, 1, 5), (1, 5, 4), (5, 4, 2), (4, 2, 0), (2, 0, 3), (0, 4, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.spec("ASG-6", "ASG-13")
+def test_rack_aware_topic_that_real_kafka_0_10_2_made_and_grew() -> None:
+    ids = brokers(1, 2, 3, 4, racks={1: "r1", 2: "r2", 3: "r2", 4: "r1"})
+    plan = assign_replicas(ids, 8, 3, start_index=3, replica_shift=1)
+    assert list(plan.values()) == [
+        (3, 4, 1), (1, 3, 2), (2, 1, 4), (4, 2, 3), (3, 4, 1), (1, 3, 2), (2, 1, 4), (4, 2, 3),
+    ]  # fmt: skip
+    assert add_partitions(ids, plan, 10) == {8: (4, 3, 1), 9: (3, 1, 2)}
+
+
+@pytest.mark.spec("ASG-6")
+def test_added_partitions_carry_the_pattern_on() -> None:
+    ids = brokers(*range(5))
+    five = assign_replicas(ids, 5, 3, start_index=0, replica_shift=0)
+    assert add_partitions(ids, five, 8) == {5: (0, 2, 3), 6: (1, 3, 4), 7: (2, 4, 0)}
+    # Partition 0's first broker is gone: the next higher id takes its place, or the first of all.
+    assert add_partitions(brokers(2, 4), {0: (3,)}, 2) == {1: (2,)}
+    assert add_partitions(brokers(2, 4), {0: (9,)}, 2) == {1: (4,)}
+
+
+@pytest.mark.spec("ASG-1", "TOP-7")
+@pytest.mark.parametrize(
+    ("partitions", "factor", "text"),
+    [
+        (0, 1, "number of partitions must be larger than 0"),
+        (2**31 - 1, 1, "number of partitions must be at most 200000"),
+        (1, 0, "replication factor must be larger than 0"),
+        (1, 9, "replication factor: 9 larger than available brokers: 4"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(partitions: int, factor: int, text: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        assign_replicas(brokers(1, 2, 3, 4), partitions, factor, start_index=0, replica_shift=0)
+    assert str(refused.value) == text
+
+
+@pytest.mark.spec("ASG-14")
+def test_racks_on_some_brokers_only_are_refused_unless_racks_are_ignored() -> None:
+    mixed = brokers(1, 2, racks={1: "r"})
+    with pytest.raises(RefusedError, match="Not all brokers have rack information"):
+        assign_replicas(mixed, 1, 1, start_index=0, replica_shift=0)
+    with pytest.raises(RefusedError, match="Not all brokers have rack information"):
+        add_partitions(mixed, {0: (1,)}, 2)
+    plain = assign_replicas(mixed, 1, 1, start_index=0, replica_shift=0, rack_aware=False)
+    assert plain == spread_of(brokers(1, 2), 1, 1)
+    assert add_partitions(mixed, {0: (1,)}, 2, rack_aware=False) == {1: (2,)}
+
+
+def spread_of(ids: list[BrokerInfo], partitions: int, factor: int) -> dict[int, tuple[int, ...]]:
+    return assign_replicas(ids, partitions, factor, start_index=0, replica_shift=0)
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, racks: bool) -> tuple[list[BrokerInfo], int, int, int]:
+    ids = sorted(draw(st.sets(st.integers(0, 99), min_size=1, max_size=12)))
+    names = draw(st.lists(st.sampled_from("abcd"), min_size=len(ids), max_size=len(ids))) if racks else []
+    found = brokers(*ids, racks=dict(zip(ids, names, strict=True)) if racks else None)
+    return found, draw(st.integers(1, len(ids))), draw(st.integers(0, 30)), draw(st.integers(0, 30))
+
+
+@pytest.mark.spec("ASG-15", "ASG-16X")
+@given(clusters(racks=False), st.integers(1, 40), st.integers(1, 20))
+def test_plain_assignment_is_even_also_after_growth(
+    cluster: tuple[list[BrokerInfo], int, int, int], partitions: int, more: int
+) -> None:
+    ids, factor, start, shift = cluster
+    plan = assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift)
+    assert plan == assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift)
+    if partitions % len(ids) == 0:
+        held = Counter(b for replicas in plan.values() for b in replicas)
+        assert set(held.values()) == {partitions * factor // len(ids)}
+    grown = {**plan, **add_partitions(ids, plan, partitions + more)}
+    assert sorted(grown) == list(range(partitions + more))
+    for replicas in grown.values():
+        assert len(set(replicas)) == len(replicas) == factor
+    first = Counter({b.id: 0 for b in ids})
+    first.update(replicas[0] for replicas in grown.values())
+    assert max(first.values()) - min(first.values()) <= 1
+
+
+@pytest.mark.spec("ASG-15")
+@given(clusters(racks=True), st.integers(1, 40))
+def test_rack_aware_assignment_uses_every_rack_it_can(
+    cluster: tuple[list[BrokerInfo], int, int, int], partitions: int
+) -> None:
+    ids, factor, start, shift = cluster
+    racks = {b.id: b.rack for b in ids}
+    for replicas in assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift).values():
+        assert len(set(replicas)) == factor
+        assert len({racks[b] for b in replicas}) == min(factor, len(set(racks.values())))

@@ -1,0 +1,117 @@
+"""Kafka's own message classes (2.8.2) as judges: they read what is written here, and write the same bytes again.
+
+Kafka's JSON form of a message lists its values in the order of its schema, so values are compared leaf by leaf.
+"""
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from kafkatool.core.java import find_java
+from kafkatool.core.protocol.codec.compiler import encoder
+from kafkatool.core.protocol.codec.encode_source import by_topic
+from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Field, Struct, WireType, fields_of
+from kafkatool.core.protocol.codec.types import Chunk
+from tests.compat import real_kafka
+from tests.core.protocol.codec.messages import EVERY_VERSION, case_name, messages
+
+pytestmark = pytest.mark.slow
+
+
+class Oracle:
+    """The Java process, one line in, one line out."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def read(self, api: Api, version: int, kind: str, body: bytes) -> tuple[int, bytes, Any]:
+        """Bytes not read, what Kafka writes for what it read, and its JSON form."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{api.key} {version} {kind} {body.hex()}\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().rstrip("\n")
+        assert answer and not answer.startswith("error"), answer
+        left, again, text = answer.split(" ")
+        return int(left), bytes.fromhex(again), json.loads(bytes.fromhex(text))
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    real_kafka.require("2.8.2")
+    libraries = real_kafka.libraries("2.8.2")
+    source = Path(__file__).with_name("KafkaOracle.java")
+    command = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-cp", f"{libraries}/*", str(source)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Oracle(process)
+        finally:
+            process.kill()
+
+
+# Shown as a size, or not at all, by version and kind of Java object: the bytes written again tell of them.
+_RECORDS = {"records", "recordSet", "recordsSizeInBytes", "recordSetSizeInBytes"}
+
+
+def _leaves_of_json(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for key, v in value.items() if key not in _RECORDS for leaf in _leaves_of_json(v)]
+    if isinstance(value, list):
+        return [leaf for v in value for leaf in _leaves_of_json(v)]
+    return [value]
+
+
+def _leaves(message: object, fields: list[Field], version: int) -> list[Any]:
+    leaves = []
+    for field in fields:
+        value = getattr(message, field.name)
+        if version >= field.grouped_since:
+            assert isinstance(field.type, Array) and isinstance(field.type.element, Struct)
+            inner = [f for f in _carried(field.type.element.type, version) if f.name != "topic"]
+            for topic, group in by_topic(value).items():
+                leaves += [topic, *(leaf for element in group for leaf in _leaves(element, inner, version))]
+        else:
+            leaves += _leaves_of_value(field.type, value, version)
+    return leaves
+
+
+def _leaves_of_value(wire_type: WireType, value: Any, version: int) -> list[Any]:
+    if isinstance(wire_type, Blob) and wire_type.records:
+        return []
+    if value is None:
+        return [None]
+    if isinstance(wire_type, Array):
+        return [leaf for element in value for leaf in _leaves_of_value(wire_type.element, element, version)]
+    if isinstance(wire_type, Struct):
+        return _leaves(value, _carried(wire_type.type, version), version)
+    if isinstance(wire_type, Blob):
+        return [base64.b64encode(value).decode()]
+    return [value]
+
+
+def _carried(cls: type[object], version: int) -> list[Field]:
+    return [f for f in fields_of(cls) if f.exists(version)]
+
+
+@pytest.mark.spec("BRK-162")
+@pytest.mark.parametrize(("api", "version", "cls"), EVERY_VERSION, ids=case_name)
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@given(data=st.data())
+def test_kafka_reads_the_same_values_and_writes_the_same_bytes(
+    oracle: Oracle, api: Api, version: int, cls: type[object], data: st.DataObject
+) -> None:
+    message = data.draw(messages(cls, version))
+    chunks: list[Chunk] = []
+    body = bytes(encoder(cls, version, api.is_flexible(version))(message, bytearray(), chunks))
+    assert not chunks
+    kind = "request" if cls is api.request else "response"
+    left, again, values = oracle.read(api, version, kind, body)
+    assert left == 0
+    assert again == body
+    assert _leaves_of_json(values) == _leaves(message, _carried(cls, version), version)
