@@ -13,7 +13,7 @@ import psutil
 
 from kafkatool.broker.embedded import processes
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.protocol.messages import metadata
 from tests.compat.real_kafka import RealKafka

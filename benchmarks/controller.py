@@ -8,9 +8,9 @@ from typing import Final
 from benchmarks.clusters import DEADLINE_S, Cluster, wait_for
 from benchmarks.figures import Figure, alternate
 from benchmarks.topics import delete_topic, make_topic
-from kafkatool.core.cluster_view import read_cluster, read_states
-from kafkatool.core.znodes import BrokerZnode, PartitionStateZnode
-from kafkatool.core.zookeeper import WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster, read_states
+from kafkatool.core.zookeeper.session import WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode, PartitionStateZnode
 
 REPLICATION_FACTOR: Final = 3
 _POLL_S: Final = 0.5

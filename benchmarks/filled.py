@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
-from kafkatool.core.znodes import PartitionStateZnode, PartitionsZnode, PartitionZnode, TopicZnode
-from kafkatool.core.zookeeper import Create, Op
+from kafkatool.core.zookeeper.session import Create, Op
+from kafkatool.core.zookeeper.znodes import PartitionStateZnode, PartitionsZnode, PartitionZnode, TopicZnode
 
 BROKERS: Final = (1, 2, 3)
 TOPIC_PARTITIONS: Final = 100

@@ -17,11 +17,11 @@ from benchmarks.clusters import DEADLINE_S, Cluster, wait_for
 from benchmarks.figures import Figure, alternate
 from benchmarks.producer import Producer
 from benchmarks.topics import delete_topic, in_sync, make_topic, time_topic
-from kafkatool.core.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.znodes import BrokerZnode, PartitionStateZnode, PreferredElectionZnode, ReassignmentZnode
-from kafkatool.core.zookeeper import WatchEvent, ZooKeeper
+from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster, read_states
+from kafkatool.core.zookeeper.session import WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode, PartitionStateZnode, PreferredElectionZnode, ReassignmentZnode
 
 REPLICATION_FACTOR: Final = 3
 _POLL_S: Final = 0.2

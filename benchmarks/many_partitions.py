@@ -12,9 +12,9 @@ from benchmarks.clusters import Cluster, wait_for
 from benchmarks.figures import Figure, alternate
 from benchmarks.starting import resident_mb
 from benchmarks.topics import delete_topic, in_sync, make_topic
-from kafkatool.core.cluster_view import read_cluster
-from kafkatool.core.znodes import BrokerZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode
 
 REPLICATION_FACTOR: Final = 3
 IDLE_S: Final = 12

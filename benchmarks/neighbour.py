@@ -22,9 +22,9 @@ from benchmarks.leadership import fail_over
 from benchmarks.producer import Producer
 from benchmarks.report import machine
 from benchmarks.topics import make_topic
-from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.znodes import ControllerZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ControllerZnode
 
 _SINGLE: Final = "single"
 _OWN_ID: Final = 1001

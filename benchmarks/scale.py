@@ -28,8 +28,8 @@ from kafkatool.broker.embedded.ports import free_ports
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.broker.health import make_base_paths
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode, PartitionStateZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode, PartitionStateZnode
 from tests.stub_broker import StubBroker, register
 
 _SESSION_MS: Final = 6000

@@ -16,8 +16,8 @@ import psutil
 
 from benchmarks.filled import BROKERS, topics
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
-from kafkatool.core.zookeeper import Create
+from kafkatool.core.zookeeper.session import Create
+from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode
 from tests.simulation.cluster import Cluster
 from tests.simulation.server import OPERATOR
 from tests.simulation.world import World

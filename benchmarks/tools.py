@@ -23,8 +23,8 @@ from benchmarks.clusters import Cluster, Kafka, Ours, wait_for, wait_ready
 from benchmarks.figures import Figure, alternate, table
 from benchmarks.report import machine
 from benchmarks.topics import make_topic
-from kafkatool.core.znodes import PreferredElectionZnode, TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, TopicZnode
 
 _TIMEOUT_S: Final = 60
 _FACTOR: Final = 3

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.clusters import DEADLINE_S, Cluster, ask_metadata, wait_for
-from kafkatool.core.cluster_view import read_states
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topic_deletion import wait_until_gone
-from kafkatool.core.operations.topics import create_topic, mark_for_deletion, plan_spread
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.topics.changes import create_topic, mark_for_deletion, plan_spread
+from kafkatool.core.operations.topics.deletion import wait_until_gone
+from kafkatool.core.zookeeper.cluster_view import read_states
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 _POLL_S: Final = 0.1
 """Between questions about a whole topic: answering them is work for the machine that is measured."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.ports import free_port
 
 os.environ.setdefault("KAFKATOOL_CLASS_DATA", "off")  # no test leaves a process that makes Spark's archive behind

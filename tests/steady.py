@@ -8,10 +8,10 @@ import contextlib
 from typing import Final
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import NoNodeError
-from kafkatool.core.znodes import BrokerZnode, ControllerZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode
 
 STEADY: Final = {
     "zookeeper.session.timeout.ms": "18000",  # a ping may be a third of it old; 20 ticks are all that a real one grants

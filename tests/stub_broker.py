@@ -18,8 +18,8 @@ from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkatool.core.protocol.messages.registry import APIS
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaResponse
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataResponse
-from kafkatool.core.znodes import BrokerZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode
 
 _YES: Final[dict[int, object]] = {
     leader_and_isr.API.key: LeaderAndIsrResponse(partitions=[]),

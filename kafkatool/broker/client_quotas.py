@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from kafkatool.broker.config import NO_LIMIT, BrokerConfig
-from kafkatool.core.znodes import ConfigZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode
 
 USER = "ANONYMOUS"
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"

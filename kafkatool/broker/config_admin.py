@@ -23,8 +23,8 @@ from kafkatool.core.errors import (
 from kafkatool.core.model.topic_configs import CONFIGS, check_configs, check_names
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode, TopicZnode
 
 TOPIC, BROKER = 2, 4
 """Types of resources that have settings."""

@@ -7,12 +7,12 @@ import logging
 import threading
 
 from kafkatool.broker.config import BrokerConfig
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, ProtocolError
 from kafkatool.core.protocol.messages.controlled_shutdown import API, ControlledShutdownRequest
 from kafkatool.core.protocol.messages.error_codes import ErrorCode, error_name
-from kafkatool.core.znodes import BrokerZnode, ControllerZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZnodeFormatError, ZooKeeperError
-from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode
-from kafkatool.core.zookeeper import WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.session import WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from kafkatool.core.errors import (
     ZooKeeperError,
 )
 from kafkatool.core.model.values import BrokerInfo, Endpoint
-from kafkatool.core.znodes import PERSISTENT_PATHS, BrokerZnode, ClusterIdZnode, SequenceIdZnode
-from kafkatool.core.zookeeper import ANY_VERSION, SessionState, ZooKeeper
+from kafkatool.core.zookeeper.session import ANY_VERSION, SessionState, ZooKeeper
+from kafkatool.core.zookeeper.znodes import PERSISTENT_PATHS, BrokerZnode, ClusterIdZnode, SequenceIdZnode
 
 log = logging.getLogger(__name__)
 

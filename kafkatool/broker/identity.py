@@ -9,7 +9,7 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.health import generate_broker_id, get_or_create_cluster_id
 from kafkatool.broker.storage.meta_properties import read_meta_properties
 from kafkatool.core.errors import ConfigError
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 
 class Identity(NamedTuple):

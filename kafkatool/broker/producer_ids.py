@@ -8,8 +8,8 @@ import logging
 import threading
 
 from kafkatool.core.errors import NodeExistsError, VersionConflictError
-from kafkatool.core.znodes import ProducerIdBlockZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ProducerIdBlockZnode
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from kafkatool.broker.timer import Timer
 from kafkatool.broker.topic_admin import TopicAdmin
 from kafkatool.broker.topic_overrides import TopicOverrides, topics_in
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 log = logging.getLogger(__name__)
 

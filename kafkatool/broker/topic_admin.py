@@ -23,7 +23,7 @@ from kafkatool.core.model.topic_names import (
     check_name,
 )
 from kafkatool.core.model.values import Assignment
-from kafkatool.core.operations.topics import (
+from kafkatool.core.operations.topics.changes import (
     TopicExistsError,
     TopicMissingError,
     commit_creation,
@@ -32,8 +32,8 @@ from kafkatool.core.operations.topics import (
     plan_nodes,
 )
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from kafkatool.broker.dynamic_config import read_overrides
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import ConfigZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigZnode
 
 log = logging.getLogger(__name__)
 

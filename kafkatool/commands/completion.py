@@ -14,7 +14,7 @@ from kafkatool.commands.options import KAZOO_LOGGER, KtCommand
 from kafkatool.core.errors import KafkatoolError
 
 if TYPE_CHECKING:
-    from kafkatool.core.zookeeper import ZooKeeper
+    from kafkatool.core.zookeeper.session import ZooKeeper
 
 SHELLS: Final = ("bash", "zsh", "fish")
 COMPLETE_VARIABLE: Final = "_KT_COMPLETE"
@@ -51,7 +51,7 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
     """Names of topics; of a list joined by commas the last one is completed."""
 
     def names(zk: "ZooKeeper") -> list[str]:
-        from kafkatool.core.znodes import TopicsZnode
+        from kafkatool.core.zookeeper.znodes import TopicsZnode
 
         return sorted(zk.children(TopicsZnode.PATH) or ())
 
@@ -62,7 +62,7 @@ def complete_brokers(ctx: click.Context, param: click.Parameter, incomplete: str
     """Ids of registered brokers; of a list joined by commas the last one is completed, by one not in it yet."""
 
     def ids(zk: "ZooKeeper") -> list[str]:
-        from kafkatool.core.znodes import BrokersZnode
+        from kafkatool.core.zookeeper.znodes import BrokersZnode
 
         return sorted(zk.children(BrokersZnode.PATH) or (), key=lambda i: (len(i), i))
 
@@ -86,7 +86,7 @@ def _ask(connect: str, values_of: Callable[["ZooKeeper"], list[str]]) -> list[st
     def ask() -> None:
         import logging
 
-        from kafkatool.core.zookeeper import ZooKeeper
+        from kafkatool.core.zookeeper.session import ZooKeeper
 
         logging.getLogger(KAZOO_LOGGER).setLevel(logging.CRITICAL)
         try:

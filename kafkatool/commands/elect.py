@@ -26,7 +26,6 @@ from kafkatool.commands.options import (
 )
 from kafkatool.commands.output import Answer, Output, error_item, paint
 from kafkatool.commands.progress_line import duration
-from kafkatool.core.cluster_view import ClusterView, read_cluster
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.model.plan_files import (
@@ -39,10 +38,11 @@ from kafkatool.core.model.plan_files import (
     write_file,
 )
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations import election
-from kafkatool.core.operations.election import ElectionResult, Outcome, PartitionResult, Selection
-from kafkatool.core.znodes import PreferredElectionZnode
-from kafkatool.core.zookeeper import Create, ZooKeeper
+from kafkatool.core.operations.election import election
+from kafkatool.core.operations.election.election import ElectionResult, Outcome, PartitionResult, Selection
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.session import Create, ZooKeeper
+from kafkatool.core.zookeeper.znodes import PreferredElectionZnode
 
 COLUMNS: Final = ("topic", "partition", "preferred", "leader_before", "leader", "status")
 REPORT_COLUMNS: Final = ("broker", "registered", "leaders", "preferred", "led_by_others", "imbalance", "over_threshold")

@@ -15,14 +15,14 @@ from kafkatool.core.errors import NoPermissionError, RefusedError, UsageError, Z
 
 if TYPE_CHECKING:
     from kafkatool.core.model.plan_files import PartitionName
-    from kafkatool.core.zookeeper import ZooKeeper
+    from kafkatool.core.zookeeper.session import ZooKeeper
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 TIMEOUT_MS: Final = 30_000  # both, as Kafka's tools (COM-1)
 SLOW_S: Final = 3.0  # after which a person wonders
 DEFAULT_ZK_MAX_BYTES: Final = 1_048_575
-KAZOO_LOGGER: Final = "kafkatool.core.zookeeper.kazoo"
+KAZOO_LOGGER: Final = "kafkatool.core.zookeeper.session.kazoo"
 
 
 class KtCommand(click.Command):
@@ -200,8 +200,8 @@ def connect(
     """A session for one command. Raises RefusedError when ``cluster_id`` is given and not the cluster's (COM-5X)."""
     import logging
 
-    from kafkatool.core.operations.unreachable import unknown_hosts, why_unreachable
-    from kafkatool.core.zookeeper import ZooKeeper
+    from kafkatool.core.zookeeper.session import ZooKeeper
+    from kafkatool.core.zookeeper.unreachable import unknown_hosts, why_unreachable
 
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
         # Reconnects are resolved by retrying; an error that stays is raised and told once.
@@ -245,7 +245,7 @@ def _told_when_slow(zookeeper: str) -> Iterator[None]:
 
 def _note_no_cluster(zk: "ZooKeeper") -> None:
     """Without the chroot everything looks empty: say so, and which chroot there may be."""
-    from kafkatool.core.znodes import BrokersZnode
+    from kafkatool.core.zookeeper.znodes import BrokersZnode
 
     if zk.children(BrokersZnode.PATH) is not None:
         return
@@ -258,7 +258,7 @@ def _note_no_cluster(zk: "ZooKeeper") -> None:
 
 def read_cluster_id(zk: "ZooKeeper") -> str | None:
     """The cluster's id, None before 0.10.1."""
-    from kafkatool.core.znodes import ClusterIdZnode
+    from kafkatool.core.zookeeper.znodes import ClusterIdZnode
 
     node = zk.get(ClusterIdZnode.PATH)
     return ClusterIdZnode.decode(node.data) if node else None

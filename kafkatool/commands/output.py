@@ -16,7 +16,7 @@ import orjson
 from kafkatool.core.errors import KafkatoolError
 
 if TYPE_CHECKING:
-    from kafkatool.core.zookeeper import Op
+    from kafkatool.core.zookeeper.session import Op
 
 FORMATS: Final = ("text", "json", "tsv")
 CURRENT_OUTPUT: Final = "kafkatool.output"  # where the click context keeps the running command's Output
@@ -175,7 +175,7 @@ _ESCAPED: Final = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})  # a ro
 
 
 def _planned(op: "Op", sequential_paths: Sequence[str]) -> dict[str, Any]:
-    from kafkatool.core.zookeeper import Create, SetData
+    from kafkatool.core.zookeeper.session import Create, SetData
 
     operation = "create" if isinstance(op, Create) else "set" if isinstance(op, SetData) else type(op).__name__.lower()
     if op.path in sequential_paths:

@@ -37,9 +37,9 @@ from kafkatool.core.model.plan_files import (
     write_file,
 )
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations import reassignment
-from kafkatool.core.operations.reassignment import Move, Proposal, Status, Strategy
-from kafkatool.core.planner.figures import BrokerFigures
+from kafkatool.core.operations.reassignment import requests as reassignment
+from kafkatool.core.operations.reassignment.requests import Move, Proposal, Status, Strategy
+from kafkatool.core.planner.consequences import BrokerFigures
 
 TAKEN_BY: Final = {  # parameter -> the modes that take it; those not listed are taken by all
     "topics_to_move_json_file": ("generate",),
@@ -269,7 +269,9 @@ def _generate(o: Options) -> None:
 
 
 def _sizes(found: Proposal) -> dict[TopicPartition, int]:
-    from kafkatool.core.operations.replica_sizes import read_sizes  # the wire protocol: other modes start without it
+    from kafkatool.core.operations.reassignment.replica_sizes import (
+        read_sizes,  # the wire protocol: other modes start without it
+    )
 
     return read_sizes(found.brokers.values(), found.current)
 

@@ -21,10 +21,10 @@ from kafkatool.commands.reassign_progress import ProgressView
 from kafkatool.commands.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.plan_files import Moves
-from kafkatool.core.operations import reassignment
-from kafkatool.core.operations.reassignment import Status
-from kafkatool.core.operations.reassignment_state import RunState
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.reassignment import requests as reassignment
+from kafkatool.core.operations.reassignment.requests import Status
+from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 PATIENCE_S: Final = 10.0  # a kt that carries out a plan looks for the mark every second
 PAUSE_S: Final = 0.1

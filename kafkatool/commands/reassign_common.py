@@ -9,8 +9,8 @@ from typing import Any, Final
 from kafkatool.commands.options import connect
 from kafkatool.commands.output import Output, paint
 from kafkatool.core.model.plan_files import STDIN, Moves, PartitionName, parse_plan, read_text
-from kafkatool.core.operations.reassignment import Move, Prepared, Status
-from kafkatool.core.znodes import ConfigChangeZnode
+from kafkatool.core.operations.reassignment.requests import Move, Prepared, Status
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
 COLUMNS: Final = ("topic", "partition", "from", "to", "status")
 COLOURS: Final = {Status.IN_PROGRESS: "yellow", Status.COMPLETED: "green", Status.FAILED: "red"}

@@ -32,10 +32,11 @@ from kafkatool.core.model.plan_files import (
     write_file,
 )
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations import reassignment, run_lock, throttles
-from kafkatool.core.operations.reassignment import Prepared, Status
-from kafkatool.core.operations.reassignment_state import RunState, new_state, remove
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.reassignment import requests as reassignment
+from kafkatool.core.operations.reassignment import run_lock, throttles
+from kafkatool.core.operations.reassignment.requests import Prepared, Status
+from kafkatool.core.operations.reassignment.saved_run import RunState, new_state, remove
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 THROTTLE_WARNING: Final = (
     "Warning: You must run Verify periodically, until the reassignment completes, to ensure the throttle is removed. "

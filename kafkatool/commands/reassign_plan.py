@@ -10,8 +10,8 @@ from typing import Any, Final
 from kafkatool.commands.byte_sizes import byte_size
 from kafkatool.core.model.plan_files import PartitionName
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment import Proposal
-from kafkatool.core.planner.figures import BrokerFigures, broker_figures, reason
+from kafkatool.core.operations.reassignment.requests import Proposal
+from kafkatool.core.planner.consequences import BrokerFigures, broker_figures, reason
 
 EXPLAINED_COLUMNS: Final = (
     *("reason", "copies_to"),

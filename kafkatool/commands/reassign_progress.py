@@ -7,9 +7,9 @@ from kafkatool.commands.byte_sizes import byte_size, share_of_bytes
 from kafkatool.commands.progress_line import ProgressLine, duration
 from kafkatool.commands.reassign_common import Options
 from kafkatool.core.model.plan_files import Moves
-from kafkatool.core.operations.copy_progress import Copied, CopyWatch, to_copy
-from kafkatool.core.operations.reassignment import Progress
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch, to_copy
+from kafkatool.core.operations.reassignment.requests import Progress
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 
 class ProgressView:

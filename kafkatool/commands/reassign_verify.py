@@ -13,10 +13,11 @@ from kafkatool.commands.reassign_progress import ProgressView
 from kafkatool.commands.termination import terminated_like_interrupted
 from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations import reassignment, throttles
-from kafkatool.core.operations.reassignment import Move, Status, Verification
-from kafkatool.core.operations.reassignment_state import RunState
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.reassignment import requests as reassignment
+from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.operations.reassignment.requests import Move, Status, Verification
+from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 
 def verify(o: Options) -> None:

@@ -22,8 +22,7 @@ from kafkatool.commands.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.model.plan_files import PartitionName
-from kafkatool.core.operations.replica_reader import BrokerReader, layout_from_brokers, layout_from_zookeeper
-from kafkatool.core.operations.verification import (
+from kafkatool.core.operations.verification.comparison import (
     EARLIEST,
     LATEST,
     STALL_S,
@@ -31,6 +30,11 @@ from kafkatool.core.operations.verification import (
     Mismatch,
     PartitionReport,
     Verifier,
+)
+from kafkatool.core.operations.verification.replica_reader import (
+    BrokerReader,
+    layout_from_brokers,
+    layout_from_zookeeper,
 )
 
 COLUMNS: Final = (

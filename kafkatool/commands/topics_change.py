@@ -29,7 +29,7 @@ from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model.topic_configs import check_names, parse_configs
 
 if TYPE_CHECKING:
-    from kafkatool.core.zookeeper import Op, ZooKeeper
+    from kafkatool.core.zookeeper.session import Op, ZooKeeper
 
 GROWTH_WARNING: Final = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "
@@ -85,7 +85,7 @@ def alter(
     if partitions is None and replication_factor is None and not (config or delete_config):
         raise UsageError("alter needs --partitions, --replication-factor, --config or --delete-config")
     from kafkatool.core.model.topic_names import OFFSETS_TOPIC
-    from kafkatool.core.operations import topics as operation
+    from kafkatool.core.operations.topics import changes as operation
 
     try:
         configs = parse_configs(config)
@@ -141,8 +141,8 @@ def _change_factor(
 ) -> list["Op"]:
     """One reassignment for all topics (TOP-29X): the way back and the plan are told before it starts."""
     from kafkatool.core.model.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
-    from kafkatool.core.operations import reassignment
-    from kafkatool.core.operations.topics import plan_replication_factor
+    from kafkatool.core.operations.reassignment import requests as reassignment
+    from kafkatool.core.operations.topics.changes import plan_replication_factor
 
     try:
         plan = plan_replication_factor(zk, names, replication_factor)
@@ -180,7 +180,7 @@ def _finish(
 ) -> None:
     """The text is out already, line by line as things happened; the other forms are told at once here."""
     if dry_run and not errors:
-        from kafkatool.core.znodes import ConfigChangeZnode
+        from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
         out.planned(planned, sequential_paths=(ConfigChangeZnode.PREFIX,))
     elif not out.is_text:
@@ -219,8 +219,8 @@ def delete(
     zk_max_bytes: int,
 ) -> None:
     """Mark topics for deletion; the controller deletes them if delete.topic.enable is true."""
-    from kafkatool.core.operations import topic_deletion
-    from kafkatool.core.operations import topics as operation
+    from kafkatool.core.operations.topics import changes as operation
+    from kafkatool.core.operations.topics import deletion as topic_deletion
 
     status: dict[str, str] = {}
     errors: list[dict[str, Any]] = []

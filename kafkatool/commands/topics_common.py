@@ -12,7 +12,7 @@ from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.topic_configs import ACCEPTED, DOCUMENTED, MESSAGE_FORMAT_VERSION
 
 if TYPE_CHECKING:
-    from kafkatool.core.zookeeper import ZooKeeper
+    from kafkatool.core.zookeeper.session import ZooKeeper
 
 CONFIG_DEFINITIONS: Final = {
     "Configs": [(c.name, f"{c.meaning} ({c.kind})") for c in DOCUMENTED],
@@ -54,7 +54,7 @@ def note_ignored_configs(out: Output, configs: dict[str, str]) -> None:
 def matching(out: Output, zk: "ZooKeeper", pattern: str, zookeeper: str, *, if_exists: bool) -> list[str]:
     """The topics to change; ends the command when there are none (TOP-12)."""
     from kafkatool.core.model.topic_names import select
-    from kafkatool.core.znodes import TopicsZnode
+    from kafkatool.core.zookeeper.znodes import TopicsZnode
 
     existing = zk.children(TopicsZnode.PATH) or []
     try:

@@ -70,7 +70,7 @@ def create(
         },
     )
     from kafkatool.core.model import topic_names as names
-    from kafkatool.core.operations import topics as operation
+    from kafkatool.core.operations.topics import changes as operation
 
     try:
         configs = parse_configs(config)

@@ -11,7 +11,7 @@ from kafkatool.commands.topics_common import fail, internal_option, near, patter
 from kafkatool.core.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from kafkatool.core.operations.topic_description import PartitionDescription, TopicDescription
+    from kafkatool.core.operations.topics.description import PartitionDescription, TopicDescription
 
     Row = tuple[TopicDescription, Sequence[PartitionDescription]]
 
@@ -43,7 +43,7 @@ HEADER_KEYS: Final = ("topic", "partition_count", "replication_factor", "configs
 def list_(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool) -> None:
     """Names of topics, one per line; exit code 0 even if there are none."""
     from kafkatool.core.model.topic_names import INTERNAL_TOPICS, select
-    from kafkatool.core.znodes import DeleteTopicsZnode, TopicsZnode
+    from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, TopicsZnode
 
     with connect(zookeeper) as zk:
         existing, marked = (names or [] for names in zk.children_many([TopicsZnode.PATH, DeleteTopicsZnode.PATH]))
@@ -94,10 +94,10 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
     chosen = [name.replace("_", "-") for name, on in filters.items() if on]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} can't be used with --{chosen[1]}")
-    from kafkatool.core.cluster_view import read_cluster
     from kafkatool.core.model.topic_names import INTERNAL_TOPICS, select
-    from kafkatool.core.operations import topic_description as descriptions
-    from kafkatool.core.znodes import TopicsZnode
+    from kafkatool.core.operations.topics import description as descriptions
+    from kafkatool.core.zookeeper.cluster_view import read_cluster
+    from kafkatool.core.zookeeper.znodes import TopicsZnode
 
     with connect(zookeeper) as zk:
         wanted = None

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkatool.broker.health import make_base_paths
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from kafkatool.broker.health import make_base_paths
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.protocol.messages.controlled_shutdown import API
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.znodes import BrokerZnode, ControllerZnode
-from kafkatool.core.zookeeper import ANY_VERSION, ZooKeeper
+from kafkatool.core.zookeeper.session import ANY_VERSION, ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode
 from tests.broker.handlers.served import broker_of, handler_context
 from tests.ports import free_port
 

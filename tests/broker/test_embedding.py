@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from kafkatool.broker.server import Broker
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.protocol.messages.metadata import MetadataRequest
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.network.raw_client import wait_until
 from tests.broker.test_server import append, client_of, config, create, describe, read
 from tests.waiting import eventually

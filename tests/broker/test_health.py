@@ -17,8 +17,14 @@ from kafkatool.broker.storage.meta_properties import write_meta_properties
 from kafkatool.broker.topic_overrides import TopicOverrides, topics_in
 from kafkatool.core.errors import ConfigError, KafkatoolError
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
-from kafkatool.core.znodes import PERSISTENT_PATHS, BrokerZnode, ConfigChangeZnode, ConfigZnode, ProducerIdBlockZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import (
+    PERSISTENT_PATHS,
+    BrokerZnode,
+    ConfigChangeZnode,
+    ConfigZnode,
+    ProducerIdBlockZnode,
+)
 from tests.broker.network.raw_client import wait_until
 from tests.waiting import eventually
 

@@ -18,7 +18,7 @@ from kafkatool.broker import health
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.server import Broker
 from kafkatool.broker.storage.dir_lock import DirLock
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import ConfigError, KafkatoolError, StorageError
 from kafkatool.core.protocol.messages import create_topics, fetch, metadata, produce
 from kafkatool.core.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsTopic
@@ -26,8 +26,8 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
 from kafkatool.core.protocol.records.file_region import FileRegion
-from kafkatool.core.znodes import BrokersZnode, BrokerZnode, ConfigChangeZnode, ConfigZnode, ControllerZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokersZnode, BrokerZnode, ConfigChangeZnode, ConfigZnode, ControllerZnode
 from tests.broker.network.raw_client import wait_until
 from tests.broker.test_health import end_session
 from tests.ports import free_port

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.killed_runs import Writes, count_writes
-from tests.core.operations import cluster_nodes as nodes
-from tests.core.operations.test_reassignment import NINE
+from tests.core.operations.reassignment.test_requests import NINE
+from tests.core.zookeeper import cluster_nodes as nodes
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kafkatool.core.model import plan_files
-from kafkatool.core.operations import throttles
-from kafkatool.core.znodes import ConfigZnode, ReassignmentZnode
-from kafkatool.core.zookeeper import ZooKeeper
-from tests.core.operations.test_reassignment import plan
+from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
+from tests.core.operations.reassignment.test_requests import plan
 from tests.waiting import eventually
 
 BEFORE = {0: (1,), 1: (2,), 2: (3,)}
@@ -58,7 +58,7 @@ def count_writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
     monkeypatch.setattr(ZooKeeper, "create", found.around(ZooKeeper.create))
     monkeypatch.setattr(ZooKeeper, "set", found.around(ZooKeeper.set))
     monkeypatch.setattr(plan_files, "replace_file", found.around(plan_files.replace_file))
-    monkeypatch.setattr("kafkatool.core.operations.reassignment_state.replace_file", plan_files.replace_file)
+    monkeypatch.setattr("kafkatool.core.operations.reassignment.saved_run.replace_file", plan_files.replace_file)
     monkeypatch.setattr(Path, "unlink", found.around(Path.unlink))
     return found
 

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from kafkatool.commands import completion
 from kafkatool.commands.main import kt
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.topics_runner import make_orders
-from tests.core.operations import cluster_nodes as nodes
+from tests.core.zookeeper import cluster_nodes as nodes
 from tests.ports import free_port
 
 FILES = {"bash": "kt.bash", "zsh": "_kt", "fish": "kt.fish"}

@@ -11,10 +11,16 @@ from kazoo.security import Permissions, make_acl
 from kafkatool.commands import options
 from kafkatool.commands.main import kt
 from kafkatool.core.model.plan_files import plan_json
-from kafkatool.core.znodes import BrokersZnode, ControllerZnode, PreferredElectionZnode, ReassignmentZnode, TopicsZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import (
+    BrokersZnode,
+    ControllerZnode,
+    PreferredElectionZnode,
+    ReassignmentZnode,
+    TopicsZnode,
+)
 from tests.commands.topics_runner import make_orders
-from tests.core.operations.test_reassignment import plan
+from tests.core.operations.reassignment.test_requests import plan
 from tests.ports import free_port
 
 CURLY = "{“partitions”:[{“topic”:“orders”,“partition”:0,“replicas”:[1]}]}"

@@ -10,8 +10,8 @@ import pytest
 from kafkatool.commands.progress_line import INTERVAL_S, ProgressLine
 from kafkatool.commands.reassign_progress import progress_text
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.copy_progress import Copied
-from kafkatool.core.operations.reassignment import Progress
+from kafkatool.core.operations.reassignment.copy_progress import Copied
+from kafkatool.core.operations.reassignment.requests import Progress
 
 ESCAPE = r"\x1b\[\??[0-9;]*[A-Za-z]"
 GIB = 1024**3

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.model.plan_files import plan_json
-from kafkatool.core.operations import throttles
-from kafkatool.core.znodes import ReassignmentZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.reassign_runner import GOAL, plan_file, run
-from tests.core.operations import cluster_nodes as nodes
-from tests.core.operations.test_reassignment import NINE, config, plan
+from tests.core.operations.reassignment.test_requests import NINE, config, plan
+from tests.core.zookeeper import cluster_nodes as nodes
 
 
 @pytest.mark.spec("RSN-1", "COM-3X")

@@ -7,9 +7,9 @@ import pytest
 from click.testing import Result
 
 from kafkatool.core.model.plan_files import plan_json
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.reassign_runner import GOAL, run
-from tests.core.operations.test_reassignment import NINE, plan
+from tests.core.operations.reassignment.test_requests import NINE, plan
 
 
 @pytest.mark.spec("RSN-4", "RSN-2", "RSN-32X")

@@ -11,12 +11,12 @@ from typing import Final
 
 import pytest
 
-from kafkatool.core.znodes import ReassignmentZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset
 from tests.commands.reassign_runner import plan_file, run
-from tests.core.operations import cluster_nodes as nodes
-from tests.core.operations.test_reassignment import config
+from tests.core.operations.reassignment.test_requests import config
+from tests.core.zookeeper import cluster_nodes as nodes
 
 FLAGS: Final = ("--throttle", "5000", "--batch-partitions", "2", "--wait")
 ALL_PAIRS: Final = os.environ.get("KAFKATOOL_ALL_PAIRS") == "1"

@@ -10,14 +10,14 @@ import pytest
 
 from kafkatool.commands import reassign_cancel
 from kafkatool.core.model.plan_files import plan_json
-from kafkatool.core.operations import run_lock, throttles
-from kafkatool.core.operations.reassignment_state import RunState
-from kafkatool.core.znodes import ConfigZnode, ReassignmentZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.reassignment import run_lock, throttles
+from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset
 from tests.commands.reassign_runner import plan_file, run
-from tests.core.operations import cluster_nodes as nodes
-from tests.core.operations.test_reassignment import config, plan
+from tests.core.operations.reassignment.test_requests import config, plan
+from tests.core.zookeeper import cluster_nodes as nodes
 from tests.waiting import eventually
 
 

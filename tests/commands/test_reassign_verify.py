@@ -9,14 +9,14 @@ import pytest
 
 from kafkatool.commands.reassign_progress import ProgressView
 from kafkatool.core.model.plan_files import Moves
-from kafkatool.core.operations import run_lock, throttles
-from kafkatool.core.operations.reassignment import Progress
-from kafkatool.core.operations.reassignment_state import RunState
-from kafkatool.core.znodes import ReassignmentZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.reassignment import run_lock, throttles
+from kafkatool.core.operations.reassignment.requests import Progress
+from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.reassign_runner import plan_file, run
-from tests.core.operations import cluster_nodes as nodes
-from tests.core.operations.test_reassignment import NINE, config, plan
+from tests.core.operations.reassignment.test_requests import NINE, config, plan
+from tests.core.zookeeper import cluster_nodes as nodes
 
 GOAL = {p: (replicas[0] % 3 + 1,) for p, replicas in NINE.items()}  # every partition moves
 ALL: Moves = plan(GOAL)

@@ -7,13 +7,13 @@ import pytest
 
 from kafkatool.commands.reassign_progress import ProgressView
 from kafkatool.core.model.plan_files import plan_json
-from kafkatool.core.operations import throttles
-from kafkatool.core.operations.reassignment import Progress
-from kafkatool.core.znodes import ConfigZnode, ReassignmentZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.operations.reassignment.requests import Progress
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign_runner import GOAL, plan_file, run
-from tests.core.operations import cluster_nodes as nodes
-from tests.core.operations.test_reassignment import NINE, config, plan
+from tests.core.operations.reassignment.test_requests import NINE, config, plan
+from tests.core.zookeeper import cluster_nodes as nodes
 
 
 @pytest.mark.spec("RSN-33X", "RSN-23X", "RSN-35X")

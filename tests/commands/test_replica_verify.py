@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from kafkatool.commands.main import kt
 from kafkatool.commands.progress_line import ProgressLine
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.zookeeper import ZooKeeper
-from tests.core.operations import cluster_nodes as nodes
-from tests.core.operations.fake_broker import FakeBroker, batch, batches, fake_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.core.operations.verification.fake_broker import FakeBroker, batch, batches, fake_cluster
+from tests.core.zookeeper import cluster_nodes as nodes
 
 T0 = TopicPartition("t", 0)
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"

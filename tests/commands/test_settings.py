@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands import settings
 from kafkatool.commands.main import kt
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.topics_runner import make_orders
 
 

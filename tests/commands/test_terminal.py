@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.topics_runner import make_orders
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9]m")

@@ -7,10 +7,16 @@ import sys
 
 import pytest
 
-from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode, DeleteTopicsZnode, ReassignmentZnode, TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import (
+    ConfigChangeZnode,
+    ConfigZnode,
+    DeleteTopicsZnode,
+    ReassignmentZnode,
+    TopicZnode,
+)
 from tests.commands.topics_runner import GROWTH, answer, make_orders, refusal, topics
-from tests.core.operations import cluster_nodes as nodes
+from tests.core.zookeeper import cluster_nodes as nodes
 
 CONFIG = ConfigZnode.path("topics", "orders")
 MARKED = (

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from kafkatool.core.model.values import BrokerInfo, Endpoint
-from kafkatool.core.znodes import BrokerZnode, ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
 from tests.commands.topics_runner import COLLISION, answer, make_orders, refusal, topics
-from tests.core.operations import cluster_nodes as nodes
+from tests.core.zookeeper import cluster_nodes as nodes
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 from tests.commands.topics_runner import answer, make_orders, refusal, topics
-from tests.core.operations import cluster_nodes as nodes
+from tests.core.zookeeper import cluster_nodes as nodes
 
 HEADER = "Topic:orders\tPartitionCount:2\tReplicationFactor:3\tConfigs:\n"
 ROW_0 = "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3\n"

@@ -4,8 +4,8 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.zookeeper import ZooKeeper
-from tests.core.operations import cluster_nodes as nodes
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.core.zookeeper import cluster_nodes as nodes
 
 GROWTH = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "

@@ -20,9 +20,9 @@ from typing import Final
 from confluent_kafka import Consumer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.operations.topics.changes import create_topic
 from kafkatool.core.protocol.records.batches import decode_records, iter_batches
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.client_process import ClientProcess
 from tests.compat.client_programs import PREPARE, MissingError, Program
 from tests.integration.load import await_in_sync

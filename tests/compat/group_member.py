@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import heartbeat, join_group, offset_commit, offset_fetch, sync_group

@@ -12,14 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from kafkatool.core.client import Connection
-from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, NoNodeError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.operations.topics.changes import create_topic
 from kafkatool.core.protocol.messages.api_versions import API as API_VERSIONS
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal
 from tests.ports import free_port

@@ -18,7 +18,7 @@ import pytest
 
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.java import JavaNotFoundError, find_java
-from kafkatool.core.operations.replica_reader import layout_from_brokers
+from kafkatool.core.operations.verification.replica_reader import layout_from_brokers
 from tests.ports import free_port
 
 SCALA: Final = {"0.10.2.2": "2.12", "1.1.1": "2.12", "2.8.2": "2.13"}

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import await_in_sync, make_topic

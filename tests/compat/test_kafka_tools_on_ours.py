@@ -16,9 +16,9 @@ from typing import Final
 import pytest
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.cluster_view import ClusterView, read_cluster
 from kafkatool.core.java import find_java
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat import real_kafka
 from tests.steady import STEADY
 from tests.waiting import eventually

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from kafkatool.commands.main import kt
-from kafkatool.core.cluster_view import ClusterView, read_cluster
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import is_unsure

@@ -14,7 +14,7 @@ from typing import Final
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka
 from tests.compat.tool_rows import PHASES
 from tests.compat.tool_stage import Facts, KafkaTools, Kt, Stage

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from kafkatool.core.model.assignment import assign_replicas
 from kafkatool.core.model.values import BrokerInfo
-from kafkatool.core.znodes import ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.compat.tool_stage import BROKERS, CONFIG_COMMAND, Facts, KafkaTools, Kt, Said, Stage
 
 Play = Callable[[Stage], Facts]

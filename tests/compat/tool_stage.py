@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafkatool.core.cluster_view import ClusterView, read_cluster
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import is_unsure
 from tests.waiting import awaited, eventually

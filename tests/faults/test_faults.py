@@ -16,12 +16,12 @@ import pytest
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import NoNodeError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics import mark_for_deletion
-from kafkatool.core.znodes import BrokerZnode, ControllerZnode, ReassignmentZnode
-from kafkatool.core.zookeeper import ANY_VERSION, ZooKeeper
+from kafkatool.core.operations.topics.changes import mark_for_deletion
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ANY_VERSION, ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode, ReassignmentZnode
 from tests.faults.torn import tear
 from tests.integration.load import (
     Load,

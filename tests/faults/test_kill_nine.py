@@ -5,8 +5,8 @@ import random
 import pytest
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.cluster_view import read_cluster
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal, make_topic
 from tests.waiting import eventually
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.ports import HOST
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import NoNodeError
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.faults.proxy import Proxy, broker_of
 from tests.faults.schedule import Fault, Step
 from tests.faults.torn import tear

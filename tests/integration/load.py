@@ -12,11 +12,11 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.model import values as model
 from kafkatool.core.model.assignment import assign_replicas
-from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.renumbered import superseded
 from tests.waiting import eventually
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from confluent_kafka import Consumer
 
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.protocol.messages import fetch
 from kafkatool.core.protocol.records.batches import BatchHeader, iter_batches
 from tests.waiting import eventually

@@ -21,8 +21,8 @@ from confluent_kafka.admin import (
 )
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.cluster_view import read_cluster
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.waiting import eventually
 
 TIMEOUT_S = 60

@@ -12,10 +12,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.model.assignment import assign_replicas
-from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.waiting import eventually
 
 RECORDS = 500

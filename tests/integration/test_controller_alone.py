@@ -17,10 +17,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkatool.core.cluster_view import ClusterView, read_cluster
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import Load, await_in_sync, check_records

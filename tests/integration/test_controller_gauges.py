@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.main import kt
-from kafkatool.core.operations.topics import create_topic
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import await_in_sync
 from tests.steady import STEADY
 from tests.waiting import awaited, eventually

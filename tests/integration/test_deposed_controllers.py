@@ -21,9 +21,9 @@ import pytest
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.broker.health import make_base_paths
-from kafkatool.core.cluster_view import read_cluster
-from kafkatool.core.znodes import ControllerZnode, DeleteTopicsZnode, TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ControllerZnode, DeleteTopicsZnode, TopicZnode
 from tests.integration.holding_proxy import MULTI, HoldingProxy
 from tests.integration.transaction_log import Transaction, read_transactions, written_by_deposed
 from tests.ports import free_port

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.commands.main import kt
-from kafkatool.core.cluster_view import ClusterView, read_cluster
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.mixed import OurBroker
 from tests.waiting import eventually
 

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.groups.ownership import partition_for
-from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.model.values import TopicPartition as Partition
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import Load, await_in_sync, check_records, make_topic
 from tests.steady import STEADY, crash
 from tests.waiting import awaited, eventually

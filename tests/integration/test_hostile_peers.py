@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.protocol.codec.frames import decode_response, encode_request
 from kafkatool.core.protocol.messages import fetch, metadata
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.network.raw_client import RawClient
 from tests.faults.proxy import Proxy
 from tests.integration.load import Load, await_in_sync, check_records, make_topic

@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Producer
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.operations.topics import mark_for_deletion
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.operations.topics.changes import mark_for_deletion
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal, make_topic
 from tests.waiting import eventually
 

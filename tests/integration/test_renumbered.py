@@ -5,13 +5,13 @@ import uuid
 import pytest
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.client import Connection
-from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import Found, await_in_sync, make_topic
 from tests.integration.renumbered import superseded
 

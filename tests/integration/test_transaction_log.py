@@ -4,7 +4,7 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.core.zookeeper import Check, Create, Delete, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.session import Check, Create, Delete, SetData, TransactionError, ZooKeeper
 from tests.integration.transaction_log import Transaction, read_transactions, written_by_deposed
 
 

@@ -14,7 +14,7 @@ from kazoo import exceptions as kz
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
-from kafkatool.core.zookeeper import Check, Create, Delete, Node, Op, SetData, ZooKeeper, _node
+from kafkatool.core.zookeeper.session import Check, Create, Delete, Node, Op, SetData, ZooKeeper, _node
 from tests.simulation.server import Server, Watcher, Writer
 from tests.simulation.world import Crash, World
 

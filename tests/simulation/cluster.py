@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import (
+from kafkatool.core.zookeeper.session import Create, Delete, SetData
+from kafkatool.core.zookeeper.znodes import (
     PERSISTENT_PATHS,
     BrokersZnode,
     ConfigZnode,
@@ -15,7 +16,6 @@ from kafkatool.core.znodes import (
     TopicsZnode,
     TopicZnode,
 )
-from kafkatool.core.zookeeper import Create, Delete, SetData
 from tests.simulation.invariants import Invariants
 from tests.simulation.process import Process
 from tests.simulation.replicas import Disk

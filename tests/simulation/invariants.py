@@ -12,7 +12,8 @@ from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
-from kafkatool.core.znodes import (
+from kafkatool.core.zookeeper.session import Op
+from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
     ConfigZnode,
     ControllerEpochZnode,
@@ -23,7 +24,6 @@ from kafkatool.core.znodes import (
     TopicsZnode,
     TopicZnode,
 )
-from kafkatool.core.zookeeper import Op
 from tests.simulation.replicas import Disk
 from tests.simulation.server import Server, Writer
 from tests.simulation.world import World

@@ -40,7 +40,8 @@ MUTATIONS: tuple[Mutation, ...] = (
              "state.leader_epoch + 1", "state.leader_epoch"),
     Mutation("brokers are told the version from before the election", "zookeeper_writes:FencedZooKeeper.change_states",
              "PartitionState(new[partition].leader_and_isr, outcome)", "new[partition]"),
-    Mutation("every transaction with a lost reply counts as done", "kafkatool.core.zookeeper:ZooKeeper._was_committed",
+    Mutation("every transaction with a lost reply counts as done",
+             "kafkatool.core.zookeeper.session:ZooKeeper._was_committed",
              "return bool(writes) and all(", "return bool(writes) or all("),
     # --- who leads
     Mutation("a leader is taken from outside the ISR", "leader_selection:elect_offline",

@@ -25,8 +25,8 @@ from kafkatool.core.errors import (
 )
 from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.znodes import BrokerZnode, IsrChangeZnode, LogDirEventZnode, PartitionStateZnode
-from kafkatool.core.zookeeper import SessionState
+from kafkatool.core.zookeeper.session import SessionState
+from kafkatool.core.zookeeper.znodes import BrokerZnode, IsrChangeZnode, LogDirEventZnode, PartitionStateZnode
 from tests.simulation.client import Client, SimulatedZooKeeper
 from tests.simulation.network import SimulatedChannel
 from tests.simulation.replicas import Disk, Replicas, Role

@@ -3,7 +3,7 @@
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import (
+from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
     ControllerZnode,
     DeleteTopicsZnode,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kazoo import exceptions as kz
 
-from kafkatool.core.zookeeper import ANY_VERSION, Check, Create, Delete, Op, SetData
+from kafkatool.core.zookeeper.session import ANY_VERSION, Check, Create, Delete, Op, SetData
 from tests.simulation.world import World
 
 if TYPE_CHECKING:

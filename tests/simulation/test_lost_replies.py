@@ -7,7 +7,7 @@ import pytest
 from kazoo import exceptions as kz
 
 from kafkatool.core.errors import NodeExistsError
-from kafkatool.core.zookeeper import Create, Delete, TransactionError
+from kafkatool.core.zookeeper.session import Create, Delete, TransactionError
 from tests.simulation.client import Pending
 from tests.simulation.cluster import Cluster
 from tests.simulation.server import OPERATOR

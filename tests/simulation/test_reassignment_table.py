@@ -7,8 +7,8 @@ from there (CTL-99), and in the end nothing is left of the old replicas.
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import ReassignmentZnode
-from kafkatool.core.zookeeper import Op
+from kafkatool.core.zookeeper.session import Op
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.simulation.cluster import Cluster
 from tests.simulation.process import Process
 from tests.simulation.rest import problems

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
 from kafkatool.broker.controller.request_batch import IllegalBatchError
-from kafkatool.core.cluster_view import decode_brokers
 from kafkatool.core.errors import (
     ConnectionLostError,
     ControllerFencedError,
@@ -18,8 +17,9 @@ from kafkatool.core.errors import (
     SessionExpiredError,
 )
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
-from kafkatool.core.znodes import BrokersZnode, BrokerZnode
-from kafkatool.core.zookeeper import WatchEvent
+from kafkatool.core.zookeeper.cluster_view import decode_brokers
+from kafkatool.core.zookeeper.session import WatchEvent
+from kafkatool.core.zookeeper.znodes import BrokersZnode, BrokerZnode
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from kafkatool.broker.controller import transition_lines as lines
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
 from kafkatool.core.model.values import BrokerInfo
 from kafkatool.core.protocol.codec.schema import Api

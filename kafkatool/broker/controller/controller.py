@@ -18,7 +18,7 @@ from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 log = logging.getLogger(__name__)
 

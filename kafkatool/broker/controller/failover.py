@@ -12,11 +12,11 @@ from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.broker.controller.term import Term
-from kafkatool.core.cluster_view import States
 from kafkatool.core.errors import NodeExistsError, NoNodeError, SessionExpiredError, VersionConflictError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
-from kafkatool.core.zookeeper import Create, Delete, Op, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import States
+from kafkatool.core.zookeeper.session import Create, Delete, Op, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode
 
 log = logging.getLogger(__name__)
 

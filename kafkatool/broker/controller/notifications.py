@@ -10,7 +10,7 @@ from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from kafkatool.core.znodes import IsrChangeZnode, LogDirEventZnode
+from kafkatool.core.zookeeper.znodes import IsrChangeZnode, LogDirEventZnode
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term

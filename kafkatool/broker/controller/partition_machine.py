@@ -15,9 +15,9 @@ from kafkatool.broker.controller.leader_selection import Choice
 from kafkatool.broker.controller.partition_states import LEGAL, PartitionStatus
 from kafkatool.broker.controller.request_batch import RequestBatch
 from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
-from kafkatool.core.cluster_view import States
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.zookeeper.cluster_view import States
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from kafkatool.broker.controller.partition_machine import Strategy
 from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import PreferredElectionZnode
-from kafkatool.core.zookeeper import Watch
+from kafkatool.core.zookeeper.session import Watch
+from kafkatool.core.zookeeper.znodes import PreferredElectionZnode
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term

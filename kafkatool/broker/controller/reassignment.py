@@ -19,8 +19,8 @@ from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkatool.core.znodes import PartitionStateZnode, ReassignmentZnode, TopicZnode
-from kafkatool.core.zookeeper import Watch, WatchEvent
+from kafkatool.core.zookeeper.session import Watch, WatchEvent
+from kafkatool.core.zookeeper.znodes import PartitionStateZnode, ReassignmentZnode, TopicZnode
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term

@@ -10,8 +10,8 @@ from kafkatool.broker.controller.partition_machine import is_from_newer_controll
 from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
 from kafkatool.broker.controller.request_batch import RequestBatch
 from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
-from kafkatool.core.cluster_view import States
 from kafkatool.core.model.values import PartitionState, TopicPartition
+from kafkatool.core.zookeeper.cluster_view import States
 
 log = logging.getLogger(__name__)
 

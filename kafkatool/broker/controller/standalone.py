@@ -12,10 +12,10 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.health import generate_broker_id
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.cluster_view import read_cluster
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.znodes import BrokersZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokersZnode
 
 
 class StandaloneController:

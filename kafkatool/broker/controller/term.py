@@ -31,8 +31,8 @@ from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkatool.core.znodes import ConfigZnode
-from kafkatool.core.zookeeper import Watch, WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.session import Watch, WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigZnode
 
 log = logging.getLogger(__name__)
 

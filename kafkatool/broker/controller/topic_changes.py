@@ -8,8 +8,8 @@ from kafkatool.broker.controller.partition_states import PartitionStatus
 from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import Assignment, TopicPartition
-from kafkatool.core.znodes import TopicsZnode, TopicZnode
-from kafkatool.core.zookeeper import Node, Watch, WatchEvent
+from kafkatool.core.zookeeper.session import Node, Watch, WatchEvent
+from kafkatool.core.zookeeper.znodes import TopicsZnode, TopicZnode
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term

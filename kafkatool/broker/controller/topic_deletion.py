@@ -13,7 +13,7 @@ from kafkatool.broker.controller.replica_states import ReplicaStatus
 from kafkatool.core.errors import NoNodeError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term

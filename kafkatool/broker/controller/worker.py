@@ -26,8 +26,17 @@ from kafkatool.core.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
-from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
-from kafkatool.core.zookeeper import Check, Delete, Node, Op, SessionState, TransactionError, WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.session import (
+    Check,
+    Delete,
+    Node,
+    Op,
+    SessionState,
+    TransactionError,
+    WatchEvent,
+    ZooKeeper,
+)
+from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode
 
 log = logging.getLogger(__name__)
 

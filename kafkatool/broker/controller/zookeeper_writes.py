@@ -8,7 +8,6 @@ write to blame is taken out and the rest is tried again.
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from kafkatool.core.cluster_view import States, read_all_states
 from kafkatool.core.errors import (
     ControllerFencedError,
     NoNodeError,
@@ -17,8 +16,9 @@ from kafkatool.core.errors import (
     ZooKeeperError,
 )
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
-from kafkatool.core.znodes import ControllerEpochZnode, PartitionStateZnode, PartitionsZnode, PartitionZnode
-from kafkatool.core.zookeeper import Check, Create, Delete, Op, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import States, read_all_states
+from kafkatool.core.zookeeper.session import Check, Create, Delete, Op, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, PartitionStateZnode, PartitionsZnode, PartitionZnode
 
 log = logging.getLogger(__name__)
 

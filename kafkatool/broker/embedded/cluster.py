@@ -19,11 +19,11 @@ from kafkatool.broker.embedded import processes
 from kafkatool.broker.embedded.cluster_files import ClusterFiles, ClusterSpec, this_process
 from kafkatool.broker.embedded.ports import HOST, free_ports, is_free
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.core.client import Connection
-from kafkatool.core.cluster_view import read_cluster
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, RefusedError, ZooKeeperError
 from kafkatool.core.protocol.messages import metadata
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 _METADATA_VERSION = 5
 _OWN_PROPERTIES = ("broker.id", "listeners", "log.dirs", "log.dir", "kt.log.dir", "zookeeper.connect")

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from kafkatool.core.errors import NodeExistsError, NoNodeError, ZnodeFormatError, ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.znodes import ConsumerOffsetZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConsumerOffsetZnode
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkatool.broker.timer import Timer
     from kafkatool.broker.topic_admin import TopicAdmin
     from kafkatool.core.protocol.codec.schema import Api
-    from kafkatool.core.zookeeper import ZooKeeper
+    from kafkatool.core.zookeeper.session import ZooKeeper
 
 log = logging.getLogger(__name__)
 

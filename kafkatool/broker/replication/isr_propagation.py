@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import IsrChangeZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import IsrChangeZnode
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from kafkatool.broker.replication.in_sync import IsrChange
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZnodeFormatError, ZooKeeperError
 from kafkatool.core.model.values import PartitionState, TopicPartition
-from kafkatool.core.znodes import PartitionStateZnode
-from kafkatool.core.zookeeper import SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.session import SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.znodes import PartitionStateZnode
 
 log = logging.getLogger(__name__)
 

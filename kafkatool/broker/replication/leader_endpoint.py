@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.replication.follower_session import FetchQuestion
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

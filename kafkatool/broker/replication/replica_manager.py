@@ -46,8 +46,8 @@ from kafkatool.core.protocol.messages.list_offsets import ListOffsetsRequestPart
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
-from kafkatool.core.znodes import LogDirEventZnode
-from kafkatool.core.zookeeper import SessionState, ZooKeeper
+from kafkatool.core.zookeeper.session import SessionState, ZooKeeper
+from kafkatool.core.zookeeper.znodes import LogDirEventZnode
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import PreferredElectionZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
 
 T = TypeVar("T")
 

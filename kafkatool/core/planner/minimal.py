@@ -13,7 +13,7 @@ from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.assignment import SOME_RACKS, check_replication_factor
 from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
-from kafkatool.core.planner.exchange import HEAVY, SMALL, Search, Step
+from kafkatool.core.planner.balancing import HEAVY, SMALL, Search, Step
 
 MOVE = SMALL - 1
 """The cost of a replica moved: more than all the preferred replicas lost (1 each) in a cycle of the search."""

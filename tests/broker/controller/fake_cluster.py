@@ -28,7 +28,7 @@ from kafkatool.core.protocol.messages.stop_replica import (
     StopReplicaResponsePartition,
 )
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from kafkatool.core.znodes import (
+from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
     ConfigZnode,
     ControllerEpochZnode,

@@ -16,8 +16,7 @@ from kafkatool.core.errors import (
     VersionConflictError,
     ZooKeeperError,
 )
-from kafkatool.core.znodes import PERSISTENT_PATHS
-from kafkatool.core.zookeeper import (
+from kafkatool.core.zookeeper.session import (
     ANY_VERSION,
     Check,
     Create,
@@ -31,6 +30,7 @@ from kafkatool.core.zookeeper import (
     WatchEvent,
     ZooKeeper,
 )
+from kafkatool.core.zookeeper.znodes import PERSISTENT_PATHS
 
 
 class Crash(BaseException):

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import DeleteTopicsZnode, PartitionStateZnode, PreferredElectionZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import (
+    DeleteTopicsZnode,
+    PartitionStateZnode,
+    PreferredElectionZnode,
+    ReassignmentZnode,
+)
 from tests.broker.controller.fake_cluster import FakeCluster
 
 T0 = TopicPartition("t", 0)

@@ -5,7 +5,7 @@ import pytest
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
-from kafkatool.core.znodes import ConfigZnode, PartitionStateZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, PartitionStateZnode, TopicZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 
 EIGHT = {0: [1, 3, 4], 1: [2, 4, 5], 2: [3, 5, 6], 3: [4, 6, 7], 4: [5, 7, 0], 5: [6, 0, 1], 6: [7, 1, 2], 7: [0, 2, 3]}

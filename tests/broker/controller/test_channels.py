@@ -8,7 +8,7 @@ import pytest
 from kafkatool.broker.controller import channels
 from kafkatool.broker.controller.channels import BrokerSender, ControlRequest
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.model.values import BrokerInfo, Endpoint
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.stub_broker import StubBroker

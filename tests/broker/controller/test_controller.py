@@ -14,14 +14,14 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
 )
-from kafkatool.core.znodes import (
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
     ControllerEpochZnode,
     ControllerZnode,
     PartitionStateZnode,
     TopicZnode,
 )
-from kafkatool.core.zookeeper import ZooKeeper
 from tests.stub_broker import StubBroker, register
 from tests.waiting import eventually
 

@@ -8,14 +8,14 @@ import pytest
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.core.errors import ConnectionLostError, NoPermissionError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
-from kafkatool.core.znodes import (
+from kafkatool.core.zookeeper.session import Op, SessionState
+from kafkatool.core.zookeeper.znodes import (
     ControllerEpochZnode,
     ControllerZnode,
     IsrChangeZnode,
     PartitionStateZnode,
     TopicZnode,
 )
-from kafkatool.core.zookeeper import Op, SessionState
 from tests.broker.controller.fake_cluster import FakeCluster
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from kafkatool.core.model.values import LeaderAndIsr
-from kafkatool.core.znodes import ControllerZnode
-from kafkatool.core.zookeeper import Node, Op, Watch
+from kafkatool.core.zookeeper.session import Node, Op, Watch
+from kafkatool.core.zookeeper.znodes import ControllerZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 
 

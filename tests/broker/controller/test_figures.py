@@ -8,7 +8,7 @@ import pytest
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.figures import FILE_NAME, Durations, Figures, GaugesFile
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.controller.fake_cluster import FakeCluster, FakeTimer
 from tests.broker.controller.test_controller import controller
 from tests.waiting import eventually

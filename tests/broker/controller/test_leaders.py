@@ -5,7 +5,7 @@ import pytest
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.znodes import (
+from kafkatool.core.zookeeper.znodes import (
     IsrChangeZnode,
     LogDirEventZnode,
     PartitionStateZnode,

@@ -8,7 +8,7 @@ import pytest
 from kafkatool.broker.controller.events import Event
 from kafkatool.core.errors import ConnectionLostError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import ControllerZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import ControllerZnode, ReassignmentZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 
 T0 = TopicPartition("t", 0)

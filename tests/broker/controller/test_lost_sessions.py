@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkatool.core.znodes import ControllerEpochZnode, ControllerZnode
-from kafkatool.core.zookeeper import Node, Op, Watch
+from kafkatool.core.zookeeper.session import Node, Op, Watch
+from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 from tests.broker.controller.fake_zookeeper import FakeZooKeeper
 

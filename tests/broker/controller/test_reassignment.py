@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafkatool.broker.controller.reassignment import minus, union, why_unusable
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
-from kafkatool.core.znodes import ControllerZnode, PartitionStateZnode, ReassignmentZnode, TopicZnode
-from kafkatool.core.zookeeper import Delete, Op, SetData
+from kafkatool.core.zookeeper.session import Delete, Op, SetData
+from kafkatool.core.zookeeper.znodes import ControllerZnode, PartitionStateZnode, ReassignmentZnode, TopicZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 from tests.broker.controller.fake_zookeeper import Crash, FakeZooKeeper
 

@@ -31,7 +31,8 @@ from kafkatool.core.protocol.messages.stop_replica import (
     StopReplicaResponsePartition,
 )
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataResponse
-from kafkatool.core.znodes import (
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
     PartitionStateZnode,
     PartitionsZnode,
@@ -39,7 +40,6 @@ from kafkatool.core.znodes import (
     ReassignmentZnode,
     TopicZnode,
 )
-from kafkatool.core.zookeeper import ZooKeeper
 from tests.waiting import eventually
 
 T0 = TopicPartition("t", 0)

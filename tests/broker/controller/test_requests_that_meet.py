@@ -3,8 +3,8 @@
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
-from kafkatool.core.zookeeper import Op
+from kafkatool.core.zookeeper.session import Op
+from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 from tests.broker.controller.fake_zookeeper import FakeZooKeeper
 

@@ -9,14 +9,14 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.standalone import StandaloneController
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponseKey
-from kafkatool.core.znodes import (
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import (
     BrokersZnode,
     BrokerZnode,
     ControllerEpochZnode,
     ControllerZnode,
     TopicZnode,
 )
-from kafkatool.core.zookeeper import ZooKeeper
 from tests.stub_broker import StubBroker, register
 from tests.waiting import eventually
 

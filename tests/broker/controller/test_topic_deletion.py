@@ -5,8 +5,14 @@ import pytest
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, PreferredElectionZnode, ReassignmentZnode, TopicZnode
-from kafkatool.core.zookeeper import Delete, Op
+from kafkatool.core.zookeeper.session import Delete, Op
+from kafkatool.core.zookeeper.znodes import (
+    ConfigZnode,
+    DeleteTopicsZnode,
+    PreferredElectionZnode,
+    ReassignmentZnode,
+    TopicZnode,
+)
 from tests.broker.controller.fake_cluster import FakeCluster
 from tests.broker.controller.fake_zookeeper import Crash, FakeZooKeeper
 

@@ -9,10 +9,10 @@ from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.health import make_base_paths
 from kafkatool.core.model.topic_configs import CONFIGS
-from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.operations.topics.changes import create_topic
 from kafkatool.core.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
-from kafkatool.core.znodes import ConfigChangeZnode, ConfigZnode
-from kafkatool.core.zookeeper import SetData, ZooKeeper
+from kafkatool.core.zookeeper.session import SetData, ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context
 
 SERVED = {key: s for key, s in load_handlers().items() if key in (32, 33, 44)}

@@ -13,10 +13,10 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.timer import Timer
 from kafkatool.broker.topic_admin import TopicAdmin
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
-from kafkatool.core.operations.topics import create_topic, mark_for_deletion
+from kafkatool.core.operations.topics.changes import create_topic, mark_for_deletion
 from kafkatool.core.protocol.messages import create_partitions as api
-from kafkatool.core.znodes import BrokerZnode, ReassignmentZnode, TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ReassignmentZnode, TopicZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 from tests.broker.handlers.test_topics import FakeController, Setup
 from tests.waiting import eventually

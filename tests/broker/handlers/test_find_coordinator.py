@@ -15,8 +15,8 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.timer import Timer
 from kafkatool.broker.topic_admin import TopicAdmin
 from kafkatool.core.protocol.messages import find_coordinator as api
-from kafkatool.core.znodes import TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import TopicZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 
 SERVED = {10: Served(api.API, 0, 2, find_coordinator.handle)}

@@ -14,7 +14,7 @@ from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import heartbeat, join_group, offset_commit, offset_fetch, sync_group
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.groups.test_coordinator import Stage
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 

@@ -21,8 +21,8 @@ from kafkatool.core.protocol.messages.create_topics import (
     CreateTopicsTopic,
 )
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 from tests.waiting import eventually
 

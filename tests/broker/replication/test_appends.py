@@ -7,7 +7,7 @@ import pytest
 
 from kafkatool.broker.replication.delayed_produce import AppendResults
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.zookeeper import SessionState
+from kafkatool.core.zookeeper.session import SessionState
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, world
 from tests.broker.storage.batches import batch
 from tests.broker.timers import standing_still

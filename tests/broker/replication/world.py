@@ -31,8 +31,8 @@ from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
-from kafkatool.core.znodes import PartitionStateZnode
-from kafkatool.core.zookeeper import Node, Op, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.session import Node, Op, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.znodes import PartitionStateZnode
 from tests.broker.storage.batches import batch
 
 TP = TopicPartition("t", 0)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.server import Broker
-from kafkatool.core.client import Connection
-from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.operations.topics.changes import create_topic
 from kafkatool.core.protocol.messages import find_coordinator, offset_commit, offset_fetch
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -16,7 +16,7 @@ from kafkatool.core.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkatool.core.protocol.messages.offset_fetch import OffsetFetchRequest
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.test_server import client_of, config
 from tests.waiting import eventually
 

@@ -16,14 +16,14 @@ from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.broker.server import Broker
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.model.topic_configs import DOCUMENTED
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
-from kafkatool.core.operations.topics import change_configs, create_topic
+from kafkatool.core.operations.topics.changes import change_configs, create_topic
 from kafkatool.core.protocol.messages import produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.controller.fake_cluster import FakeCluster
 from tests.broker.storage.compacting import consumed
 from tests.broker.test_server import client_of, config

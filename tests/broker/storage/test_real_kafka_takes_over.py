@@ -8,15 +8,15 @@ import pytest
 
 from kafkatool.broker.scheduler import Scheduler
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics import create_topic
+from kafkatool.core.operations.topics.changes import create_topic
 from kafkatool.core.protocol.messages import fetch, produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
 from kafkatool.core.protocol.records.compression import Codec
-from kafkatool.core.zookeeper import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.storage.compacting import COMPACTED, Kept, append, clean, compacted_log, consumed, latest
 from tests.broker.storage.crashing import Killed, Steps, kill_while_compacting
 from tests.broker.storage.logs import broker_config

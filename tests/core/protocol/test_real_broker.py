@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkatool.core.client import Connection
+from kafkatool.core.client.connection import Connection
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import api_versions, create_topics, fetch, list_offsets, metadata, produce
 from kafkatool.core.protocol.messages import offset_for_leader_epoch as epochs

@@ -1,0 +1,1 @@
+"""Giving leadership back to preferred replicas."""

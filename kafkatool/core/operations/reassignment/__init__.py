@@ -1,0 +1,1 @@
+"""Moving partitions: making a plan, writing the request, throttles, and a run that can be interrupted anywhere."""

@@ -1,0 +1,95 @@
+"""How large replicas are, as the brokers say (DescribeLogDirs, Kafka 1.0 and later); for plans and progress."""
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Self
+
+from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
+
+if TYPE_CHECKING:  # the wire protocol takes as long to import as all else: who asks no broker starts without it
+    from kafkatool.core.operations.verification.replica_reader import NegotiatedConnection
+    from kafkatool.core.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+
+TIMEOUT_MS: Final = 2000  # of connecting, and of each answer; sizes are good to have, not worth a long wait
+AT_ONCE: Final = 32  # brokers asked at the same time, so that many silent ones cost little more than one
+
+ReplicaSizes = Mapping[int, Mapping[TopicPartition, int]]
+"""Broker -> partition -> bytes of its replica. Brokers that told nothing are absent."""
+
+
+class SizeReader:
+    """Asks the same brokers as often as wanted, over connections that stay open. Not for two threads at once.
+
+    Brokers that do not answer, do not know the question or have no PLAINTEXT listener tell nothing.
+    """
+
+    def __init__(self, brokers: Iterable[BrokerInfo]) -> None:
+        found = ((b.id, next((e for e in b.endpoints if e.protocol == "PLAINTEXT"), None)) for b in brokers)
+        self._endpoints = {broker: endpoint for broker, endpoint in found if endpoint is not None}
+        self._connections: dict[int, NegotiatedConnection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def read(self, partitions: Collection[TopicPartition]) -> ReplicaSizes:
+        """Those of ``partitions`` that each broker holds."""
+        if not self._endpoints or not partitions:
+            return {}
+        from kafkatool.core.protocol.messages.describe_log_dirs import (
+            DescribeLogDirsRequest,
+            DescribeLogDirsRequestTopic,
+        )
+
+        request = DescribeLogDirsRequest(
+            topics=[
+                DescribeLogDirsRequestTopic(topic=topic, partitions=[p.partition for p in group])
+                for topic, group in groupby(sorted(partitions), key=lambda p: p.topic)
+            ]
+        )
+        with ThreadPoolExecutor(min(AT_ONCE, len(self._endpoints)), thread_name_prefix="kt-sizes") as threads:
+            answers = threads.map(lambda broker: (broker, self._ask(broker, request)), self._endpoints)
+            return {broker: sizes for broker, sizes in answers if sizes is not None}
+
+    def _ask(self, broker: int, request: "DescribeLogDirsRequest") -> dict[TopicPartition, int] | None:
+        from kafkatool.core.operations.verification.replica_reader import NegotiatedConnection
+        from kafkatool.core.protocol.messages import describe_log_dirs
+
+        endpoint = self._endpoints[broker]
+        try:
+            connection = self._connections.get(broker)
+            if connection is None:
+                connection = NegotiatedConnection(endpoint.host, endpoint.port, timeout_ms=TIMEOUT_MS)
+                self._connections[broker] = connection
+            answer = connection.send(describe_log_dirs.API, request)
+        except BrokerUnreachableError:
+            self._connections.pop(broker, None)  # an error has closed it; the next reading connects anew
+            return None
+        return {
+            TopicPartition(topic.topic, p.partition): p.partition_size
+            for result in answer.results
+            for topic in result.topics
+            for p in topic.partitions
+            if not p.is_future_key
+        }
+
+
+def read_sizes(brokers: Iterable[BrokerInfo], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Bytes of the largest replica of each partition, of those that some broker told."""
+    with SizeReader(brokers) as reader:
+        sizes = largest(reader.read(partitions))
+    return {p: sizes[p] for p in partitions if p in sizes}
+
+
+def largest(sizes: ReplicaSizes) -> dict[TopicPartition, int]:
+    """Bytes of the largest replica of each partition: what a new replica has to copy."""
+    found: dict[TopicPartition, int] = {}
+    for of_broker in sizes.values():
+        for partition, size in of_broker.items():
+            found[partition] = max(found.get(partition, 0), size)
+    return found

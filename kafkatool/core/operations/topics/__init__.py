@@ -1,0 +1,1 @@
+"""Creating, changing, deleting and describing topics."""

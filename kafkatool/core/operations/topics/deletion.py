@@ -1,0 +1,54 @@
+"""Wait for marked topics to go, and tell what may keep those that stay (TOP-18, TOP-24X)."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import TopicZnode
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A topic that is still there, and the causes that can be seen in ZooKeeper."""
+
+    topic: str
+    causes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"Topic {self.topic} is still there: {'; '.join(self.causes)}"
+
+
+def wait_until_gone(
+    zk: ZooKeeper, topics: Iterable[str], timeout_s: float, on_progress: Callable[[int, int], None]
+) -> list[Leftover]:
+    """Wait until every topic's node is gone or the time is up; ``on_progress`` gets (gone, all)."""
+    deadline = time.monotonic() + timeout_s
+    left = total = list(topics)
+    while True:
+        changed = threading.Event()
+        nodes = zk.get_many([TopicZnode.path(t) for t in left], lambda _, event=changed: event.set())  # type: ignore[misc]
+        left = [topic for topic, node in zip(left, nodes, strict=True) if node is not None]
+        on_progress(len(total) - len(left), len(total))
+        remaining_s = deadline - time.monotonic()
+        if not left or remaining_s <= 0:
+            break
+        changed.wait(remaining_s)
+    view = read_cluster(zk, left, states=False) if left else None
+    return [Leftover(t, tuple(_causes(view, t))) for t in left if view and t in view.topics]
+
+
+def _causes(view: ClusterView, topic: str) -> Iterable[str]:
+    if topic in view.marked_for_deletion:
+        yield "its mark is still present, so the controller has not finished (or does not watch: delete.topic.enable)"
+    else:
+        yield "the mark was removed without deleting it: delete.topic.enable is false at the controller"
+    if view.controller_id is None:
+        yield "the cluster has no controller"
+    holders = {broker for replicas in view.topics[topic].assignment.values() for broker in replicas}
+    if down := sorted(holders - view.brokers.keys()):
+        yield f"replicas are on brokers that are down: {', '.join(map(str, down))}"
+    if any(partition.topic == topic for partition in view.reassignment or ()):
+        yield "a reassignment of it is running"

@@ -1,0 +1,1 @@
+"""Comparing the replicas of partitions, record by record."""

@@ -1,0 +1,230 @@
+"""Reads replicas from the brokers that hold them, as a debugging consumer (replica id -2), which followers serve too.
+
+Versions are agreed with each broker by ApiVersions: real Kafka from 0.10.1 on and the broker of this project. Only
+PLAINTEXT listeners are spoken to.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.errors import BrokerUnreachableError, CorruptRecordsError, ProtocolError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.verification.comparison import Entry, Fetched, Layout
+from kafkatool.core.operations.verification.read_rate import ReadRate
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.messages import api_versions, fetch, list_offsets, metadata
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import check_crc, iter_batches
+from kafkatool.core.protocol.records.file_region import FileRegion
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+
+CLIENT_ID: Final = "kt-replica-verify"
+CONSUMER_ID: Final = -1
+DEBUGGING_CONSUMER_ID: Final = -2
+TIMEOUT_MS: Final = 10_000
+MAX_RESPONSE_BYTES: Final = 50 * 1024 * 1024  # of one fetch over all its partitions
+
+TopicSelection = Callable[[Sequence[str]], Sequence[str]]
+_Response = TypeVar("_Response")
+
+
+class NegotiatedConnection:
+    """A connection that speaks the newest version of each request that both sides know (BRK-11)."""
+
+    def __init__(self, host: str, port: int, *, timeout_ms: int = TIMEOUT_MS) -> None:
+        """Raises BrokerUnreachableError."""
+        self._connection = Connection(host, port, client_id=CLIENT_ID, timeout_ms=timeout_ms)
+        self._timeout_ms = timeout_ms
+        answer = self._send(api_versions.API, 0, api_versions.ApiVersionsRequest(), timeout_ms)
+        self._served = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+
+    def send(self, api: Api, request: Request[_Response], *, wait_ms: int = 0) -> _Response:
+        """``wait_ms``: how long the broker may hold its answer back. Raises BrokerUnreachableError."""
+        lowest, highest = self._served.get(api.key, (0, -1))
+        version = min(highest, api.max_version)
+        if version < max(lowest, api.min_version):
+            self.close()
+            raise BrokerUnreachableError(
+                f"{self._connection.host}:{self._connection.port} serves {api.name} up to version {highest}, "
+                f"kt needs {api.min_version}: is it older than Kafka 0.10.1?"
+            )
+        return self._send(api, version, request, self._timeout_ms + wait_ms)
+
+    def _send(self, api: Api, version: int, request: Request[_Response], timeout_ms: int) -> _Response:
+        try:
+            return self._connection.send(api, version, request, timeout_ms=timeout_ms)
+        except ProtocolError as e:
+            self.close()
+            raise BrokerUnreachableError(f"{self._connection.host}:{self._connection.port}: {e}") from e
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+# --- layout ----------------------------------------------------------------------------------------------------
+
+
+def layout_from_brokers(addresses: Sequence[tuple[str, int]], choose: TopicSelection) -> Layout:
+    """Ask the first broker that answers. Raises BrokerUnreachableError when none does."""
+    errors = []
+    for host, port in addresses:
+        try:
+            connection = NegotiatedConnection(host, port)
+            try:
+                answer = connection.send(
+                    metadata.API, metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+                )
+            finally:
+                connection.close()
+        except BrokerUnreachableError as e:
+            errors.append(str(e))
+            continue
+        chosen = set(choose([t.topic for t in answer.topics]))
+        partitions = {
+            TopicPartition(t.topic, p.partition): p for t in answer.topics if t.topic in chosen for p in t.partitions
+        }
+        return Layout(
+            {b.node_id: (b.host, b.port) for b in answer.brokers},
+            {tp: tuple(p.replica_nodes) for tp, p in partitions.items()},
+            {tp: p.leader_id if p.leader_id >= 0 else None for tp, p in partitions.items()},
+            {tp: tuple(p.isr_nodes) for tp, p in partitions.items()},
+            answer.cluster_id,
+        )
+    raise BrokerUnreachableError("; ".join(errors))
+
+
+def layout_from_zookeeper(zk: ZooKeeper, choose: TopicSelection) -> Layout:
+    """The same from the znodes (RPV-8X)."""
+    view = read_cluster(zk)
+    chosen = set(choose(list(view.topics)))
+    partitions = [p for p in view.partitions() if p.topic in chosen]
+    states = {p: view.states[p].leader_and_isr for p in partitions if p in view.states}
+    plain = {
+        broker_id: next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
+        for broker_id, broker in view.brokers.items()
+    }
+    return Layout(
+        {broker_id: (endpoint.host, endpoint.port) for broker_id, endpoint in plain.items() if endpoint},
+        {p: tuple(view.topics[p.topic].assignment[p.partition]) for p in partitions},
+        {p: states[p].leader if p in states else None for p in partitions},
+        {p: states[p].isr if p in states else () for p in partitions},
+        view.cluster_id,
+    )
+
+
+# --- reading ---------------------------------------------------------------------------------------------------
+
+
+class BrokerReader:
+    """The ReplicaReader over the network. Each broker is read by one thread at a time; connections are kept."""
+
+    def __init__(
+        self,
+        addresses: Mapping[int, tuple[str, int]],
+        *,
+        fetch_size_bytes: int,
+        max_wait_ms: int,
+        max_bytes_per_second: int | None = None,
+    ) -> None:
+        """``max_bytes_per_second`` is for each broker (RPV-12X)."""
+        self._addresses = addresses
+        self._fetch_size_bytes = fetch_size_bytes
+        self._max_wait_ms = max_wait_ms
+        self._rate = max_bytes_per_second and ReadRate(max_bytes_per_second, time.monotonic)
+        self._closed = threading.Event()
+        self._connections: dict[int, NegotiatedConnection] = {}
+
+    def close(self) -> None:
+        """End all connections; a thread that waits, for an answer or for its turn, is woken."""
+        self._closed.set()
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fetched | str]:
+        """Entries from those offsets on, as much as the fetch size allows. Raises BrokerUnreachableError."""
+        most_bytes = max(self._fetch_size_bytes, MAX_RESPONSE_BYTES)
+        if self._rate:
+            self._closed.wait(self._rate.wait_s(broker_id))
+            most_bytes = min(most_bytes, self._rate.burst_bytes)
+        topics: dict[str, list[fetch.FetchRequestPartition]] = {}
+        for partition, offset in offsets.items():
+            wanted = fetch.FetchRequestPartition(
+                partition=partition.partition, fetch_offset=offset, partition_max_bytes=self._fetch_size_bytes
+            )
+            topics.setdefault(partition.topic, []).append(wanted)
+        request = fetch.FetchRequest(
+            replica_id=DEBUGGING_CONSUMER_ID,
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=most_bytes,
+            topics=[fetch.FetchRequestTopic(topic=t, partitions=p) for t, p in topics.items()],
+        )
+        answer = self._ask(broker_id, fetch.API, request, wait_ms=self._max_wait_ms)
+        if self._rate:
+            self._rate.spend(broker_id, sum(_size_bytes(p) for t in answer.topics for p in t.partitions))
+        return {TopicPartition(t.topic, p.partition): _fetched(p) for t in answer.topics for p in t.partitions}
+
+    def offsets(
+        self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
+    ) -> Mapping[TopicPartition, int | str]:
+        """As ReplicaReader.offsets. A consumer is told the high watermark and only by the leader; a debugger the end."""
+        topics: dict[str, list[list_offsets.ListOffsetsRequestPartition]] = {}
+        for topic, number in partitions:
+            wanted = list_offsets.ListOffsetsRequestPartition(partition=number, timestamp=timestamp_ms)
+            topics.setdefault(topic, []).append(wanted)
+        request = list_offsets.ListOffsetsRequest(
+            replica_id=CONSUMER_ID if committed else DEBUGGING_CONSUMER_ID,
+            topics=[list_offsets.ListOffsetsRequestTopic(topic=t, partitions=p) for t, p in topics.items()],
+        )
+        answer = self._ask(broker_id, list_offsets.API, request)
+        return {
+            TopicPartition(t.topic, p.partition): p.offset if p.error_code == ErrorCode.NONE else _name(p.error_code)
+            for t in answer.topics
+            for p in t.partitions
+        }
+
+    def _ask(self, broker_id: int, api: Api, request: Request[_Response], *, wait_ms: int = 0) -> _Response:
+        connection = self._connections.get(broker_id)
+        if connection is None:
+            if broker_id not in self._addresses:
+                raise BrokerUnreachableError(f"broker {broker_id} is not registered")
+            connection = self._connections[broker_id] = NegotiatedConnection(*self._addresses[broker_id])
+        try:
+            return connection.send(api, request, wait_ms=wait_ms)
+        except BrokerUnreachableError:
+            del self._connections[broker_id]
+            raise
+
+
+def _size_bytes(partition: fetch.FetchResponsePartition) -> int:
+    assert not isinstance(partition.records, FileRegion)  # decoded messages hold bytes
+    return len(partition.records or b"")
+
+
+def _fetched(partition: fetch.FetchResponsePartition) -> Fetched | str:
+    if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return Fetched(partition.high_watermark, (), out_of_range=True)
+    if partition.error_code != ErrorCode.NONE:
+        return _name(partition.error_code)
+    assert not isinstance(partition.records, FileRegion)  # decoded messages hold bytes
+    try:
+        return Fetched(partition.high_watermark, _entries(partition.records or b""))
+    except CorruptRecordsError as e:
+        return f"corrupt data: {e}"
+
+
+def _entries(records: Buffer) -> tuple[Entry, ...]:
+    """A batch whose content does not fit its own CRC counts as checksum -1, so rotten data cannot look equal."""
+    return tuple(
+        Entry(batch.last_offset, batch.crc if check_crc(records, position) else -1)
+        for position, batch in iter_batches(records)
+    )
+
+
+def _name(code: int) -> str:
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"

@@ -1,0 +1,52 @@
+"""The members of a ZooKeeper transaction, and whether a node shows that one was carried out."""
+
+from dataclasses import dataclass
+
+from kafkatool.core.zookeeper.bulk_reads import Node
+
+ANY_VERSION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """``czxid`` of the node that is meant, where another may be made as soon as it is gone; 0: whichever is there."""
+
+    path: str
+    version: int = ANY_VERSION
+    czxid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+
+
+Op = Create | SetData | Delete | Check
+
+
+def shows(node: Node | None, op: Op) -> bool:
+    """Whether the node is as that write leaves it."""
+    match op:
+        case Create(_, data, _):
+            return node is not None and node.data == data
+        case SetData(_, data, version):
+            return node is not None and node.version == version + 1 and node.data == data
+        case Delete(_, _, czxid):
+            return node is None or (czxid != 0 and node.czxid != czxid)
+        case Check():
+            return True  # it leaves nothing

@@ -1,0 +1,75 @@
+"""The lock on a plan: one holder, seen by others, gone with its process; and no trouble where it cannot be had."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkatool.core.operations.reassignment import run_lock
+from tests.waiting import eventually
+
+HOLDER = """
+import sys, pathlib
+from kafkatool.core.operations import run_lock
+with run_lock.held(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.spec("RSN-22X", "RSN-31X")
+def test_it_has_one_holder_and_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.touch()
+    assert not run_lock.is_held(plan)
+    command = [sys.executable, "-c", HOLDER, str(plan)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        assert run_lock.is_held(plan)
+        with pytest.raises(run_lock.HeldError, match="another kt is carrying out this plan"), run_lock.held(plan):
+            pass
+        holder.kill()
+    eventually(lambda: not run_lock.is_held(plan), "the lock to go", 60)
+    with run_lock.held(plan):
+        assert run_lock.is_held(plan)
+    assert not run_lock.is_held(plan)
+    assert list(tmp_path.iterdir()) == [plan]
+
+
+@pytest.mark.spec("RSN-22X")
+def test_who_looks_does_not_keep_others_from_taking_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def flock(descriptor: int, operation: int) -> None:
+        tried.append(operation)
+        if len(tried) < 3:
+            raise BlockingIOError
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with run_lock.held(tmp_path):
+        assert len(tried) == 3
+
+
+@pytest.mark.spec("RSN-22X")
+def test_a_file_that_may_only_be_read_a_directory_and_a_pipe_can_be_held(tmp_path: Path) -> None:
+    plan, pipe = tmp_path / "plan.json", tmp_path / "pipe"
+    plan.touch(mode=0o400)
+    os.mkfifo(pipe)
+    for path in (plan, tmp_path, pipe):
+        with run_lock.held(path):
+            assert run_lock.is_held(path)
+
+
+@pytest.mark.spec("RSN-22X")
+def test_without_locks_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    with run_lock.held(tmp_path / "absent"):
+        assert not run_lock.is_held(tmp_path / "absent")
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with run_lock.held(tmp_path):
+        assert not run_lock.is_held(tmp_path)
