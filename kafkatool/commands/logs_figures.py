@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import Any, Final
 
-from kafkatool.core.statelog.figures import PartitionFigures
-from kafkatool.core.statelog.observations import milliseconds
-from kafkatool.core.statelog.report import PLOT_STEPS, Report, running
+from kafkatool.core.statelog.history.observations import milliseconds
+from kafkatool.core.statelog.history.partition_summary import PartitionFigures
+from kafkatool.core.statelog.history.report import PLOT_STEPS, Report, running
 
 Data = dict[str, Any]
 

@@ -20,14 +20,14 @@ from kafkatool.commands.logs_session import (
 )
 from kafkatool.commands.options import KtCommand
 from kafkatool.core.errors import UsageError
-from kafkatool.core.statelog.forms import EVENTS
-from kafkatool.core.statelog.grammar import LEVELS
-from kafkatool.core.statelog.merge import Merged, merge
-from kafkatool.core.statelog.ordered import merge_ordered
-from kafkatool.core.statelog.parquet import new_directory, write_parquet
-from kafkatool.core.statelog.rows import COLUMNS
-from kafkatool.core.statelog.selection import Selection
-from kafkatool.core.statelog.skew import WARN_MS, skew_at_the_end
+from kafkatool.core.statelog.history.skew import WARN_MS, skew_at_the_end
+from kafkatool.core.statelog.lines.forms import EVENTS
+from kafkatool.core.statelog.lines.grammar import LEVELS
+from kafkatool.core.statelog.lines.rows import COLUMNS
+from kafkatool.core.statelog.merging.merge import Merged, merge
+from kafkatool.core.statelog.merging.ordered import merge_ordered
+from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
 
 FORMATS: Final = ("text", "jsonl", "parquet")
 

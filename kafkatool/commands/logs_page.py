@@ -10,7 +10,7 @@ from kafkatool import __version__
 from kafkatool.commands.logs_figures import Data, duration, without_leader
 from kafkatool.commands.logs_plots import HATCH, Axis, bars, colour, lanes, legend, stacked
 from kafkatool.commands.logs_verdict import verdict
-from kafkatool.core.statelog.observations import milliseconds
+from kafkatool.core.statelog.history.observations import milliseconds
 
 MINUTE_MS: Final = 60_000
 MOST_MARKS: Final = 12

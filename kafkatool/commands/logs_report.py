@@ -21,7 +21,7 @@ from kafkatool.commands.logs_session import (
 from kafkatool.commands.logs_verdict import verdict
 from kafkatool.commands.options import KtCommand, output_option
 from kafkatool.commands.output import Answer, Output
-from kafkatool.core.statelog.report import make_report
+from kafkatool.core.statelog.history.report import make_report
 
 EXAMPLES: Final = (
     "kt logs report --logs collected/",

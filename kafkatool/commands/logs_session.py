@@ -14,15 +14,15 @@ from typing import Any, BinaryIO, Final, TypeVar
 import click
 
 from kafkatool.core.errors import KafkatoolError, UsageError
-from kafkatool.core.statelog.analysis import Gathered, Logs, gather
-from kafkatool.core.statelog.files import OpenedLogs, find_files, open_logs
-from kafkatool.core.statelog.grammar import TIME
-from kafkatool.core.statelog.merge import replacing
-from kafkatool.core.statelog.remote import fetch, is_remote
-from kafkatool.core.statelog.selection import EARLIEST, LATEST, Counts, Selection
-from kafkatool.core.statelog.spark import Spark
-from kafkatool.core.statelog.spool import Spool, spool
-from kafkatool.core.statelog.zones import Clock, clocks, find_zone
+from kafkatool.core.statelog.lines.grammar import TIME
+from kafkatool.core.statelog.lines.zones import Clock, clocks, find_zone
+from kafkatool.core.statelog.merging.merge import replacing
+from kafkatool.core.statelog.merging.selection import EARLIEST, LATEST, Counts, Selection
+from kafkatool.core.statelog.sources.files import OpenedLogs, find_files, open_logs
+from kafkatool.core.statelog.sources.remote import fetch, is_remote
+from kafkatool.core.statelog.sources.spool import Spool, spool
+from kafkatool.core.statelog.spark.analysis import Gathered, Logs, gather
+from kafkatool.core.statelog.spark.session import Spark
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -20,7 +20,7 @@ from kafkatool.commands.logs_session import (
 )
 from kafkatool.commands.options import KtCommand, output_option
 from kafkatool.commands.output import Output
-from kafkatool.core.statelog.timeline import FINAL, Item, tell_timeline
+from kafkatool.core.statelog.history.timeline import FINAL, Item, tell_timeline
 
 EXAMPLES: Final = (
     "kt logs timeline --logs collected/ --topic orders --partition 0",

@@ -8,7 +8,7 @@ import pytest
 
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.statelog.grammar import parse_head, partition_spans
+from kafkatool.core.statelog.lines.grammar import parse_head, partition_spans
 from tests.broker.controller.fake_cluster import FakeCluster
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.core.statelog import analysis
+from kafkatool.core.statelog.spark import analysis
 from tests.commands.log_tools import EXAMPLE, NoSpark, document, run, without_spark
 from tests.core.statelog.logs import record
 

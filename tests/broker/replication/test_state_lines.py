@@ -7,7 +7,7 @@ import pytest
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
-from kafkatool.core.statelog.grammar import parse_head, partition_spans
+from kafkatool.core.statelog.lines.grammar import parse_head, partition_spans
 from tests.broker.replication.world import TP, Clock, World, metadata_request, role, world
 
 U0, GONE = TopicPartition("u", 0), TopicPartition("my-topic.x_1", 12)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.core.statelog.spark import Spark
+from kafkatool.core.statelog.spark.session import Spark
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from kafkatool.core.statelog.sources import Extent, Source
+from kafkatool.core.statelog.sources.sources import Extent, Source
 
 CAPTURES = Path(__file__).parents[2] / "data" / "state-change-logs"
 VERSIONS = ("0.10.2.2", "1.1.1", "2.8.2")

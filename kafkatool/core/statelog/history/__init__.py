@@ -1,0 +1,1 @@
+"""What happened: observations of each broker become facts, facts become a timeline and a report."""

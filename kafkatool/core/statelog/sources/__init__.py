@@ -1,0 +1,1 @@
+"""Where logs come from: files, archives and URIs, cut into slices and read as streams of blocks."""

@@ -1,0 +1,167 @@
+"""Cuts the logs into chunks of bytes that begin with a record, and reads the records of one with all that is known.
+
+The analyses take chunks, not time slices: what they find carries its own sort key (UTC time, log, offset), so the cut
+decides nothing but how the work is shared out. Chunks are made on the driver from a few reads of each log.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from kafkatool.core.statelog.lines.details import Details, DetailStore
+from kafkatool.core.statelog.lines.grammar import TIME_LENGTH
+from kafkatool.core.statelog.lines.zones import Clock
+from kafkatool.core.statelog.merging.merge import Mapper
+from kafkatool.core.statelog.merging.selection import Counts
+from kafkatool.core.statelog.sources.sources import Source
+
+CHUNK_BYTES = 8 * 1024 * 1024
+"""Input of one chunk: a worker holds it as lines, several times that much memory."""
+
+Result = TypeVar("Result")
+
+
+class Chunk(NamedTuple):
+    """Bytes ``start`` to ``end`` of source number ``source``."""
+
+    number: int
+    source: int
+    start: int
+    end: int
+
+
+class Record(NamedTuple):
+    """One record. ``time`` is UTC if the log's clock is known, else local; ``tail`` the lines that follow it.
+
+    ``line_number`` counts within the chunk from 0. (time, source, offset) is the total order (SCL-10X).
+    """
+
+    time: bytes
+    offset: int
+    line_number: int
+    line: bytes
+    details: Details
+    tail: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class ChunkAccount:
+    """What a chunk held, apart from its records' content. ``first`` and ``last`` are its records' times."""
+
+    lines: int = 0
+    counts: Counts = field(default_factory=Counts)
+    first: bytes | None = None
+    last: bytes | None = None
+
+
+def cut_chunks(sources: Sequence[Source], chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
+    """Chunks of about that size, in order of source and offset. OSError, SourceChangedError."""
+    chunks: list[Chunk] = []
+    for number, source in enumerate(sources):
+        start, size = 0, source.size
+        while start < size:
+            end = source.next_record(start + chunk_bytes)[0] if start + chunk_bytes < size else size
+            chunks.append(Chunk(len(chunks), number, start, end))
+            start = end
+    return chunks
+
+
+def read_records(
+    source: Source, clock: Clock | None, chunk: Chunk, store: DetailStore, account: ChunkAccount
+) -> Iterator[Record]:
+    """The chunk's records in the order they stand there.
+
+    Every line of the chunk is counted into ``account`` when the iteration is over (SCL-12X).
+    """
+    lines = source.read(chunk.start, chunk.end).split(b"\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    account.lines = len(lines)
+    counts = account.counts
+    offset = chunk.start
+    of = store.of
+    head: tuple[bytes, int, int, bytes, Details] | None = None
+    tail: list[bytes] = []
+    for at, line in enumerate(lines):
+        details = of(line)
+        shape = details.shape
+        if shape.time_at is not None:
+            if head is not None:
+                yield Record(*head, tuple(tail))
+                tail = []
+            time = line[shape.time_at : shape.time_at + TIME_LENGTH]
+            if clock is not None:
+                time = clock.utc(time, offset)
+            counts.records += 1
+            counts.unknown_form += not shape.known
+            counts.without_partition += not shape.spans
+            if account.last is None:
+                account.first = time
+            elif time < account.last:
+                counts.out_of_order += 1
+            account.last = time
+            head = (time, offset, at, line, details)
+        elif head is None:
+            counts.orphan_lines += 1
+            counts.unknown_form += not shape.known or shape.contains_time
+        else:
+            counts.continuation_lines += 1
+            counts.unknown_form += not shape.known
+            tail.append(line)
+        offset += len(line) + 1
+    if head is not None:
+        yield Record(*head, tuple(tail))
+
+
+def add_accounts(chunks: Sequence[Chunk], accounts: Sequence[ChunkAccount]) -> Counts:
+    """The counts of all chunks, and the disorder at the cuts between them."""
+    total = Counts()
+    before: tuple[int, bytes | None] = (-1, None)
+    for chunk, account in zip(chunks, accounts, strict=True):
+        total.add(account.counts)
+        if before[0] == chunk.source and before[1] is not None and account.first is not None:
+            total.out_of_order += account.first < before[1]
+        before = (chunk.source, account.last or (before[1] if before[0] == chunk.source else None))
+    return total
+
+
+def first_lines(sources: Sequence[Source], chunks: Sequence[Chunk], lines: Sequence[int]) -> list[int]:
+    """The number, in its file and from 1, of each chunk's first line, from the numbers of lines of all chunks."""
+    numbers: list[int] = []
+    next_line, source = 1, -1
+    for chunk, count in zip(chunks, lines, strict=True):
+        if chunk.source != source:
+            source, next_line = chunk.source, 1 + _lines_before(sources[chunk.source])
+        numbers.append(next_line)
+        next_line += count
+    return numbers
+
+
+def _lines_before(source: Source) -> int:
+    """Lines of the file that were given to the older log because they stand before its first record."""
+    own = source.extents[0]
+    return own.read(0, own.start).count(b"\n") if own.start else 0
+
+
+def map_chunks(
+    mapper: Mapper, function: Callable[[Chunk], Result], chunks: Sequence[Chunk], chunk_bytes: int
+) -> list[Result]:
+    """``function`` of each chunk, small ones (hourly files of a quiet cluster) many to a task."""
+    groups: list[list[Chunk]] = []
+    room = 0
+    for chunk in chunks:
+        size = chunk.end - chunk.start
+        if not groups or room < size:
+            groups.append([])
+            room = chunk_bytes
+        groups[-1].append(chunk)
+        room -= size
+    return [result for results in mapper.map(_Each(function), groups) for result in results]
+
+
+@dataclass(frozen=True, slots=True)
+class _Each:
+    function: Callable[[Chunk], Any]
+
+    def __call__(self, chunks: Sequence[Chunk]) -> list[Any]:
+        return [self.function(chunk) for chunk in chunks]

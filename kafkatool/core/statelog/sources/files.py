@@ -1,0 +1,224 @@
+"""From what the user names to the logs that are read: paths, directories, patterns, compressed files, copies.
+
+``find_files`` gives paths and refuses what is not there; ``open_logs`` looks inside: it unpacks what cannot be read at
+any offset (gz by content, pipes, ``-``), leaves out a copy of another file, and joins lines of a stack trace that a
+roll put at the start of the next file to the record they belong to.
+"""
+
+import glob
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from kafkatool.core.errors import UsageError
+from kafkatool.core.statelog.lines.grammar import parse_head
+from kafkatool.core.statelog.sources.sources import Extent, Source
+from kafkatool.core.statelog.sources.spool import GZIP_MAGIC, Spool
+
+STDIN = Path("-")
+LOG_NAME = "state-change.log"
+"""In a directory only names that contain this are taken: Kafka keeps server.log and others beside it."""
+
+COMPARED_BYTES = 4096
+"""Of two files of one length, beginning and end that must be equal for them to count as copies."""
+
+_ROLLED = re.compile(r"(?P<live>.*?)(?P<hour>\.\d{4}-\d\d-\d\d-\d\d)?(?:\.gz)?")
+_LABEL_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLogs:
+    """Logs ready to be merged. ``warnings`` and ``broken`` (files not read to their end) are for the user."""
+
+    sources: tuple[Source, ...]
+    files: int
+    warnings: tuple[str, ...]
+    broken: tuple[str, ...]
+
+
+def find_files(logs: str | None, logs_regex: str | None) -> list[Path]:
+    """Files named by ``--logs`` (files, directories, globs, ``-``, by commas) or ``--logs-regex`` (DIR/RE), in order.
+
+    The order is that of ties in the result: by name, rolled files before the live one (SCL-10X). A file named twice is
+    read once. UsageError for one that is missing or cannot be read (SCL-2, SCL-3, SCL-11X).
+    """
+    if logs is not None:
+        found = [path for name in logs.split(",") if name for path in _expand(name)]
+    else:
+        found = _matching(logs_regex or "")
+    if not found:
+        raise UsageError("no log files named: nothing in --logs")
+    unique = {path if path == STDIN else path.resolve(): path for path in reversed(found)}
+    return sorted(unique.values(), key=_rank)
+
+
+def open_logs(
+    paths: Sequence[Path],
+    spool: Spool,
+    *,
+    fetched: Mapping[Path, str] = MappingProxyType({}),
+    labels: Iterable[str] = (),
+    join_rolled: bool = True,
+) -> OpenedLogs:
+    """Looks into the files. UsageError for one that is no text or not readable; SourceChangedError, OSError.
+
+    ``fetched`` are copies of files from elsewhere and what these are called there; they are read with ``paths``.
+
+    ``labels`` are texts PATH=NAME; other logs are called by the broker id in their lines, else by their file's name
+    (SCL-14X). ``join_rolled`` False leaves each file's first lines in it.
+    """
+    warnings: list[str] = []
+    broken: list[str] = []
+    sources: list[Source] = []
+    if fetched:
+        paths = sorted([*paths, *fetched], key=lambda path: _rank(Path(fetched.get(path, path))))
+    unpacked = _unpack(paths, spool)
+    for path in paths:
+        name = fetched.get(path, str(path))
+        data_path, complete = unpacked.get(path, (path, True))
+        if not complete:
+            broken.append(f"{name} breaks off: the gzip data is cut or damaged; what came before was read")
+        status = data_path.stat()
+        extent = Extent(data_path, status.st_ino, 0, status.st_size)
+        if b"\0" in extent.read(0, min(COMPARED_BYTES, extent.end)):
+            raise UsageError(f"{name} is not text: a state-change log is needed, as it is or gzipped")
+        sources.append(Source(name, "", (extent,)))
+    chosen = _without_copies(sources, warnings)
+    if join_rolled:
+        chosen = _join_rolled(chosen)
+    return OpenedLogs(_labelled(chosen, labels), len(paths), tuple(warnings), tuple(broken))
+
+
+def _expand(name: str) -> list[Path]:
+    path = Path(name)
+    if path == STDIN:
+        return [path]
+    if path.is_dir():
+        found = [p for p in path.rglob(f"*{LOG_NAME}*") if p.is_file()]
+        if not found:
+            raise UsageError(f"no file named *{LOG_NAME}* in directory {name}; name the files")
+        return [_readable(p) for p in found]
+    if path.exists() or not glob.has_magic(name):
+        return [_readable(path)]
+    found = [Path(p) for p in glob.glob(name, recursive=True)]  # noqa: PTH207 -- patterns may be absolute
+    found = [p for p in found if not p.is_dir()]
+    if not found:
+        raise UsageError(f"no file matches {name}")
+    return [_readable(p) for p in found]
+
+
+def _matching(logs_regex: str) -> list[Path]:
+    """Files whose name contains a match of what follows the last ``/`` (SCL-3)."""
+    directory, slash, expression = logs_regex.rpartition("/")
+    parent = Path(directory or slash or ".")
+    try:
+        pattern = re.compile(expression)
+        found = [p for p in parent.iterdir() if pattern.search(p.name) and p.is_file()]
+    except re.error as e:
+        raise UsageError(f"--logs-regex: {expression!r} is not a regular expression: {e}") from e
+    except OSError as e:
+        raise UsageError(f"--logs-regex: cannot list {parent}: {e.strerror}") from e
+    if not found:
+        raise UsageError(f"--logs-regex: no file name in {parent} contains a match of {expression!r}")
+    return [_readable(p) for p in found]
+
+
+def _readable(path: Path) -> Path:
+    if not path.exists():
+        raise UsageError(f"{path}: no such file")
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"{path}: permission denied")
+    return path
+
+
+def _rank(path: Path) -> tuple[str, bool, str, str]:
+    live, hour = _split_name(path)
+    return live, not hour, hour, str(path)
+
+
+def _split_name(path: Path) -> tuple[str, str]:
+    """The live file's path, and the hour of a rolled one ("" for the live one itself)."""
+    named = _ROLLED.fullmatch(str(path))
+    return (named["live"], named["hour"] or "") if named else (str(path), "")
+
+
+def _unpack(paths: Sequence[Path], spool: Spool) -> dict[Path, tuple[Path, bool]]:
+    """Copies of the paths that cannot be read at any offset, and whether each is complete."""
+    streams = [path for path in paths if path == STDIN or not stat.S_ISREG(path.stat().st_mode)]
+    unpacked = {path: spool.unpack(path) for path in streams}  # in this thread: Ctrl-C must end the wait for a pipe
+    packed = [path for path in paths if path not in unpacked and _is_gzip(path)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # unpacking leaves the interpreter lock to others
+        unpacked.update(zip(packed, pool.map(spool.unpack, packed), strict=True))
+    return unpacked
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == GZIP_MAGIC
+
+
+def _without_copies(sources: list[Source], warnings: list[str]) -> list[Source]:
+    """Drops a file that is the copy of another: the rolled and the live one may have been collected while rolling."""
+    seen: dict[tuple[int, bytes, bytes], Source] = {}
+    for source in sources:
+        size = source.size
+        edge = min(COMPARED_BYTES, size)
+        same = seen.setdefault((size, source.read(0, edge), source.read(size - edge, size)), source)
+        if same is not source and size:
+            warnings.append(f"{source.name} is a copy of {same.name}: read once")
+    first_of_copies = {id(source) for source in seen.values()}
+    return [source for source in sources if id(source) in first_of_copies]
+
+
+def _join_rolled(sources: list[Source]) -> list[Source]:
+    """Gives lines before a file's first record to the next older file of the same broker (SCL-9X)."""
+    joined: list[Source] = []
+    for source in sources:
+        older = joined[-1] if joined else None
+        first, _ = source.next_record(0)
+        if older and first and _goes_on_in(older, source):
+            (own,) = source.extents
+            joined[-1] = replace(older, extents=(*older.extents, replace(own, end=first)))
+            joined.append(replace(source, extents=(replace(own, start=first),)))
+        else:
+            joined.append(source)
+    return joined
+
+
+def _goes_on_in(older: Source, newer: Source) -> bool:
+    """Of one broker, the older one holding a record and ending with a whole line (a cut one ended elsewhere)."""
+    one_broker = _split_name(Path(older.name))[0] == _split_name(Path(newer.name))[0]
+    return one_broker and older.next_record(0)[1] is not None and older.read(older.size - 1, older.size) == b"\n"
+
+
+def _labelled(sources: list[Source], labels: Iterable[str]) -> tuple[Source, ...]:
+    given: dict[str, str] = {}
+    for text in labels:
+        path, equals, name = text.rpartition("=")
+        if not (path and equals and name):
+            raise UsageError(f"--label {text}: PATH=NAME is needed")
+        given[str(Path(path).resolve())] = name
+    unused = set(given) - {str(Path(source.name).resolve()) for source in sources}
+    if unused:
+        raise UsageError(f"--label: {min(unused)} is not among the logs")
+    return tuple(
+        replace(
+            source, label=given.get(str(Path(source.name).resolve())) or _broker_id(source) or Path(source.name).name
+        )
+        for source in sources
+    )
+
+
+def _broker_id(source: Source) -> str | None:
+    """Both a broker's and a controller's lines name the broker that wrote the file."""
+    text = source.read(0, min(_LABEL_BYTES, source.size)).decode("latin-1")
+    for line in text.splitlines():
+        head = parse_head(line)
+        if head and head.actor:
+            return str(head.actor.id)
+    return None

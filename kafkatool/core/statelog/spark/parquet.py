@@ -1,0 +1,62 @@
+"""Rows as Parquet, written by Spark itself: its JVM reads the JSON rows and no Python touches them again."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kafkatool.core.errors import KafkatoolError, UsageError
+from kafkatool.core.statelog.lines.rows import COLUMNS
+from kafkatool.core.statelog.spark.session import Spark
+
+BLOCK_BYTES = 16 * 1024 * 1024
+"""A row group; it is held in the JVM's memory, whose heap is small."""
+
+
+def write_parquet(parts: Sequence[Path], directory: Path, spark: Spark, *, utc: bool) -> None:
+    """Writes files of JSON rows as a Parquet dataset, in their order when read by file name. SparkError.
+
+    ``time`` is TIMESTAMP_NTZ (local, as the brokers wrote it), or with ``utc`` an instant.
+    """
+    spark.with_context(lambda context: _write(context, parts, directory, utc))
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A directory beside ``path`` that becomes it when the block ends well; otherwise nothing is left (SCL-22X).
+
+    UsageError if ``path`` exists: a dataset is not replaced file by file.
+    """
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"{path} exists; a Parquet dataset is a directory of its own: name a new one")
+    try:
+        own = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    except OSError as e:
+        raise KafkatoolError(f"cannot write in {path.parent}: {e.strerror}") from e
+    try:
+        own.chmod(0o755)
+        yield own / "rows"
+        (own / "rows").rename(path)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _write(context: Any, parts: Sequence[Path], directory: Path, utc: bool) -> None:
+    jvm = context._jvm
+    conf = context._jsc.hadoopConfiguration()
+    conf.set("parquet.block.size", str(BLOCK_BYTES))
+    conf.set("mapreduce.input.fileinputformat.split.minsize", str(1 << 40))  # a part stays whole: so does the order
+    session = jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+    session.conf().set("spark.sql.session.timeZone", "UTC")
+    schema = ", ".join(
+        f"`{column.name}` {'TIMESTAMP' if utc and column.name == 'time' else column.sql_type}" for column in COLUMNS
+    )
+    if parts:
+        lines = context._jsc.sc().textFile(",".join(part.as_uri() for part in parts), 1)
+    else:
+        lines = context._jsc.parallelize(jvm.java.util.ArrayList()).rdd()
+    text = session.createDataset(lines, jvm.org.apache.spark.sql.Encoders.STRING())
+    rows = session.read().schema(schema).json(text)
+    rows.write().option("compression", "zstd").parquet(directory.as_uri())

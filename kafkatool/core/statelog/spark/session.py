@@ -1,0 +1,355 @@
+"""Starts Spark for one job and ends it: no shell scripts, no SQL session, no web pages, nothing left behind.
+
+The JVM is run directly, with a class-data archive where one has been made (``archive``), and comes up in a thread of
+its own while the caller still looks into its files. With a ``local`` master every socket is on loopback and the JVM is
+killed at the end, since a clean stop takes a second and all it would tidy is in our own directory. ``pyspark`` is
+imported only when a job is started.
+"""
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.java import find_java
+from kafkatool.core.statelog.spark.archive import archive_path, discard, make_in_background, usable
+from kafkatool.core.statelog.spark.jvm import SparkError, archive_options, gateway_command
+
+__all__ = ["Spark", "SparkError"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+START_TIMEOUT_S = 120
+"""Longest time the JVM may take to come up; it needs 1 to 2 s, on an overloaded machine ten times that."""
+
+DEATH_S = 2
+"""How long to wait for the end of a JVM that no longer answers, to tell a dead one from one that is in trouble."""
+
+POLL_S = 0.01
+PROGRESS_S = 0.2
+
+EXECUTOR_MEMORY = "512m"
+"""Of a cluster's JVMs, which only pass tasks on; Spark's default of 1g would keep small workers from being used."""
+
+LEFT_OUT = {
+    "spark.rpc.io.mode": "NIO",
+    "spark.shuffle.io.mode": "NIO",
+    "spark.broadcast.compress": "false",
+    "spark.cleaner.referenceTracking": "false",
+    "spark.log.structuredLogging.enabled": "false",
+}
+"""What costs a start some 0.1 s and is of no use to jobs of seconds: native libraries for sockets and compression, which
+are unpacked first; a thread that tidies up; logs as JSON."""
+
+_EXCEPTION = re.compile(r"(?:Caused by: )?[\w.]*(?:Error|Exception)\b")
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,.*)?\])?")
+
+
+class Spark:
+    """Spark from start to end, as a context manager. ``directory`` must be the caller's own: all files go there.
+
+    ``announce`` may be set: then a missing class-data archive is made after the end, in the background, and told.
+    ``progress`` may be set: it is called with tasks done and tasks in all while a job runs.
+    """
+
+    announce: Callable[[str], None] | None = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __init__(self, master: str, directory: Path, *, jvm_options: Sequence[str] = ()) -> None:
+        """Starts the JVM and returns at once. JavaNotFoundError, SparkError."""
+        self.master = master
+        self.local = master.startswith("local")
+        self._directory = directory
+        self._log = directory / "spark.log"
+        self._connection = directory / "gateway"
+        self._java = find_java()
+        self._archive = archive_path(self._java)
+        self._with_archive = not jvm_options and usable(self._archive)
+        self._jvm = self._launch(jvm_options or archive_options(self._archive if self._with_archive else None))
+        self._closed = False
+        logging.getLogger().addFilter(_not_of_py4j)
+        self._context: Future[Any] = Future()
+        self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
+        self._starter.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def parallelism(self) -> int:
+        """Tasks that run at the same time. Waits for the start unless the master's name says it."""
+        named = _LOCAL.fullmatch(self.master)
+        if named is None:
+            return int(self._connected().defaultParallelism)
+        return len(os.sched_getaffinity(0)) if named[1] == "*" else int(named[1] or 1)
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """``function`` of each item, one task each, results in the items' order; keep them small. SparkError.
+
+        A KafkatoolError raised by ``function`` is raised here with its own text and as its own class.
+        """
+        if not items:
+            return []
+        from py4j.protocol import Py4JError
+
+        try:
+            try:
+                outcomes = self._collected(function, items)
+            except (Py4JError, OSError) as e:
+                if not self._revived(e):
+                    raise
+                outcomes = self._collected(function, items)
+        except (Py4JError, OSError) as e:
+            raise SparkError(f"Spark's job failed: {self._last_words()}") from e
+        results: list[Result] = []
+        for outcome in outcomes:
+            if isinstance(outcome, KafkatoolError):
+                raise outcome
+            results.append(outcome)
+        return results
+
+    def _collected(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Any]:
+        context = self._connected()
+        with self._progress_told(context, len(items)):
+            collected: list[Any] = context.parallelize(list(items), len(items)).map(_Guarded(function)).collect()
+        return collected
+
+    def with_context(self, action: Callable[[Any], Result]) -> Result:
+        """``action`` of pyspark's SparkContext, for jobs that run in the JVM alone. Waits for the start. SparkError."""
+        from py4j.protocol import Py4JError
+
+        context = self._connected()
+        try:
+            return action(context)
+        except (Py4JError, OSError) as e:
+            raise SparkError(f"Spark's job failed: {self._last_words()}") from e
+
+    def stop_cleanly(self) -> None:
+        """Ends Spark as Spark itself does, which takes a second; ``close`` must follow."""
+        self._connected().stop()
+        if self._jvm.stdin:
+            self._jvm.stdin.close()
+        self._jvm.wait()
+
+    def close(self) -> None:
+        """Ends Spark. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        came_up = self._context.done() and not self._context.exception()
+        if came_up:  # while the JVM still listens: objects of it that are let go of tell it so
+            if not self.local:
+                self._connected().stop()  # the cluster must hear of it
+            _forget(self._connected())
+        if self._jvm.stdin:
+            self._jvm.stdin.close()  # the JVM would end by itself now, a second later
+        self._jvm.kill()
+        self._jvm.wait()
+        self._starter.join()
+        self._jvm.kill()  # another one, if it had just been launched
+        self._jvm.wait()
+        if not came_up:
+            _forget(None if self._context.exception() else self._connected())
+        logging.getLogger().removeFilter(_not_of_py4j)
+        if came_up and self.announce and not self._with_archive and make_in_background(self._archive):
+            self.announce(f"making {self._archive} in the background, once: kt logs starts faster with it")
+
+    def _launch(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                gateway_command(self._java, self._directory, self._settings(), options),
+                stdin=subprocess.PIPE,  # the JVM ends when this end is closed, however we end
+                stdout=log,
+                stderr=log,
+                env=self._environment(),
+                start_new_session=True,  # Ctrl-C is ours to handle
+            )
+
+    def _start(self) -> None:
+        try:
+            try:
+                context = self._connect()
+            except SparkError as e:
+                if not self._relaunched(e.__cause__):
+                    raise
+                _forget(None)
+                context = self._connect()
+            self._context.set_result(context)
+        except BaseException as e:  # noqa: BLE001 -- a thread's top: it is raised where the context is asked for
+            self._context.set_exception(e)
+
+    def _revived(self, error: Exception) -> bool:
+        """If the JVM died in a job, and perhaps of a damaged archive: starts Spark again, without. Did it?"""
+        if not self._relaunched(error):
+            return False
+        _forget(self._connected())
+        self._context = Future()
+        self._start()
+        return True
+
+    def _relaunched(self, error: BaseException | None) -> bool:
+        """If the JVM died, it may have died of a damaged archive: another one is launched without. Was it?"""
+        from py4j.protocol import Py4JJavaError
+
+        if not self._with_archive or self._closed or isinstance(error, Py4JJavaError):  # told by a JVM that is well
+            return False
+        try:
+            self._jvm.wait(DEATH_S)
+        except subprocess.TimeoutExpired:
+            return False
+        discard(self._archive)
+        self._with_archive = False
+        self._connection.unlink(missing_ok=True)
+        self._jvm = self._launch(archive_options(None))
+        return True
+
+    @contextmanager
+    def _progress_told(self, context: Any, tasks: int) -> Iterator[None]:
+        """Looks at the job's stage until it ends."""
+        if self.progress is None:
+            yield
+            return
+        ended = threading.Event()
+        teller = threading.Thread(target=self._tell_progress, args=(context, tasks, ended), daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            teller.join()
+            self.progress(tasks, tasks)
+
+    def _tell_progress(self, context: Any, tasks: int, ended: threading.Event) -> None:
+        from py4j.protocol import Py4JError
+
+        tracker = context.statusTracker()
+        with suppress(Py4JError, OSError):  # the JVM is gone: the job itself tells why
+            while self.progress and not ended.wait(PROGRESS_S):
+                for stage in tracker.getActiveStageIds():
+                    if info := tracker.getStageInfo(stage):
+                        self.progress(info.numCompletedTasks, tasks)
+
+    def _settings(self) -> Mapping[str, str]:
+        settings = {
+            "spark.master": self.master,
+            "spark.app.name": "kt logs",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": str(self._directory),
+            "spark.shuffle.push.enabled": "false",
+            **LEFT_OUT,
+            "spark.python.daemon.module": "kafkatool.core.statelog.spark.daemon",
+            "spark.executorEnv.PYTHONPATH": self._python_path(),
+        }
+        if self.local:
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        else:
+            settings |= {"spark.executor.memory": EXECUTOR_MEMORY}
+        return settings
+
+    def _environment(self) -> dict[str, str]:
+        """Without the user's Spark installation; with our package on the workers' path."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+        environment["PYTHONPATH"] = self._python_path()
+        environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(self._connection)
+        if self.local:
+            environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+            environment["SPARK_USER"] = "kt"  # a name for its own use; else Hadoop's login is loaded to find the user's
+        return environment
+
+    def _python_path(self) -> str:
+        ours = str(Path(__file__).parents[3])
+        return os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
+
+    def _connected(self) -> Any:
+        return self._context.result()
+
+    def _await_gateway(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._connection.exists():  # written elsewhere and renamed: complete when it is there
+            if self._jvm.poll() is not None or time.monotonic() > deadline:
+                raise SparkError(f"Spark did not start: {self._last_words()}")
+            time.sleep(POLL_S)
+
+    def _connect(self) -> Any:
+        from py4j.protocol import Py4JError
+        from pyspark.conf import SparkConf
+        from pyspark.core.context import SparkContext
+
+        self._await_gateway()
+        told = self._connection.read_bytes()  # port, length of the secret, secret
+        ours = {
+            "PYSPARK_GATEWAY_PORT": str(int.from_bytes(told[:4], "big")),
+            "PYSPARK_GATEWAY_SECRET": told[8 : 8 + int.from_bytes(told[4:8], "big")].decode(),
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        before = {key: os.environ.get(key) for key in ours}
+        os.environ.update(ours)  # the only way to hand them to pyspark
+        try:
+            context = SparkContext(conf=SparkConf(loadDefaults=False).setMaster(self.master).setAppName("kt logs"))
+        except (Py4JError, OSError) as e:
+            raise SparkError(f"Spark did not start: {self._last_words()}") from e
+        finally:
+            for key, value in before.items():
+                if value is None:
+                    del os.environ[key]
+                else:
+                    os.environ[key] = value
+        if context._accumulatorServer is not None:
+            context._accumulatorServer.handle_error = lambda *_: None  # it would print that its connection is lost
+        return context
+
+    def _last_words(self) -> str:
+        """The last error in the JVM's log (an exception's own line, Python's or Java's, before others), on one line."""
+        lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
+        telling = [line for line in lines if _EXCEPTION.match(line)] or [line for line in lines if "ERROR" in line]
+        return (telling or lines or ["it said nothing"])[-1]
+
+
+def _forget(context: Any | None) -> None:
+    """Takes back what pyspark keeps about a JVM that is no more."""
+    from pyspark.core.context import SparkContext
+
+    if context is not None:
+        updates, context._accumulatorServer = context._accumulatorServer, None
+        if updates is not None:
+            threading.Thread(target=updates.shutdown, daemon=True).start()  # it takes a second to notice
+        context._jsc = None  # stop() would wait for the JVM
+        context.stop()
+    if SparkContext._gateway is not None:
+        SparkContext._gateway.close()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j writes stack traces to the root logger when the JVM dies; that is told by an error of ours."""
+    return "py4j" not in record.pathname
+
+
+class _Guarded:
+    """Carries an error we raise on purpose through Spark as a value: as an exception it would be a Java stack trace."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __call__(self, item: Any) -> Any:
+        try:
+            return self._function(item)
+        except KafkatoolError as e:
+            return e
+        except OSError as e:
+            return SparkError(f"{e.filename or 'temporary files (TMPDIR)'}: {e.strerror}")

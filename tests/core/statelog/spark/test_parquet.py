@@ -1,0 +1,66 @@
+"""Rows on a real Spark: Parquet holds what the JSON rows hold, in their order."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkatool.core.errors import UsageError
+from kafkatool.core.statelog.lines.rows import COLUMNS
+from kafkatool.core.statelog.lines.zones import clocks
+from kafkatool.core.statelog.merging.merge import Mapper
+from kafkatool.core.statelog.merging.ordered import merge_ordered
+from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.sources.files import open_logs
+from kafkatool.core.statelog.sources.spool import spool
+from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
+from kafkatool.core.statelog.spark.session import Spark
+from tests.core.statelog.logs import InProcess, story
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCL-16X", "SCL-8", "SCL-22X")
+def test_parquet_holds_the_rows_in_order(spark: Spark, tmp_path: Path) -> None:
+    written = tmp_path / "rows.parquet"
+    with spool() as own:
+        sources = open_logs(story("2.8.2"), own).sources
+        given: list[tuple[int, Mapper]] = [(1 << 20, InProcess()), (400_000, spark)]
+        texts = []
+        for chunk_bytes, mapper in given:
+            merged, number = merge_ordered(
+                sources, clocks(sources, []), Selection(), mapper, own.directory, as_rows=True, chunk_bytes=chunk_bytes
+            )
+            texts.append(b"".join(part.read_bytes() for part in merged.parts))
+        assert texts[0] == texts[1]
+        with new_directory(written) as directory:
+            write_parquet(merged.parts, directory, spark, utc=False)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".parquet"]
+    columns = spark.with_context(lambda context: _read(context, written, tmp_path / "text"))
+    assert columns == [column.name for column in COLUMNS]
+    rows = [json.loads(line) for part in (tmp_path / "text").glob("part-*") for line in part.read_text().splitlines()]
+    expected = [json.loads(line) for line in texts[1].splitlines()]
+    assert len(rows) == number == len(expected)
+    assert sorted(map(_key, rows)) == sorted(map(_key, expected))
+
+
+def test_a_dataset_is_never_written_over(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="exists"), new_directory(tmp_path):
+        pass
+    with pytest.raises(ZeroDivisionError), new_directory(tmp_path / "new") as directory:
+        directory.mkdir()
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def _key(row: dict[str, object]) -> str:
+    """The row without what is null, which Spark's JSON leaves out, as text that sorts."""
+    return json.dumps({name: value for name, value in row.items() if value is not None}, sort_keys=True)
+
+
+def _read(context: Any, path: Path, to: Path) -> list[str]:
+    """Has the JVM write the dataset's rows as JSON into a directory; gives the columns."""
+    session = context._jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+    rows = session.read().format("parquet").load(path.as_uri())
+    rows.toJSON().write().text(to.as_uri())
+    return list(rows.columns())

@@ -1,0 +1,60 @@
+"""Spark as we start it: errors come back as ours, sockets are on loopback, nothing is left."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kafkatool.core.errors import RefusedError
+from kafkatool.core.statelog.spark.session import Spark, SparkError
+
+
+def refuse(item: int) -> int:
+    if item == 3:
+        raise RefusedError("three is refused")
+    return item * 2
+
+
+def read(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+def crash(item: int) -> float:
+    return 1 / item
+
+
+def test_results_come_in_order_and_our_errors_as_they_are(spark: Spark) -> None:
+    assert spark.parallelism == 2
+    assert spark.map(refuse, [5, 4, 1]) == [10, 8, 2]
+    assert spark.map(refuse, []) == []
+    with pytest.raises(RefusedError, match="three is refused"):
+        spark.map(refuse, [1, 3])
+    with pytest.raises(SparkError, match="/no/such: No such file"):
+        spark.map(read, ["/no/such"])
+
+
+def test_a_fault_of_ours_is_told_in_one_line(spark: Spark) -> None:
+    with pytest.raises(SparkError, match="ZeroDivisionError") as caught:
+        spark.map(crash, [0])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.spec("SCL-8")
+def test_all_sockets_are_on_loopback(spark: Spark) -> None:
+    spark.map(refuse, [1])
+    jvm = psutil.Process(spark._jvm.pid)
+    processes = [jvm, *jvm.children(recursive=True)]
+    listening = [c.laddr.ip for p in processes for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    assert listening
+    assert {ip.removeprefix("::ffff:") for ip in listening} <= {"127.0.0.1", "::1"}
+
+
+def test_a_jvm_that_does_not_come_up_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'Error: no memory today' >&2\nexit 1\n")
+    java.chmod(0o755)
+    (tmp_path / "home" / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    with Spark("local[1]", tmp_path) as spark, pytest.raises(SparkError, match="did not start: Error: no memory today"):
+        spark.map(refuse, [1])
