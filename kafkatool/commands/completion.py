@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
-from kafkatool.commands.options import KAZOO_LOGGER, KtCommand
+from kafkatool.commands.shared.options import KAZOO_LOGGER, KtCommand
 from kafkatool.core.errors import KafkatoolError
 
 if TYPE_CHECKING:

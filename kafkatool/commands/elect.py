@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from kafkatool.commands.completion import complete_brokers, complete_topics
-from kafkatool.commands.options import (
+from kafkatool.commands.shared.options import (
     KtCommand,
     connect,
     output_option,
@@ -24,8 +24,8 @@ from kafkatool.commands.options import (
     writing_options,
     zookeeper_option,
 )
-from kafkatool.commands.output import Answer, Output, error_item, paint
-from kafkatool.commands.progress_line import duration
+from kafkatool.commands.shared.output import Answer, Output, error_item, paint
+from kafkatool.commands.shared.progress_line import duration
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.model.plan_files import (
@@ -321,7 +321,7 @@ def _why_none(o: Options, selection: Selection) -> str:
 
 
 def _no_topic(pattern: str, view: ClusterView) -> str:
-    from kafkatool.commands.topics_common import near
+    from kafkatool.commands.topics.flags import near
 
     return near(pattern, list(view.topics))
 

@@ -14,8 +14,8 @@ import click
 
 from kafkatool import __version__
 from kafkatool.commands.lazy import LazyGroup
-from kafkatool.commands.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
-from kafkatool.commands.settings import choose_context, complete_contexts
+from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
+from kafkatool.commands.shared.settings import choose_context, complete_contexts
 from kafkatool.core.errors import KafkatoolError, UsageError
 
 INTERRUPTED: Final = 130
@@ -106,14 +106,14 @@ def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "topics": ("kafkatool.commands.topics:topics", "Create, list, describe, alter and delete topics."),
-    "reassign": ("kafkatool.commands.reassign:reassign", "Move partitions' replicas to other brokers."),
+    "topics": ("kafkatool.commands.topics.group:topics", "Create, list, describe, alter and delete topics."),
+    "reassign": ("kafkatool.commands.reassign.command:reassign", "Move partitions' replicas to other brokers."),
     "elect": ("kafkatool.commands.elect:elect", "Give leadership back to the preferred replicas."),
     "replica-verify": ("kafkatool.commands.replica_verify:replica_verify", "Compare the data of all replicas."),
-    "logs": ("kafkatool.commands.logs:logs", "Merge and analyse state-change logs of all brokers."),
-    "cluster": ("kafkatool.commands.cluster:cluster", "Run a whole cluster on this machine."),
-    "broker": ("kafkatool.commands.broker:broker", "Run one broker from a server.properties file."),
-    "controller": ("kafkatool.commands.controller:controller", "Rule a cluster of Kafka brokers from outside."),
+    "logs": ("kafkatool.commands.logs.group:logs", "Merge and analyse state-change logs of all brokers."),
+    "cluster": ("kafkatool.commands.servers.cluster:cluster", "Run a whole cluster on this machine."),
+    "broker": ("kafkatool.commands.servers.broker:broker", "Run one broker from a server.properties file."),
+    "controller": ("kafkatool.commands.servers.controller:controller", "Rule a cluster of Kafka brokers from outside."),
     "completion": ("kafkatool.commands.completion:completion", "Print the completion script of a shell."),
 }
 

@@ -9,16 +9,16 @@ from typing import Any, Final
 import click
 
 from kafkatool.commands.completion import complete_topics
-from kafkatool.commands.options import (
+from kafkatool.commands.shared.options import (
     KtCommand,
     connect,
     optional_zookeeper_option,
     output_option,
     partition_form_option,
 )
-from kafkatool.commands.output import Answer, Output, paint
-from kafkatool.commands.progress_line import ProgressLine, duration
-from kafkatool.commands.termination import terminated_like_interrupted
+from kafkatool.commands.shared.output import Answer, Output, paint
+from kafkatool.commands.shared.progress_line import ProgressLine, duration
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.model.plan_files import PartitionName

@@ -16,9 +16,10 @@ from kafkatool.core.protocol.messages.metadata import MetadataRequest
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.network.raw_client import wait_until
 from tests.broker.test_server import append, client_of, config, create, describe, read
+from tests.paths import ROOT
 from tests.waiting import eventually
 
-_DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
+_DOCUMENT = ROOT / "docs" / "embedding.md"
 _BROKERS = (1, 2, 3)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.commands.killed_runs import Writes, count_writes
+from tests.commands.reassign.killed_runs import Writes, count_writes
 from tests.core.operations.reassignment.test_requests import NINE
 from tests.core.zookeeper import cluster_nodes as nodes
 

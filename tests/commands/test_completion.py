@@ -9,8 +9,9 @@ from click.testing import CliRunner
 from kafkatool.commands import completion
 from kafkatool.commands.main import kt
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.commands.topics_runner import make_orders
+from tests.commands.topics.runner import make_orders
 from tests.core.zookeeper import cluster_nodes as nodes
+from tests.paths import ROOT
 from tests.ports import free_port
 
 FILES = {"bash": "kt.bash", "zsh": "_kt", "fish": "kt.fish"}
@@ -35,7 +36,7 @@ def complete(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
 @pytest.mark.spec("COM-8X")
 @pytest.mark.parametrize("shell", completion.SHELLS)
 def test_the_script_in_the_repository_is_what_the_command_prints(shell: str) -> None:
-    file = Path(__file__).parents[2] / "completions" / FILES[shell]
+    file = ROOT / "completions" / FILES[shell]
     printed = CliRunner().invoke(kt, ["completion", shell])
     assert printed.exit_code == 0
     assert file.read_text() == printed.stdout, f"kt completion {shell} > completions/{FILES[shell]}"

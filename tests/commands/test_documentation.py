@@ -3,15 +3,15 @@
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from kafkatool.commands.main import kt
-from tests.commands.test_output_contract import commands
+from tests.commands.shared.test_output_contract import commands
+from tests.paths import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 PAGES = sorted((DOCS / "commands").glob("*.md"))
 SHELL = ("|", ">", "&&", "head")
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from kafkatool import __version__
 from kafkatool.commands.lazy import LazyGroup
 from kafkatool.commands.main import COMMANDS, RootGroup, kt
-from kafkatool.commands.options import output_option
-from kafkatool.commands.output import Output, error_item
-from kafkatool.commands.topics import ACTIONS
+from kafkatool.commands.shared.options import output_option
+from kafkatool.commands.shared.output import Output, error_item
+from kafkatool.commands.topics.group import ACTIONS
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError, ZooKeeperUnavailableError
 
 HEAVY = ("rich", "kazoo", "pyspark", "kafkatool.broker")

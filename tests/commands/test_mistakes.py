@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from kazoo.security import Permissions, make_acl
 
-from kafkatool.commands import options
 from kafkatool.commands.main import kt
+from kafkatool.commands.shared import options
 from kafkatool.core.model.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
@@ -19,7 +19,7 @@ from kafkatool.core.zookeeper.znodes import (
     ReassignmentZnode,
     TopicsZnode,
 )
-from tests.commands.topics_runner import make_orders
+from tests.commands.topics.runner import make_orders
 from tests.core.operations.reassignment.test_requests import plan
 from tests.ports import free_port
 

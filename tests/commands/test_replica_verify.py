@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
-from kafkatool.commands.progress_line import ProgressLine
+from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.operations.verification.fake_broker import FakeBroker, batch, batches, fake_cluster

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.compat.client_programs import ROOT, Program
+from tests.compat.client_programs import Program
+from tests.paths import ROOT
 
 END_S: Final = 180
 

@@ -18,7 +18,6 @@ from typing import Final
 from kafkatool.core.java import JavaNotFoundError, find_java
 
 SOURCES: Final = Path(__file__).parent / "clients"
-ROOT: Final = Path(__file__).parents[2]
 BUILD_TIMEOUT_S: Final = 600
 
 

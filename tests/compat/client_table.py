@@ -12,7 +12,8 @@ from rich.table import Table
 
 from tests.compat import client_matrix, matrix_arguments
 from tests.compat.client_matrix import CELLS, Row
-from tests.compat.client_programs import PREPARE, ROOT
+from tests.compat.client_programs import PREPARE
+from tests.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "clients.md"
 INTRODUCTION: Final = """# Clients

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.commands import reassign_progress
 from kafkatool.commands.main import kt
-from kafkatool.commands.progress_line import ProgressLine
+from kafkatool.commands.reassign import progress as reassign_progress
+from kafkatool.commands.shared.progress_line import ProgressLine
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.steady import STEADY

@@ -10,8 +10,9 @@ from typing import Final
 from tests.compat import matrix_arguments, tool_matrix
 from tests.compat.real_kafka import libraries
 from tests.compat.tool_matrix import SAME, VERSIONS, Columns, NotPlayed, NotServed
+from tests.paths import ROOT
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "compatibility.md"
+PAGE: Final = ROOT / "docs" / "compatibility.md"
 INTRODUCTION: Final = """# Compatibility of the tools
 
 Written by `scripts/tool-matrix --write`. Each row is played three times beside each Kafka version: kt on real brokers of

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser import Browser, browser_path
-from tests.commands.log_tools import EXAMPLE, run, without_spark
+from tests.commands.logs.tools import EXAMPLE, run, without_spark
 
 TAB, ENTER = ("Tab", 9), ("Enter", 13)
 WIDER_THAN_THE_SCREEN = """

@@ -5,10 +5,10 @@ import random
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tests.simulation.scenario import explain, run
 
 FIXED = range(1, 51)
@@ -53,7 +53,7 @@ def test_a_seed_replays_exactly_whatever_the_hash_seed_and_with_a_trace() -> Non
         "from tests.simulation.scenario import run\n"
         "print([(o.digest, o.steps, o.why) for s in range(1, 6) for o in [run(s)]])"
     )
-    root = Path(__file__).parents[2]
+    root = ROOT
     seen = set()
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

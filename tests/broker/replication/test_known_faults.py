@@ -12,9 +12,9 @@ from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.test_following import FAST, follow, lead_alone, same, served
 from tests.broker.replication.world import CONSUMER, TP, follower, wanted, world
 from tests.broker.storage.batches import batch
+from tests.paths import ROOT
 from tests.waiting import eventually
 
-_ROOT = Path(__file__).parents[3]
 _NOBODY = 1  # a port where nobody listens
 
 
@@ -108,10 +108,10 @@ def test_no_reader_ever_sees_a_high_watermark_that_is_not_there(tmp_path: Path) 
 
 
 def test_the_page_of_known_faults_names_tests_that_are_there() -> None:
-    page = (_ROOT / "docs" / "known-faults.md").read_text()
+    page = (ROOT / "docs" / "known-faults.md").read_text()
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
     assert len(named) > 40
     for path, test in named:
-        assert f"def {test}(" in (_ROOT / "tests" / path).read_text(), f"{path}::{test}"
+        assert f"def {test}(" in (ROOT / "tests" / path).read_text(), f"{path}::{test}"
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| Fault (")]
     assert len(rows) == 27 and all("::" in row for row in rows)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafkatool.core.statelog.sources.sources import Extent, Source
+from tests.paths import DATA
 
-CAPTURES = Path(__file__).parents[2] / "data" / "state-change-logs"
+CAPTURES = DATA / "state-change-logs"
 VERSIONS = ("0.10.2.2", "1.1.1", "2.8.2")
 
 Item = TypeVar("Item")

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-from pathlib import Path
 
 import orjson
 import pytest
@@ -24,8 +23,9 @@ from kafkatool.core.zookeeper.znodes import (
     ReassignmentZnode,
     TopicZnode,
 )
+from tests.paths import DATA
 
-DATA = Path(__file__).parent.parent / "data" / "znodes"
+DATA = DATA / "znodes"
 TP = TopicPartition("t", 0)
 
 

@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 HOLDER = """
 import sys, pathlib
-from kafkatool.core.operations import run_lock
+from kafkatool.core.operations.reassignment import run_lock
 with run_lock.held(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -14,8 +14,9 @@ from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.sources import Source
 from kafkatool.core.statelog.sources.spool import spool
 from tests.core.statelog.logs import VERSIONS, InProcess, lines_of, record, source, story
+from tests.paths import ROOT
 
-SCHEMA = Path(__file__).parents[3] / "docs" / "logs-rows.schema.json"
+SCHEMA = ROOT / "docs" / "logs-rows.schema.json"
 CREATED = (
     "[Controller id=3 epoch=7] Changed partition a-1.b-0 from NewPartition to OnlinePartition with state "
     "LeaderAndIsr(leader=1, leaderEpoch=0, isr=List(1, 2), zkVersion=0)"

@@ -17,7 +17,7 @@ from kafkatool.commands.main import kt
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.commands.log_tools import run, without_spark
+from tests.commands.logs.tools import run, without_spark
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.core.statelog.logs import VERSIONS

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from kafkatool.commands import logs_session
+from kafkatool.commands.logs import session as logs_session
 from kafkatool.core.statelog.merging.merge import replacing
 from kafkatool.core.statelog.sources.sources import Source
-from tests.commands.log_tools import NoSpark, run, without_spark
+from tests.commands.logs.tools import NoSpark, run, without_spark
 from tests.core.statelog.logs import record
 
 COMMANDS = (("merge",), ("merge", "--format", "jsonl"), ("merge", "--tz", "UTC"), ("timeline",), ("report",))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-from kafkatool.commands.logs_figures import as_data
+from kafkatool.commands.logs.report_data import as_data
 from kafkatool.core.java import find_java
 from kafkatool.core.statelog.history.report import make_report
 from kafkatool.core.statelog.history.timeline import tell_timeline

@@ -1,0 +1,1 @@
+"""``kt logs``: merge, timeline and report."""

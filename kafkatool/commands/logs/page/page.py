@@ -1,0 +1,246 @@
+"""The report as one HTML page: no script, no network, no server; for wide and narrow screens, eyes and keyboards."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from importlib.resources import files
+from itertools import pairwise
+from typing import Final
+
+from kafkatool import __version__
+from kafkatool.commands.logs.page.plots import HATCH, Axis, bars, colour, lanes, legend, stacked
+from kafkatool.commands.logs.report_data import Data, duration, without_leader
+from kafkatool.commands.logs.verdict import verdict
+from kafkatool.core.statelog.history.observations import milliseconds
+
+MINUTE_MS: Final = 60_000
+MOST_MARKS: Final = 12
+"""Controller changes marked in the plots; of more, the first."""
+
+
+def page(data: Data) -> str:
+    """The whole page."""
+    style = files("kafkatool.commands.logs.page").joinpath("page.css").read_text("utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>State changes {escape(_period(data))}</title><style>{style}</style></head><body>"
+        f'<a class="skip" href="#main">Skip to the report</a>{HATCH}{"".join(_body(data))}</body></html>\n'
+    )
+
+
+def _period(data: Data) -> str:
+    about = data["logs"]
+    if about["first"] is None:
+        return "(no dated line)"
+    first, last = about["first"], about["last"]
+    return f"{first[:19]} to {last[11:19] if first[:10] == last[:10] else last[:19]}"
+
+
+def _body(data: Data) -> Iterator[str]:
+    about, totals = data["logs"], data["totals"]
+    yield "<header><h1>What the state-change logs tell</h1>"
+    zone = "UTC" if about["utc"] else "the brokers' local time"
+    yield f'<p class="soft">{escape(_period(data))} ({zone}), {duration(about["span_ms"])}; '
+    yield f"{len(data['brokers'])} brokers, {about['files']} files, {data['lines']['lines']:,} lines.</p>"
+    calm = "" if totals["without_leader"] or totals["failed"] else " calm"
+    yield f'<p class="verdict{calm}">{escape(verdict(data))}</p>'
+    yield from (
+        f'<p class="hidden-facts"><b>Not visible:</b> {escape(w)}.</p>' for w in data["visibility"]["not_visible"]
+    )
+    sections = [(name, title) for name, title, there in _sections(data) if there]
+    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in sections)
+    yield f'<nav aria-label="Sections"><ul>{links}</ul></nav></header><main id="main">'
+    yield from _cards(data)
+    if about["first"] is not None:
+        yield from _plots(data)
+    yield from _tables(data)
+    yield f'</main><footer class="soft"><p>Made by kt logs report {escape(__version__)}.</p></footer>'
+
+
+def _sections(data: Data) -> list[tuple[str, str, bool]]:
+    plots = data["logs"]["first"] is not None
+    return [
+        ("leaders", "Leaders", plots and bool(data["partitions"])),
+        ("led", "Partitions led", plots and bool(data["plots"]["led"])),
+        ("isr", "In-sync replicas", plots and bool(data["partitions"])),
+        ("lines-per-minute", "Lines per minute", plots),
+        ("controllers", "Controllers", bool(data["controllers"])),
+        ("brokers", "Brokers", bool(data["brokers"])),
+        ("partitions", "Partitions", bool(data["partitions"])),
+        ("minutes", "Busiest minutes", bool(data["minutes"])),
+        ("clocks", "Clocks", bool(data["skew"])),
+        ("lines", "Lines", True),
+    ]
+
+
+def _cards(data: Data) -> Iterator[str]:
+    totals = data["totals"]
+    sees = data["visibility"]["offline"] or totals["outages"]
+    hidden = "not visible"
+    cards = [
+        (totals["without_leader"] if sees else hidden, "partitions without leader, at times", totals["without_leader"]),
+        (duration(totals["longest_leaderless_ms"]) if sees else hidden, "longest without leader", totals["outages"]),
+        (totals["still_without_leader"], "without leader at the end", totals["still_without_leader"]),
+        (totals["leader_changes"], "leader changes", 0),
+        (f"{totals['isr_shrinks']} / {totals['isr_growths']}", "ISR shrinks / growths", 0),
+        (max(len(data["controllers"]) - 1, 0), "controller changes", 0),
+        (totals["failed"], "failed transitions", totals["failed"]),
+        (totals["ignored"] + totals["stale_controllers"], "stale requests ignored", 0),
+    ]
+    yield '<div class="cards">'
+    for value, words, bad in cards:
+        yield f'<div class="card{" bad" if bad else ""}"><b>{value}</b><span>{words}</span></div>'
+    yield "</div>"
+
+
+def _plots(data: Data) -> Iterator[str]:
+    plots = data["plots"]
+    axis = Axis(plots["start_ms"], plots["end_ms"])
+    brokers = [int(broker) for broker in plots["led"]]
+    marks = _marks(data)
+    colours = [(colour(i), f"broker {broker}") for i, broker in enumerate(brokers)]
+    none = ("repeating-linear-gradient(45deg,var(--bad) 0 4px,#fff6 4px 6px)", "no leader")
+    if data["partitions"]:
+        yield f'<section id="leaders"><h2>Leaders</h2><p>The {len(data["partitions"])} partitions that suffered most, of '
+        yield f"{data['totals']['partitions']}. Colour: who leads. Height: how many of its replicas are in sync. "
+        yield "A lane opens to its story in figures.</p><figure>"
+        yield legend([*colours, none])
+        yield lanes(data["partitions"], brokers, axis, marks)
+        yield "</figure></section>"
+    if brokers:
+        series = [(colour(i), f"broker {broker}", plots["led"][str(broker)]) for i, broker in enumerate(brokers)]
+        series.append(("url(#none)", "no leader", plots["without_leader"]))
+        yield '<section id="led"><h2>Partitions led, by broker</h2><p>A broker that dies loses its share; '
+        yield "red is what nobody led.</p><figure>" + legend([*colours, none])
+        label = "Partitions led by each broker over time"
+        yield stacked(series, axis, steps=plots["steps"], marks=marks, label=label, unit="partitions")
+        yield "</figure></section>"
+    if data["partitions"]:
+        yield '<section id="isr"><h2>In-sync replicas</h2><p>Replicas that are assigned but not in sync, in all '
+        yield "partitions together: while it is above 0, a further death may cost data or leaders.</p><figure>"
+        missing = [("var(--b7)", "out of sync", plots["out_of_sync"])]
+        label = "Replicas out of sync over time"
+        yield stacked(missing, axis, steps=plots["steps"], marks=marks, label=label, unit="replicas")
+        yield "</figure></section>"
+    minutes = plots["bar_minutes"]
+    each = "minute" if minutes == 1 else f"{minutes} minutes"
+    yield f'<section id="lines-per-minute"><h2>Lines per {each}</h2><figure>'
+    origin = plots["start_ms"] // MINUTE_MS * MINUTE_MS
+    wide = Axis(min(origin, plots["start_ms"]), max(plots["end_ms"], origin + len(plots["bars"]) * minutes * MINUTE_MS))
+    yield bars(plots["bars"], minutes * MINUTE_MS, origin, wide, label=f"Lines per {each}", marks=marks)
+    yield "</figure></section>"
+
+
+def _marks(data: Data) -> list[tuple[int, str]]:
+    """When another controller took over, and the name it goes by."""
+    found = [
+        (milliseconds(new["first"]), f"controller {old['broker']} → {new['broker']}")
+        for old, new in pairwise(data["controllers"])
+    ]
+    plots = data["plots"]
+    return [mark for mark in found if plots["start_ms"] <= mark[0] <= plots["end_ms"]][:MOST_MARKS]
+
+
+def _tables(data: Data) -> Iterator[str]:
+    yield from _table(
+        "controllers",
+        "Controllers",
+        ("Epoch", "Broker", "First heard", "Last heard", "Lines", "Told by"),
+        [(c["epoch"], c["broker"], c["first"], c["last"], c["lines"], c["told_by"]) for c in data["controllers"]],
+    )
+    yield from _table(
+        "brokers",
+        "Brokers",
+        ("Broker", "Lines", "Leaderships lost", "Gained", "Left an ISR", "Came back", "Leads at the end"),
+        [
+            tuple(b[name] for name in ("broker", "lines", "lost", "gained", "left_isr", "joined_isr", "led_at_end"))
+            for b in data["brokers"]
+        ],
+    )
+    yield from _table(
+        "partitions",
+        "Partitions",
+        (
+            *("Partition", "Without leader", "Longest", "Times", "Elections", "Leader changes", "ISR shrank", "Grew"),
+            *("Failed", "Ignored", "At the end", "ISR"),
+        ),
+        [_partition(p) for p in data["partitions"]],
+        f"The {len(data['partitions'])} that suffered most, of {data['totals']['partitions']}.",
+    )
+    yield from _table(
+        "minutes",
+        "Busiest minutes",
+        ("Minute", "Lines", "Facts"),
+        [
+            (m["minute"], m["lines"], ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in m["facts"].items()))
+            for m in data["minutes"]
+        ],
+    )
+    yield from _table(
+        "clocks",
+        "Clocks, beside the controller's",
+        ("Broker", "Controller", "Behind, at least", "Ahead, at most", "Pairs"),
+        [
+            (
+                s["broker"],
+                s["controller"],
+                f"{s['behind_at_least_ms']} ms",
+                f"{max(s['ahead_at_most_ms'], 0)} ms",
+                s["pairs"],
+            )
+            for s in data["skew"] or ()
+        ],
+        "A request cannot arrive before it was sent: where the logs say so, a clock is behind by at least that much.",
+    )
+    yield from _table(
+        "lines", "Lines", ("Class", "Number"), [(k.replace("_", " "), n) for k, n in data["lines"].items()]
+    )
+
+
+def _partition(p: Data) -> tuple[object, ...]:
+    def shown(value: object) -> object:
+        return "not visible" if value is None else value
+
+    without, longest = (without_leader(p, figure) for figure in ("leaderless_ms", "longest_leaderless_ms"))
+    return (
+        f"{p['topic']}-{p['partition']}",
+        f"{without}, still" if p["leaderless_at_end"] else without,
+        longest,
+        shown(p["outages"]),
+        *(
+            p["elections"],
+            p["leader_changes"],
+            shown(p["isr_shrinks"]),
+            shown(p["isr_growths"]),
+            p["failed"],
+            p["ignored"],
+        ),
+        "deleted" if p["deleted"] else "no leader" if p["leader"] is None else f"leader {p['leader']}",
+        ",".join(map(str, p["isr"] or ())),
+    )
+
+
+def _table(
+    name: str, title: str, heading: Sequence[str], rows: Sequence[Sequence[object]], about: str = ""
+) -> Iterator[str]:
+    if not rows:
+        return
+    numeric = [all(isinstance(row[i], int) for row in rows) for i in range(len(heading))]
+    head = "".join(
+        f'<th scope="col"{" class=n" if n else ""}>{escape(word)}</th>'
+        for word, n in zip(heading, numeric, strict=True)
+    )
+    body = "".join(
+        f"<tr>{''.join(_cell(value, n) for value, n in zip(row, numeric, strict=True))}</tr>" for row in rows
+    )
+    told = f"<p>{escape(about)}</p>" if about else ""
+    yield (
+        f'<section id="{name}"><h2>{escape(title)}</h2>{told}<div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{escape(title)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>'
+    )
+
+
+def _cell(value: object, numeric: bool) -> str:
+    text = f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)
+    kinds = ["n"] * numeric + ["bad"] * (text == "no leader" or text.endswith(", still")) + ["wrap"] * (len(text) > 60)
+    return f'<td{f""" class="{" ".join(kinds)}" """.rstrip() if kinds else ""}>{escape(text)}</td>'

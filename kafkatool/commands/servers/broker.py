@@ -1,0 +1,75 @@
+"""``kt broker``: one broker as a process in the foreground."""
+
+import logging
+import threading
+from pathlib import Path
+
+import click
+
+from kafkatool.commands.servers.cluster import overrides_option
+from kafkatool.commands.shared.options import KtCommand
+from kafkatool.commands.shared.server_log import log_controller_to, log_to_stderr
+from kafkatool.commands.shared.termination import StopSignals
+from kafkatool.core.errors import KafkatoolError
+
+log = logging.getLogger(__name__)
+
+
+@click.group()
+def broker() -> None:
+    """Run one broker from a server.properties file."""
+
+
+@broker.command(
+    cls=KtCommand,
+    examples=(
+        "kt broker start --config server.properties",
+        "kt broker start --config server.properties -o broker.id=2 -o listeners=PLAINTEXT://:9093",
+    ),
+    notes=(
+        "Runs until SIGTERM or SIGINT, then moves its leaders away and stops; a second signal waits no longer for "
+        "the controller. The server's log goes to stderr, state-change.log and controller.log to kt.log.dir "
+        "(default: `logs` beside the first of log.dirs).",
+    ),
+)
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The broker's server.properties; Kafka's names, defaults and units.",
+)
+@overrides_option
+def start(path: Path, overrides: dict[str, str]) -> None:
+    """Start a broker in the foreground."""
+    from kafkatool.broker.config import BrokerConfig
+    from kafkatool.broker.file_limit import raise_file_limit
+    from kafkatool.broker.long_lived import own_the_collector
+    from kafkatool.broker.server import Broker
+
+    log_to_stderr()
+    raise_file_limit()
+    own_the_collector()
+    config = BrokerConfig.load(path, overrides)
+    log_controller_to(config.own_log_dir / "controller.log")
+    server = Broker(config)
+    stopping = threading.Event()
+    signals = StopSignals()
+
+    def listen() -> None:
+        log.info("stopping: %s", signals.wait().name)
+        stopping.set()
+        signals.wait()
+        server.hurry()
+
+    threading.Thread(target=listen, name="signals", daemon=True).start()
+    try:
+        with signals.interrupting():
+            server.start()
+        server.on_failure(stopping.set)
+        stopping.wait()
+    except KeyboardInterrupt:
+        log.info("told to stop while it started")
+    server.stop(controlled=not server.failed.is_set())
+    if server.failed.is_set():
+        raise KafkatoolError(f"broker {server.broker_id} cannot go on; see its log")

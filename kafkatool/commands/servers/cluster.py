@@ -1,0 +1,166 @@
+"""``kt cluster``: a whole cluster on this machine, from ZooKeeper to brokers, for tests and laptops."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+import orjson
+
+from kafkatool.commands.shared.options import KtCommand
+from kafkatool.commands.shared.termination import StopSignals
+from kafkatool.core.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_DIRECTORY: Final = Path.home() / ".local" / "state" / "kafkatool" / "cluster"
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_DIRECTORY,
+    envvar="KAFKATOOL_CLUSTER_DIR",
+    help="Where the cluster keeps everything. [default: ~/.local/state/kafkatool/cluster; env KAFKATOOL_CLUSTER_DIR]",
+)
+output_option = click.option(
+    "--output", "form", type=click.Choice(("text", "json")), default="text", help="Form of the answer. [default: text]"
+)
+
+
+def parse_properties(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """``-o key=value``, repeatable. Raises UsageError on one without ``=``."""
+    options = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"-o {text!r} is not key=value, such as -o min.insync.replicas=2")
+        options[key.strip()] = value.strip()
+    return options
+
+
+overrides_option = click.option(
+    "-o",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=parse_properties,
+    help="A property that wins over the file; repeatable.",
+)
+
+
+@click.group()
+def cluster() -> None:
+    """Run a whole cluster on this machine.
+
+    ZooKeeper and every broker are processes of their own on 127.0.0.1; they and their data live under --dir.
+    """
+
+
+@cluster.command(
+    cls=KtCommand,
+    examples=(
+        "kt cluster up",
+        "kt cluster up --brokers 5 --dir /tmp/five -o min.insync.replicas=2 -o num.io.threads=4",
+        "kt cluster up --foreground",
+    ),
+)
+@click.option("--brokers", type=click.IntRange(min=1), default=3, help="How many brokers. [default: 3]")
+@click.option(
+    "-o", "--option", "options", multiple=True, callback=parse_properties, metavar="KEY=VALUE",
+    help="A broker property by Kafka's name; repeatable.",
+)  # fmt: skip
+@click.option("--zookeeper-port", type=click.IntRange(1, 65535), help="ZooKeeper's port. [default: a free one]")
+@click.option("--port", type=click.IntRange(1, 65535), help="The first broker's port; the others follow it.")
+@click.option("--foreground", is_flag=True, help="Stay, and end the cluster on Ctrl-C.")
+@directory_option
+@output_option
+def up(
+    brokers: int,
+    options: dict[str, str],
+    zookeeper_port: int | None,
+    port: int | None,
+    foreground: bool,
+    directory: Path,
+    form: str,
+) -> None:
+    """Start a cluster; return when all brokers are registered and answer.
+
+    It goes on running: kt cluster down ends it. Data of an earlier run in the same directory is kept.
+    """
+    from kafkatool.broker.embedded.cluster import EmbeddedCluster
+
+    running = EmbeddedCluster(
+        brokers, directory=directory, options=options, zookeeper_port=zookeeper_port, port=port
+    ).up(owned=foreground)
+    if not foreground:
+        _show(running.status(), form)
+        return
+    try:
+        signals = StopSignals()  # first: a Ctrl-C as soon as it is offered must count
+        _show(running.status(), form)
+        click.echo("running; Ctrl-C ends the cluster", err=True)
+        signals.wait()
+    finally:
+        running.down()
+
+
+@cluster.command(cls=KtCommand, examples=("kt cluster status", "kt cluster status --output json"))
+@directory_option
+@output_option
+def status(directory: Path, form: str) -> None:
+    """Show addresses, the controller and each broker's process.
+
+    JSON: zookeeper, bootstrap, controller, directory, brokers (id, host, port, pid, log_dirs, state_change_log),
+    controller_gauges (as of timestamp_ms; null where there are none).
+    """
+    _show(_cluster(directory).status(), form)
+
+
+@cluster.command(cls=KtCommand, examples=("kt cluster down",))
+@directory_option
+def down(directory: Path) -> None:
+    """End brokers and ZooKeeper in good order; data stays."""
+    _cluster(directory).down()
+
+
+@cluster.command(cls=KtCommand, examples=("kt cluster kill 2",))
+@click.argument("broker_id", type=int, metavar="ID")
+@directory_option
+def kill(broker_id: int, directory: Path) -> None:
+    """End a broker's process with SIGKILL, as a crash would."""
+    _cluster(directory).kill_broker(broker_id)
+
+
+@cluster.command(cls=KtCommand, examples=("kt cluster stop 2",))
+@click.argument("broker_id", type=int, metavar="ID")
+@directory_option
+def stop(broker_id: int, directory: Path) -> None:
+    """End a broker with a controlled shutdown: its leaders move first."""
+    _cluster(directory).stop_broker(broker_id)
+
+
+@cluster.command(cls=KtCommand, examples=("kt cluster start 2",))
+@click.argument("broker_id", type=int, metavar="ID")
+@directory_option
+def start(broker_id: int, directory: Path) -> None:
+    """Start a broker again, on the port and data it had."""
+    _cluster(directory).start_broker(broker_id)
+
+
+def _cluster(directory: Path) -> Any:
+    from kafkatool.broker.embedded.cluster import EmbeddedCluster
+
+    return EmbeddedCluster(directory=directory)
+
+
+def _show(status: Any, form: str) -> None:
+    if form == "json":
+        click.echo(orjson.dumps(dataclasses.asdict(status)).decode())
+        return
+    controller = "none" if status.controller is None else f"broker {status.controller}"
+    click.echo(f"zookeeper   {status.zookeeper}\nbootstrap   {status.bootstrap}\ncontroller  {controller}")
+    for broker in status.brokers:
+        state = f"pid {broker.pid}" if broker.pid else "not running"
+        click.echo(f"broker {broker.id:<4} {broker.host}:{broker.port}  {state}  {broker.state_change_log}")

@@ -1,0 +1,84 @@
+"""``kt controller``: a controller without a broker, as a process in the foreground."""
+
+import logging
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kafkatool.commands.servers.cluster import overrides_option
+from kafkatool.commands.shared.options import KtCommand, zookeeper_option
+from kafkatool.commands.shared.server_log import log_controller_to, log_to_stderr
+from kafkatool.commands.shared.termination import StopSignals
+
+log = logging.getLogger(__name__)
+
+DEFAULT_LOG_DIR: Final = Path.home() / ".local" / "state" / "kafkatool" / "controller"
+
+
+@click.group()
+def controller() -> None:
+    """Rule a cluster of Kafka brokers from outside, without being a broker."""
+
+
+@controller.command(
+    cls=KtCommand,
+    examples=(
+        "kt controller start --zookeeper zk1:2181/kafka --config server.properties",
+        "kt controller start --zookeeper zk1:2181/kafka --take-over -o delete.topic.enable=true",
+    ),
+    notes=(
+        "Works with brokers of Kafka 0.10.2 to 2.8 whose inter.broker.protocol.version is 2.6 or older. It waits until "
+        "/controller is free, and a broker may be faster; with --take-over it takes the place of whoever rules, in one "
+        "transaction. SIGTERM and Ctrl-C give the place back, and a broker goes on with what is under way.",
+        "Tell it what the brokers are told (--config, -o): unclean.leader.election.enable, delete.topic.enable, "
+        "auto.leader.rebalance.enable, inter.broker.listener.name and the like are the controller's to follow.",
+        "While it rules, clients find no controller among the brokers: topics are made, altered and deleted through "
+        "ZooKeeper (kt, or Kafka's tools with --zookeeper), and a broker that stops does not move its leaders first.",
+    ),
+)
+@zookeeper_option
+@click.option(
+    "--broker-id",
+    type=click.IntRange(0, 2**31 - 1),
+    help="Its id in /controller; one that no broker has. [default: one that no broker ever gets]",
+)
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A broker's server.properties, for the settings below; broker.id in it is not used.",
+)
+@overrides_option
+@click.option("--take-over", is_flag=True, help="Take the place of the controller that rules now.")
+@click.option(
+    "--log-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_LOG_DIR,
+    help="For state-change.log and controller.log. [default: ~/.local/state/kafkatool/controller]",
+)
+def start(
+    zookeeper: str, broker_id: int | None, path: Path | None, overrides: dict[str, str], take_over: bool, log_dir: Path
+) -> None:
+    """Start a controller in the foreground."""
+    from kafkatool.broker.config import BrokerConfig
+    from kafkatool.broker.controller.standalone import StandaloneController
+    from kafkatool.broker.long_lived import own_the_collector
+    from kafkatool.broker.properties import load_properties
+
+    properties = {**(load_properties(path) if path else {}), "kt.log.dir": str(log_dir), **overrides}
+    config = BrokerConfig.from_properties({**properties, "zookeeper.connect": zookeeper})
+    log_to_stderr()
+    own_the_collector()
+    log_controller_to(config.own_log_dir / "controller.log")
+    server = StandaloneController(config, broker_id=broker_id)
+    signals = StopSignals()
+    try:
+        with signals.interrupting():
+            server.start(take_over=take_over)
+        log.info("controller %d runs; SIGTERM or Ctrl-C ends it", server.broker_id)
+        log.info("stopping: %s", signals.wait().name)
+    except KeyboardInterrupt:
+        log.info("told to stop before it ruled")  # a place not taken yet is not taken
+    finally:
+        server.stop()

@@ -1,0 +1,1 @@
+"""``kt topics``: one file per action, and the flags they share."""

@@ -1,0 +1,126 @@
+"""``kt topics create`` (TOP-1 to TOP-7, TOP-23X, TOP-24X, TOP-30X)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from kafkatool.commands.shared.options import (
+    KtCommand,
+    connect,
+    output_option,
+    read_cluster_id,
+    writing_options,
+    zookeeper_option,
+)
+from kafkatool.commands.shared.output import Answer, Output
+from kafkatool.commands.topics.flags import CONFIG_DEFINITIONS, config_option, fail, note_ignored_configs, racks_option
+from kafkatool.core.errors import RefusedError, UsageError
+from kafkatool.core.model.topic_configs import parse_configs
+
+COLUMNS: Final = ("topic", "partition", "replicas")
+
+
+@click.command(
+    cls=KtCommand,
+    examples=(
+        "kt topics create --zookeeper zk1:2181/kafka --topic orders --partitions 6 --replication-factor 3 \\",
+        "    --config retention.ms=86400000",
+        "kt topics create --zookeeper zk1:2181/kafka --topic orders --replica-assignment 1:2,2:3,3:1",
+    ),
+    columns=COLUMNS,
+    definitions=CONFIG_DEFINITIONS,
+)
+@zookeeper_option
+@click.option("--topic", required=True, metavar="NAME", help="1 to 249 characters of A-Z a-z 0-9 . _ -")
+@click.option("--partitions", type=int, help="Number of partitions.")
+@click.option("--replication-factor", type=int, help="Replicas of each partition.")
+@click.option("--replica-assignment", metavar="B:B,B:B,…", help="Brokers of each partition, the preferred one first.")
+@config_option
+@click.option("--if-not-exists", is_flag=True, help="No error if the topic is there already.")
+@racks_option
+@click.option("--start-index", type=click.IntRange(min=0), help="Place of partition 0's first replica, else random.")
+@click.option("--replica-shift", type=click.IntRange(min=0), help="Distance of further replicas, else random.")
+@writing_options
+@output_option
+def create(
+    out: Output,
+    zookeeper: str,
+    topic: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    replica_assignment: str | None,
+    config: Sequence[str],
+    if_not_exists: bool,
+    disable_rack_aware: bool,
+    start_index: int | None,
+    replica_shift: int | None,
+    dry_run: bool,
+    cluster_id: str | None,
+    zk_max_bytes: int,
+) -> None:
+    """Create a topic, its config and its replica assignment in one transaction."""
+    _check_flags(
+        replica_assignment is not None,
+        {
+            "--partitions": partitions is not None,
+            "--replication-factor": replication_factor is not None,
+            "--start-index": start_index is not None,
+            "--replica-shift": replica_shift is not None,
+        },
+    )
+    from kafkatool.core.model import topic_names as names
+    from kafkatool.core.operations.topics import changes as operation
+
+    try:
+        configs = parse_configs(config)
+        groups = operation.parse_replica_lists(replica_assignment) if replica_assignment else None
+    except RefusedError as e:
+        fail(out, e, topic=topic)
+    note_ignored_configs(out, configs)
+    with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
+        try:
+            if if_not_exists:
+                operation.check_absent(zk, topic)  # says nothing else about a topic that is there
+            if names.has_collision_chars(topic):
+                out.line(names.COLLISION_WARNING)
+            if groups is not None:
+                assignment = dict(enumerate(groups))
+            else:
+                assert partitions is not None
+                assert replication_factor is not None
+                assignment = operation.plan_spread(
+                    zk,
+                    partitions,
+                    replication_factor,
+                    start_index=start_index,
+                    replica_shift=replica_shift,
+                    rack_aware=not disable_rack_aware,
+                )
+            creation = operation.plan_creation(zk, topic, assignment, configs)
+            if dry_run:
+                out.planned(creation.ops)
+                return
+            operation.commit_creation(zk, creation)
+        except operation.TopicExistsError as e:
+            if e.marked:
+                out.note(f"note: topic {topic} is marked for deletion; once it is gone it can be created anew")
+            if not if_not_exists:
+                fail(out, e, topic=topic, marked_for_deletion=e.marked)
+            out.show(Answer((), (), COLUMNS))
+            return
+        except RefusedError as e:
+            fail(out, e, topic=topic)
+        items = [{"topic": topic, "partition": p, "replicas": list(r)} for p, r in assignment.items()]
+        done = [f'Created topic "{topic}".']
+        id_of_cluster = None if out.is_text else read_cluster_id(zk)
+        out.show(Answer(done, items, COLUMNS, id_of_cluster))
+
+
+def _check_flags(by_hand: bool, given: dict[str, bool]) -> None:
+    """Either brokers by hand, or numbers to spread; raises UsageError (TOP-2)."""
+    if not by_hand and not (given["--partitions"] and given["--replication-factor"]):
+        raise UsageError("create needs --partitions and --replication-factor, or --replica-assignment")
+    for flag, on in given.items():
+        if by_hand and on:
+            raise UsageError(f"--replica-assignment can't be used with {flag}")

@@ -1,0 +1,75 @@
+"""Signals of a server in the foreground."""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+
+import pytest
+
+from kafkatool.commands.shared.termination import StopSignals
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def signals() -> Iterator[StopSignals]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    made = StopSignals()
+    try:
+        yield made
+    finally:
+        os.close(signal.set_wakeup_fd(-1))
+        os.close(made._told)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@pytest.mark.spec("BRK-126", "BRK-128")
+def test_a_signal_before_the_start_lets_it_begin_nothing(signals: StopSignals) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    began = False
+    with pytest.raises(KeyboardInterrupt), signals.interrupting():
+        began = True
+    assert not began and signals.wait() is signal.SIGTERM
+
+
+@pytest.mark.spec("BRK-126", "BRK-128")
+def test_only_the_first_signal_interrupts_and_each_is_told(signals: StopSignals) -> None:
+    undone = False
+    with pytest.raises(KeyboardInterrupt), signals.interrupting():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            undone = True
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert undone and [signals.wait() for _ in range(3)] == [signal.SIGINT, signal.SIGTERM, signal.SIGTERM]
+
+
+@pytest.mark.spec("BRK-126", "BRK-128")
+def test_a_signal_that_does_not_wake_the_main_thread_is_told(signals: StopSignals) -> None:
+    """Another thread gets it: as when the main thread is about to wait, no wait of the main thread is interrupted."""
+    told: list[signal.Signals] = []
+    stopping = threading.Event()
+    main = threading.get_ident()
+
+    def listen() -> None:
+        told.append(signals.wait())
+        stopping.set()
+
+    def is_waiting() -> bool:
+        names = [frame.name for frame in traceback.extract_stack(sys._current_frames()[main])]
+        return names[-3:] == ["test_a_signal_that_does_not_wake_the_main_thread_is_told", "wait", "wait"]
+
+    def be_signalled() -> None:
+        eventually(is_waiting, "the main thread to wait")
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (listen, be_signalled)]
+    for thread in threads:
+        thread.start()
+    assert stopping.wait(60) and told == [signal.SIGTERM]
+    for thread in threads:
+        thread.join()

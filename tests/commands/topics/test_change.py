@@ -1,0 +1,243 @@
+"""kt topics alter and delete: what they print, what they write, what they refuse."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import (
+    ConfigChangeZnode,
+    ConfigZnode,
+    DeleteTopicsZnode,
+    ReassignmentZnode,
+    TopicZnode,
+)
+from tests.commands.topics.runner import GROWTH, answer, make_orders, refusal, topics
+from tests.core.zookeeper import cluster_nodes as nodes
+
+CONFIG = ConfigZnode.path("topics", "orders")
+MARKED = (
+    "Topic orders is marked for deletion.\nNote: This will have no impact if delete.topic.enable is not set to true.\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def cluster(zk: ZooKeeper) -> ZooKeeper:
+    make_orders(zk)
+    return zk
+
+
+def data(zk: ZooKeeper, path: str) -> bytes:
+    node = zk.get(path)
+    assert node is not None
+    return node.data
+
+
+# --- configs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("TOP-14")
+def test_configs_are_merged_deletion_wins_and_brokers_are_told(zk: ZooKeeper, zk_connect: str) -> None:
+    zk.create(CONFIG, b'{"version":1,"config":{"retention.ms":"1","flush.ms":"2"}}')
+    args = ("--config", "segment.bytes=99", "--config", "flush.ms=3", "--delete-config", "flush.ms")
+    assert answer(zk_connect, "alter", "--topic", "orders", *args) == 'Updated config for topic "orders".\n'
+    assert data(zk, CONFIG) == b'{"version":1,"config":{"retention.ms":"1","segment.bytes":"99"}}'
+    (change,) = zk.children(ConfigChangeZnode.PATH) or []
+    assert change == "config_change_0000000000"
+    assert data(zk, f"{ConfigChangeZnode.PATH}/{change}") == b'{"version":2,"entity_path":"topics/orders"}'
+
+
+@pytest.mark.spec("TOP-21", "TOP-6")
+@pytest.mark.parametrize("flag", [("--config", "nope=1"), ("--delete-config", "nope")])
+def test_an_unknown_config_is_refused_before_any_write(zk: ZooKeeper, zk_connect: str, flag: tuple[str, str]) -> None:
+    assert refusal(zk_connect, "alter", "--topic", "orders", *flag) == "Unknown Log configuration nope."
+    assert zk.get(CONFIG) is None
+
+
+# --- partitions ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("TOP-15", "ASG-6", "TOP-27X")
+def test_partitions_are_added_and_the_rest_of_the_node_stays(zk: ZooKeeper, zk_connect: str) -> None:
+    zk.set(
+        TopicZnode.path("orders"),
+        b'{"version":3,"topic_id":"x","partitions":{"0":[1,2,3],"1":[2,3,4]},"adding_replicas":{}}',
+        0,
+    )
+    assert answer(zk_connect, "alter", "--topic", "orders", "--partitions", 4) == (
+        GROWTH + "Adding partitions succeeded!\n"
+    )
+    assert json.loads(data(zk, TopicZnode.path("orders"))) == {
+        "version": 3,
+        "topic_id": "x",
+        "partitions": {"0": [1, 2, 3], "1": [2, 3, 4], "2": [3, 4, 1], "3": [4, 1, 2]},
+        "adding_replicas": {},
+    }
+
+
+@pytest.mark.spec("TOP-16")
+def test_added_partitions_by_hand(zk: ZooKeeper, zk_connect: str) -> None:
+    answer(zk_connect, "alter", "--topic", "orders", "--partitions", 3, "--replica-assignment", "9,9,3:1:4")
+    assert nodes.assignment(zk, "orders") == {0: (1, 2, 3), 1: (2, 3, 4), 2: (3, 1, 4)}
+
+
+@pytest.mark.spec("TOP-15", "TOP-16")
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ((2,), "The number of partitions for a topic can only be increased"),
+        (
+            (3, "--replica-assignment", "1,2,3"),
+            "Inconsistent replication factor between partitions, partition 0 has 3 while partitions [2] have "
+            "replication factors [1], respectively.",
+        ),
+        (
+            (3, "--replica-assignment", "1,2,3:9:1"),
+            "Some brokers specified for partition id 2 are not available. Specified brokers: 3, 9, 1, "
+            "available brokers: 1, 2, 3, 4.",
+        ),
+        (
+            (3, "--replica-assignment", "1,2,3:3:1"),
+            "Duplicate brokers not allowed in replica assignment: 3, 3, 1 for partition id 2.",
+        ),
+        (
+            (4, "--replica-assignment", "1,2,3:2:1"),
+            "--replica-assignment has 3 groups for 4 partitions; "
+            "it takes one for every partition, the existing ones included",
+        ),
+    ],
+)
+def test_a_refused_growth_writes_nothing(zk: ZooKeeper, zk_connect: str, args: tuple[object, ...], why: str) -> None:
+    assert refusal(zk_connect, "alter", "--topic", "orders", "--partitions", *args) == GROWTH + why
+    assert nodes.assignment(zk, "orders") == {0: (1, 2, 3), 1: (2, 3, 4)}
+
+
+@pytest.mark.spec("TOP-15", "TOP-17")
+def test_the_offsets_topic_neither_grows_nor_goes(zk: ZooKeeper, zk_connect: str) -> None:
+    zk.create(TopicZnode.path("__consumer_offsets"), TopicZnode({0: (1,)}).encode())
+    why = refusal(zk_connect, "alter", "--topic", "__consumer_offsets", "--partitions", 3)
+    assert why == "The number of partitions for the offsets topic cannot be changed."
+    why = refusal(zk_connect, "delete", "--topic", "__consumer_offsets")
+    assert why == ("Topic __consumer_offsets is a kafka internal topic and is not allowed to be marked for deletion.")
+    assert zk.children(DeleteTopicsZnode.PATH) == []
+
+
+@pytest.mark.spec("TOP-19", "COM-3X")
+def test_one_topic_of_many_that_is_refused_does_not_keep_the_others(zk: ZooKeeper, zk_connect: str) -> None:
+    zk.create(TopicZnode.path("order2"), TopicZnode({0: (1,)}).encode())
+    result = topics(zk_connect, "alter", "--topic", "order.*", "--partitions", 2, "--output", "json")
+    document = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert document["items"] == [{"topic": "order2", "change": "partitions", "value": {"1": [2]}}]
+    assert [(e["topic"], e["error"]) for e in document["errors"]] == [("orders", "refused")]
+
+
+@pytest.mark.spec("TOP-12")
+@pytest.mark.parametrize(("action", "args"), [("alter", ("--partitions", 2)), ("delete", ())])
+def test_no_match_is_an_error_unless_if_exists(zk_connect: str, action: str, args: tuple[object, ...]) -> None:
+    why = refusal(zk_connect, action, "--topic", "nope", *args)
+    assert why == f"Topic nope does not exist on ZK path {zk_connect}"
+    assert answer(zk_connect, action, "--topic", "nope", "--if-exists", *args) == ""
+
+
+@pytest.mark.spec("COM-3X")
+@pytest.mark.parametrize("args", [(), ("--replica-assignment", "1")])
+def test_alter_without_a_change_is_bad_usage(zk_connect: str, args: tuple[str, ...]) -> None:
+    assert topics(zk_connect, "alter", "--topic", "orders", *args).exit_code == 2
+
+
+@pytest.mark.spec("COM-6X")
+def test_a_dry_run_shows_every_write(zk: ZooKeeper, zk_connect: str) -> None:
+    args = ("--topic", "orders", "--partitions", 3, "--config", "flush.ms=1", "--dry-run")
+    assert answer(zk_connect, "alter", *args) == (
+        'create /config/topics/orders {"version":1,"config":{"flush.ms":"1"}}\n'
+        'create sequential /config/changes/config_change_ {"version":2,"entity_path":"topics/orders"}\n'
+        'set /brokers/topics/orders {"version":1,"partitions":{"0":[1,2,3],"1":[2,3,4],"2":[3,4,1]}}\n'
+    )
+    assert answer(zk_connect, "delete", "--topic", "orders", "--dry-run") == "create /admin/delete_topics/orders\n"
+    assert zk.get(CONFIG) is None and len(nodes.assignment(zk, "orders")) == 2
+    assert zk.children(DeleteTopicsZnode.PATH) == []
+
+
+# --- replication factor ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("TOP-29X", "COM-6X")
+def test_another_replication_factor_starts_a_reassignment_after_telling_its_plan(
+    zk: ZooKeeper, zk_connect: str
+) -> None:
+    plan = (
+        '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]},'
+        '{"topic":"orders","partition":1,"replicas":[3,4]}]}'
+    )
+    args = ("--topic", "orders", "--replication-factor", 2)
+    assert answer(zk_connect, "alter", *args, "--dry-run") == f"create {ReassignmentZnode.PATH} {plan}\n"
+    assert zk.get(ReassignmentZnode.PATH) is None
+    text = answer(zk_connect, "alter", *args)
+    assert '"replicas":[1,2,3]' in text.splitlines()[2]  # the way back
+    assert text.splitlines()[-3:-1] == ["Proposed partition reassignment configuration", plan]
+    assert data(zk, ReassignmentZnode.PATH).decode() == plan
+    assert refusal(zk_connect, "alter", *args).endswith("There is an existing assignment running.")
+
+
+# --- delete ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("TOP-17", "TOP-18", "Z-20")
+def test_delete_marks_and_says_so_once(zk: ZooKeeper, zk_connect: str) -> None:
+    assert answer(zk_connect, "delete", "--topic", "orders") == MARKED
+    node = zk.get(DeleteTopicsZnode.topic_path("orders"))
+    assert node is not None and node.data == b"" and node.ephemeral_owner == 0
+    assert answer(zk_connect, "delete", "--topic", "orders") == "Topic orders is already marked for deletion.\n"
+    assert nodes.assignment(zk, "orders")
+
+
+@pytest.mark.spec("TOP-24X")
+def test_waiting_for_a_topic_that_stays_names_the_causes(zk: ZooKeeper, zk_connect: str) -> None:
+    zk.delete("/brokers/ids/4")
+    zk.delete("/controller")
+    result = topics(zk_connect, "delete", "--topic", "orders", "--wait", 0.1)
+    assert (result.exit_code, result.stdout) == (1, MARKED)
+    for cause in ("its mark is still present", "no controller", "brokers that are down: 4"):
+        assert cause in result.stderr
+
+
+@pytest.mark.spec("TOP-24X")
+def test_waiting_ends_when_the_topic_is_gone(zk: ZooKeeper, zk_connect: str) -> None:
+    def delete(own: ZooKeeper) -> None:
+        for number in (0, 1):
+            for path in ("/state", ""):
+                own.delete(f"{TopicZnode.path('orders')}/partitions/{number}{path}")
+        own.delete(f"{TopicZnode.path('orders')}/partitions")
+        own.delete(TopicZnode.path("orders"))
+        own.delete(DeleteTopicsZnode.topic_path("orders"))
+
+    with nodes.controller(zk_connect, DeleteTopicsZnode.topic_path("orders"), delete):
+        text = answer(zk_connect, "delete", "--topic", "orders", "--wait", 60, "--output", "json")
+    assert json.loads(text)["items"] == [{"topic": "orders", "status": "deleted"}]
+
+
+@pytest.mark.spec("TOP-28X")
+def test_a_terminal_is_asked_when_a_regex_hits_several(zk: ZooKeeper, zk_connect: str) -> None:
+    zk.create(TopicZnode.path("order2"), TopicZnode({0: (1,)}).encode())
+    refused = on_terminal("n\n", zk_connect, "order.*")
+    assert "Mark 2 topics for deletion: order2, orders? [y/N]" in refused.stderr
+    assert (refused.returncode, zk.children(DeleteTopicsZnode.PATH)) == (1, [])
+    assert "Mark" not in on_terminal("", zk_connect, "orders").stderr
+    assert "Mark" not in on_terminal("", zk_connect, "order.*", "--force").stderr
+    assert sorted(zk.children(DeleteTopicsZnode.PATH) or ()) == ["order2", "orders"]
+
+
+def on_terminal(typed: str, zk_connect: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """``kt topics delete`` as a process whose stdin is a terminal where ``typed`` has been typed."""
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, typed.encode())
+        command = [sys.executable, "-m", "kafkatool", "topics", "delete", "--zookeeper", zk_connect, "--topic", *args]
+        return subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=100, check=False)
+    finally:
+        os.close(ours)
+        os.close(theirs)

@@ -1,0 +1,202 @@
+"""kt topics create: Kafka's texts, and the znodes it leaves."""
+
+import json
+
+import pytest
+
+from kafkatool.core.model.values import BrokerInfo, Endpoint
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
+from tests.commands.topics.runner import COLLISION, answer, make_orders, refusal, topics
+from tests.core.zookeeper import cluster_nodes as nodes
+
+
+@pytest.fixture(autouse=True)
+def cluster(zk: ZooKeeper) -> ZooKeeper:
+    make_orders(zk)
+    return zk
+
+
+def data(zk: ZooKeeper, path: str) -> bytes:
+    node = zk.get(path)
+    assert node is not None and node.ephemeral_owner == 0
+    return node.data
+
+
+@pytest.mark.spec("TOP-1", "TOP-30X", "ASG-3", "COM-2")
+def test_config_and_assignment_are_written_and_nothing_else(zk: ZooKeeper, zk_connect: str) -> None:
+    args = ("--topic", "t", "--partitions", 2, "--replication-factor", 2, "--start-index", 1, "--replica-shift", 0)
+    assert answer(zk_connect, "create", *args, "--config", "retention.ms=5") == 'Created topic "t".\n'
+    assert data(zk, TopicZnode.path("t")) == b'{"version":1,"partitions":{"0":[2,3],"1":[3,4]}}'
+    assert data(zk, ConfigZnode.path("topics", "t")) == b'{"version":1,"config":{"retention.ms":"5"}}'
+    assert zk.children(TopicZnode.path("t")) == []
+    answer(zk_connect, "create", "--topic", "u", "--partitions", 3, "--replication-factor", 1, "--start-index", 2)
+    assert nodes.assignment(zk, "u") == {0: (3,), 1: (4,), 2: (1,)}
+    assert data(zk, ConfigZnode.path("topics", "u")) == b'{"version":1,"config":{}}'
+
+
+@pytest.mark.spec("TOP-2", "TOP-4")
+def test_by_hand_brokers_need_not_be_there(zk: ZooKeeper, zk_connect: str) -> None:
+    text = answer(zk_connect, "create", "--topic", "pay-ments_1.x", "--replica-assignment", "1:9,9:1")
+    assert text == COLLISION + 'Created topic "pay-ments_1.x".\n'
+    assert nodes.assignment(zk, "pay-ments_1.x") == {0: (1, 9), 1: (9, 1)}
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        pytest.param(("x", "--partitions", 0, "--replication-factor", 1), "number of partitions must be larger than 0"),
+        pytest.param(("x", "--partitions", 1, "--replication-factor", 0), "replication factor must be larger than 0"),
+        pytest.param(
+            ("x", "--partitions", 1, "--replication-factor", 9),
+            "replication factor: 9 larger than available brokers: 4",
+        ),
+        pytest.param(("orders", "--replica-assignment", "1"), "Topic 'orders' already exists."),
+        pytest.param(
+            ("bad/name", "--replica-assignment", "1"),
+            "topic name bad/name is illegal, contains a character other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        pytest.param(("n" * 250, "--replica-assignment", "1"), "topic name is illegal, can't be longer than 249 characters"),
+        pytest.param(("..", "--replica-assignment", "1"), COLLISION + 'topic name cannot be "." or ".."'),
+        pytest.param(
+            ("x", "--replica-assignment", "1:1"), "Partition replica lists may not contain duplicate entries: 1"
+        ),
+        pytest.param(("x", "--replica-assignment", "1:2,3"), "Partition 1 has different replication factor: 3"),
+        pytest.param(("x", "--replica-assignment", "1", "--config", "nope=1"), "Unknown Log configuration nope."),
+        pytest.param(
+            ("x", "--replica-assignment", "1", "--config", "retention.ms=abc"),
+            "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+        ),
+        pytest.param(
+            ("x", "--replica-assignment", "1", "--config", "a=b=c"),
+            'Invalid topic config: all configs to be added must be in the format "key=val".',
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.spec("TOP-2", "TOP-3", "TOP-5", "TOP-6", "TOP-7", "TOP-20", "TOP-21")
+def test_a_refusal_is_told_in_kafkas_words_and_nothing_is_written(
+    zk: ZooKeeper, zk_connect: str, args: tuple[object, ...], why: str
+) -> None:
+    assert refusal(zk_connect, "create", "--topic", *args) == why
+    assert zk.children(TopicsZnode.PATH) == ["orders"]
+    assert zk.children("/config/topics") == []
+
+
+@pytest.mark.spec("TOP-22")
+def test_a_config_the_own_broker_ignores_is_stored_with_a_note(zk: ZooKeeper, zk_connect: str) -> None:
+    args = ("--topic", "t", "--replica-assignment", "1", "--config", "message.format.version=0.10.2")
+    result = topics(zk_connect, "create", *args)
+    assert (result.exit_code, result.stdout) == (0, 'Created topic "t".\n')
+    assert "brokers of kt ignore message.format.version" in result.stderr
+    assert data(zk, ConfigZnode.path("topics", "t")) == b'{"version":1,"config":{"message.format.version":"0.10.2"}}'
+
+
+@pytest.mark.spec("TOP-4")
+def test_names_that_collide_in_metrics_are_refused(zk_connect: str) -> None:
+    answer(zk_connect, "create", "--topic", "a_b", "--replica-assignment", "1")
+    why = refusal(zk_connect, "create", "--topic", "a.b", "--replica-assignment", "1")
+    assert why == COLLISION + "Topic 'a.b' collides with existing topics: a_b"
+
+
+@pytest.mark.spec("ASG-14")
+def test_racks_on_some_brokers_only(zk: ZooKeeper, zk_connect: str) -> None:
+    info = BrokerInfo(5, (Endpoint("PLAINTEXT", "127.0.0.1", 1),), "r1")
+    zk.create(BrokerZnode.path(5), BrokerZnode.encode(info, 0))
+    args = ("--topic", "m", "--partitions", 5, "--replication-factor", 2)
+    assert refusal(zk_connect, "create", *args).startswith("Not all brokers have rack information. Add --disable-rack")
+    answer(zk_connect, "create", *args, "--disable-rack-aware")
+    assert len(nodes.assignment(zk, "m")) == 5
+
+
+@pytest.mark.spec("TOP-5")
+def test_if_not_exists_says_nothing(zk_connect: str) -> None:
+    assert answer(zk_connect, "create", "--topic", "orders", "--replica-assignment", "1", "--if-not-exists") == ""
+
+
+@pytest.mark.spec("TOP-24X")
+def test_a_topic_marked_for_deletion_is_told_as_such(zk: ZooKeeper, zk_connect: str) -> None:
+    zk.create(DeleteTopicsZnode.topic_path("orders"))
+    result = topics(zk_connect, "create", "--topic", "orders", "--replica-assignment", "1")
+    assert result.stdout == "Error while executing topic command : Topic 'orders' already exists.\n"
+    assert "marked for deletion" in result.stderr
+    result = topics(zk_connect, "create", "--topic", "orders", "--replica-assignment", "1", "--output", "json")
+    (error,) = json.loads(result.stdout)["errors"]
+    assert (result.exit_code, error["error"], error["marked_for_deletion"]) == (1, "topic_exists", True)
+
+
+@pytest.mark.spec("COM-3X", "TOP-2")
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--partitions", 1),
+        ("--replication-factor", 1),
+        ("--replica-assignment", "1", "--partitions", 1),
+        ("--replica-assignment", "1", "--start-index", 1),
+        ("--partitions", "x", "--replication-factor", 1),
+        ("--under-replicated-partitions",),
+    ],
+)
+def test_bad_usage_ends_with_2(zk: ZooKeeper, zk_connect: str, args: tuple[object, ...]) -> None:
+    result = topics(zk_connect, "create", "--topic", "x", *args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert zk.children(TopicsZnode.PATH) == ["orders"]
+
+
+@pytest.mark.spec("COM-6X")
+def test_a_dry_run_shows_both_znodes_and_writes_neither(zk: ZooKeeper, zk_connect: str) -> None:
+    text = answer(zk_connect, "create", "--topic", "x", "--replica-assignment", "1:2", "--dry-run")
+    assert text == (
+        'create /config/topics/x {"version":1,"config":{}}\n'
+        'create /brokers/topics/x {"version":1,"partitions":{"0":[1,2]}}\n'
+    )
+    assert zk.children(TopicsZnode.PATH) == ["orders"]
+
+
+@pytest.mark.spec("COM-5X")
+def test_another_cluster_is_not_written_to(zk: ZooKeeper, zk_connect: str) -> None:
+    args = ("--topic", "x", "--replica-assignment", "1", "--cluster-id")
+    result = topics(zk_connect, "create", *args, "other")
+    assert result.exit_code == 1 and "other" in result.stderr and "the-cluster" in result.stderr
+    assert zk.children(TopicsZnode.PATH) == ["orders"]
+    answer(zk_connect, "create", *args, "the-cluster")
+
+
+@pytest.mark.spec("COM-10X")
+def test_a_topic_too_large_for_a_znode_is_refused_with_both_numbers(zk: ZooKeeper, zk_connect: str) -> None:
+    args = ("--topic", "x", "--partitions", 500, "--replication-factor", 3, "--zk-max-bytes", 2000)
+    result = topics(zk_connect, "create", *args)
+    assert result.exit_code == 1 and "over ZooKeeper's limit of 2000 bytes" in result.stderr
+    assert zk.children(TopicsZnode.PATH) == ["orders"]
+
+
+@pytest.mark.spec("COM-4X")
+def test_json_and_tsv_name_each_partition(zk_connect: str) -> None:
+    document = json.loads(
+        answer(zk_connect, "create", "--topic", "x", "--replica-assignment", "1:2", "--output", "json")
+    )
+    assert document == {
+        "tool": "kt topics create",
+        "cluster_id": "the-cluster",
+        "items": [{"topic": "x", "partition": 0, "replicas": [1, 2]}],
+        "errors": [],
+    }
+    result = topics(zk_connect, "create", "--topic", "x", "--replica-assignment", "1:2", "--output", "tsv")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1].endswith("topic_exists\tTopic 'x' already exists.")
+
+
+@pytest.mark.spec("TOP-2")
+def test_the_first_topic_of_an_empty_chroot(zk_connect: str) -> None:
+    connect = f"{zk_connect}/fresh"
+    with ZooKeeper(connect, create_chroot=True) as fresh:
+        assert answer(connect, "create", "--topic", "late", "--replica-assignment", "1:2") == 'Created topic "late".\n'
+        assert nodes.assignment(fresh, "late") == {0: (1, 2)}
+        refused = refusal(connect, "create", "--topic", "x", "--partitions", 1, "--replication-factor", 1)
+        assert refused == "replication factor: 1 larger than available brokers: 0"
+
+
+@pytest.mark.spec("COM-1")
+def test_a_missing_chroot_is_an_error_and_not_made(zk: ZooKeeper, zk_connect: str) -> None:
+    result = topics(f"{zk_connect}/nowhere", "create", "--topic", "x", "--replica-assignment", "1")
+    assert result.exit_code == 1 and "/nowhere" in result.stderr and result.stderr.count("\n") == 1
+    assert zk.children("/nowhere") is None
