@@ -26,7 +26,7 @@ from benchmarks.filled import BROKERS, topics
 from benchmarks.report import machine
 from kafkatool.broker.embedded.ports import free_ports
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.broker.health import make_base_paths
+from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode, PartitionStateZnode

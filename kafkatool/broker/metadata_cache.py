@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kafkatool.broker.turns import taking_turns
+from kafkatool.broker.runtime.yielding import taking_turns
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataBroker,

@@ -8,28 +8,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kafkatool.broker.client_quotas import ClientQuotas, parse_entity
-from kafkatool.broker.config import BrokerConfig
-from kafkatool.broker.controlled_stop import ask_to_move_leaders
+from kafkatool.broker.administration.producer_ids import ProducerIds
+from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.controller.controller import Controller
-from kafkatool.broker.dynamic_config import DynamicConfig, read_overrides, read_quota_entities
 from kafkatool.broker.groups.coordinator import GroupCoordinator
 from kafkatool.broker.handlers import QUICK, load_handlers
 from kafkatool.broker.handlers.call import HandlerContext
 from kafkatool.broker.handlers.dispatch import Dispatcher
-from kafkatool.broker.health import Health, make_base_paths, with_real_address
-from kafkatool.broker.identity import establish_identity
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.network.client_quotas import ClientQuotas, parse_entity
 from kafkatool.broker.network.socket_server import SocketServer
-from kafkatool.broker.producer_ids import ProducerIds
+from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
+from kafkatool.broker.registration.identity import establish_identity
+from kafkatool.broker.registration.registration import Health, make_base_paths, with_real_address
 from kafkatool.broker.replication.replica_manager import ReplicaManager
-from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.settings.dynamic import DynamicConfig, read_overrides, read_quota_entities
+from kafkatool.broker.settings.overrides import TopicOverrides, topics_in
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.broker.storage.meta_properties import write_meta_properties
-from kafkatool.broker.timer import Timer
-from kafkatool.broker.topic_admin import TopicAdmin
-from kafkatool.broker.topic_overrides import TopicOverrides, topics_in
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
 

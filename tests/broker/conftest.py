@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkatool.broker.health import make_base_paths
+from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker import health
-from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.registration import registration as health
 from kafkatool.broker.server import Broker
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.dir_lock import DirLock
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import ConfigError, KafkatoolError, StorageError
@@ -29,7 +29,7 @@ from kafkatool.core.protocol.records.file_region import FileRegion
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokersZnode, BrokerZnode, ConfigChangeZnode, ConfigZnode, ControllerZnode
 from tests.broker.network.raw_client import wait_until
-from tests.broker.test_health import end_session
+from tests.broker.registration.test_registration import end_session
 from tests.ports import free_port
 
 

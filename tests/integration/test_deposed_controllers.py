@@ -20,7 +20,7 @@ from typing import Self
 import pytest
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.broker.health import make_base_paths
+from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ControllerZnode, DeleteTopicsZnode, TopicZnode

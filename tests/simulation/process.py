@@ -8,12 +8,12 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.channels import ChannelFactory, ControlRequest
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.worker import ControllerWorker
+from kafkatool.broker.runtime.timer import Timer, TimerTask
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.broker.timer import Timer, TimerTask
 from kafkatool.core.errors import (
     ConnectionLostError,
     KafkatoolError,

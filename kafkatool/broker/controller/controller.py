@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.channels import BrokerSender, Channel, ChannelFactory
 from kafkatool.broker.controller.events import Event
 from kafkatool.broker.controller.figures import FILE_NAME, GaugesFile
 from kafkatool.broker.controller.worker import ControllerWorker
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from kafkatool.broker.timer import Timer
+from kafkatool.broker.runtime.timer import Timer
 
 log = logging.getLogger(__name__)
 

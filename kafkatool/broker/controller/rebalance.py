@@ -8,7 +8,7 @@ from kafkatool.core.model.values import TopicPartition
 
 if TYPE_CHECKING:
     from kafkatool.broker.controller.term import Term
-    from kafkatool.broker.timer import TimerTask
+    from kafkatool.broker.runtime.timer import TimerTask
 
 log = logging.getLogger(__name__)
 

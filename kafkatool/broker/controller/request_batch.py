@@ -11,7 +11,7 @@ from kafkatool.broker.controller import transition_lines as lines
 from kafkatool.broker.controller.channels import Answer, Channels, ControlRequest, Message
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.figures import Durations
-from kafkatool.broker.protocol_versions import ProtocolVersions
+from kafkatool.broker.settings.protocol_versions import ProtocolVersions
 from kafkatool.core.errors import ControllerFencedError, KafkatoolError, SessionExpiredError
 from kafkatool.core.model.values import BrokerInfo, LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import (

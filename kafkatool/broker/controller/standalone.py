@@ -8,9 +8,9 @@ ZooKeeper do their work), and a broker that stops finds nobody to move its leade
 from types import TracebackType
 from typing import Self
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.controller import Controller
-from kafkatool.broker.health import generate_broker_id
+from kafkatool.broker.registration.registration import generate_broker_id
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.zookeeper.cluster_view import read_cluster

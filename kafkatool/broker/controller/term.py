@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.broker_changes import BrokerChanges
 from kafkatool.broker.controller.channels import Answer, ChannelFactory, Channels, Message
 from kafkatool.broker.controller.context import ControllerContext
@@ -26,8 +25,9 @@ from kafkatool.broker.controller.request_batch import RequestBatch
 from kafkatool.broker.controller.topic_changes import TopicChanges
 from kafkatool.broker.controller.topic_deletion import TopicDeletion
 from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse

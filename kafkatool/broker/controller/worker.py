@@ -8,16 +8,16 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.channels import ChannelFactory
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.failover import take_over, win
 from kafkatool.broker.controller.figures import Figures
 from kafkatool.broker.controller.request_batch import IllegalBatchError
 from kafkatool.broker.controller.term import Surroundings, Term
-from kafkatool.broker.long_lived import long_lived_objects
+from kafkatool.broker.runtime.gc_pause import long_lived_objects
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import (
     ConnectionLostError,
     ControllerFencedError,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkatool.broker.groups.description import UNKNOWN_GROUP, GroupDescription, ListedGroups, describe
 from kafkatool.broker.groups.expiry import expire_group
 from kafkatool.broker.groups.group import Group, StoreGroup
-from kafkatool.broker.groups.hosted import HeldGroup, HostedGroups
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.offsets import Commit
+from kafkatool.broker.groups.owned import HeldGroup, HostedGroups
 from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, protocol_version
@@ -23,12 +23,12 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkatool.broker.config import BrokerConfig
     from kafkatool.broker.metadata_cache import MetadataCache
     from kafkatool.broker.replication.partition import Partition
     from kafkatool.broker.replication.replica_manager import ReplicaManager
-    from kafkatool.broker.scheduler import Scheduler
-    from kafkatool.broker.timer import Timer
+    from kafkatool.broker.runtime.scheduler import Scheduler
+    from kafkatool.broker.runtime.timer import Timer
+    from kafkatool.broker.settings.config import BrokerConfig
 
 
 class OffsetToCommit(NamedTuple):

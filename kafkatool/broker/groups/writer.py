@@ -20,8 +20,8 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch
 
 if TYPE_CHECKING:
-    from kafkatool.broker.config import BrokerConfig
     from kafkatool.broker.replication.replica_manager import ReplicaManager
+    from kafkatool.broker.settings.config import BrokerConfig
 
 _COMMIT_CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
-from kafkatool.broker.config_admin import ConfigAdmin
+from kafkatool.broker.administration.configs import ConfigAdmin
+from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.topic_admin import TopicError
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

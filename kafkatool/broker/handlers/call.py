@@ -14,17 +14,17 @@ from kafkatool.core.protocol.codec.types import Chunk
 from kafkatool.core.protocol.records.file_region import FileRegion
 
 if TYPE_CHECKING:
-    from kafkatool.broker.client_quotas import ClientQuotas
-    from kafkatool.broker.config import BrokerConfig
+    from kafkatool.broker.administration.producer_ids import ProducerIds
+    from kafkatool.broker.administration.topics import TopicAdmin
     from kafkatool.broker.controller.controller import Controller
     from kafkatool.broker.groups.coordinator import GroupCoordinator
     from kafkatool.broker.metadata_cache import MetadataCache
+    from kafkatool.broker.network.client_quotas import ClientQuotas
     from kafkatool.broker.network.connection import Connection
-    from kafkatool.broker.producer_ids import ProducerIds
     from kafkatool.broker.replication.replica_manager import ReplicaManager
+    from kafkatool.broker.runtime.timer import Timer
+    from kafkatool.broker.settings.config import BrokerConfig
     from kafkatool.broker.storage.log_manager import LogManager
-    from kafkatool.broker.timer import Timer
-    from kafkatool.broker.topic_admin import TopicAdmin
     from kafkatool.core.protocol.codec.schema import Api
     from kafkatool.core.zookeeper.session import ZooKeeper
 

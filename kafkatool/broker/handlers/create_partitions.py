@@ -6,10 +6,10 @@ request allows, the answer is REQUEST_TIMED_OUT though the growth goes on. Not s
 
 from collections import Counter
 
+from kafkatool.broker.administration.topics import TopicError
+from kafkatool.broker.administration.waiting_topics import is_led
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.metadata_cache import MetadataSnapshot
-from kafkatool.broker.topic_admin import TopicError
-from kafkatool.broker.waiting_topics import is_led
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

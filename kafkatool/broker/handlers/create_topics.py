@@ -6,9 +6,9 @@ the request allows, the answer is REQUEST_TIMED_OUT though the creation goes on.
 
 from collections import Counter
 
+from kafkatool.broker.administration.topics import NewTopic, TopicError
+from kafkatool.broker.administration.waiting_topics import is_led
 from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.topic_admin import NewTopic, TopicError
-from kafkatool.broker.waiting_topics import is_led
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.create_topics import (
     CreateTopicsRequest,

@@ -3,8 +3,8 @@
 Each partition is asked of its leader. The space is given back with the next retention run.
 """
 
+from kafkatool.broker.administration.record_deletion import WaitingDeletions, delete_on_leader
 from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.record_deletion import WaitingDeletions, delete_on_leader
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

@@ -4,9 +4,9 @@ A topic counts as deleted when this broker's metadata no longer has it; when tha
 the answer is REQUEST_TIMED_OUT though the deletion goes on.
 """
 
+from kafkatool.broker.administration.topics import TopicError
+from kafkatool.broker.administration.waiting_topics import is_gone
 from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.topic_admin import TopicError
-from kafkatool.broker.waiting_topics import is_gone
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.delete_topics import (
     DeleteTopicsRequest,

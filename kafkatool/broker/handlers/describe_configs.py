@@ -3,10 +3,10 @@
 Any broker tells of a topic, with its own defaults; a broker's settings are asked of that broker.
 """
 
-from kafkatool.broker.config_admin import ConfigAdmin
-from kafkatool.broker.config_description import ConfigSource, Setting
+from kafkatool.broker.administration.configs import ConfigAdmin
+from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.topic_admin import TopicError
+from kafkatool.broker.settings.description import ConfigSource, Setting
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.describe_configs import (
     DescribeConfigsEntry,

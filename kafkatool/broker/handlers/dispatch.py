@@ -5,11 +5,11 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from kafkatool.broker.client_quotas import FETCH as FETCH_RATE
-from kafkatool.broker.client_quotas import PRODUCE as PRODUCE_RATE
 from kafkatool.broker.handlers import Served
 from kafkatool.broker.handlers.call import Call, HandlerContext
 from kafkatool.broker.handlers.error_reply import code_of, error_reply
+from kafkatool.broker.network.client_quotas import FETCH as FETCH_RATE
+from kafkatool.broker.network.client_quotas import PRODUCE as PRODUCE_RATE
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.errors import KafkatoolError, ProtocolError
 from kafkatool.core.protocol.codec.frames import RequestHeader, decode_header, decode_request

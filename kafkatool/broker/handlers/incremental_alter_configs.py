@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from kafkatool.broker.config_admin import Change, ConfigAdmin
+from kafkatool.broker.administration.configs import Change, ConfigAdmin
 from kafkatool.broker.handlers.alter_configs import outcome
 from kafkatool.broker.handlers.call import Call
 from kafkatool.core.protocol.messages.incremental_alter_configs import (

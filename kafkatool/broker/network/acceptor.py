@@ -6,10 +6,10 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 
-from kafkatool.broker.file_limit import first_not_for_connections
 from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.connection_quotas import ConnectionQuotas
 from kafkatool.broker.network.processor import Processor, configure
+from kafkatool.broker.runtime.file_limit import first_not_for_connections
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import Endpoint
 

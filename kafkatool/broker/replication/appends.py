@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from kafkatool.broker.replication.delayed import DelayedOperations
 from kafkatool.broker.replication.delayed_produce import AppendResult, AppendResults, DelayedProduce
 from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.partition import ALL_IN_SYNC
+from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.storage.append_error import AppendError
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS

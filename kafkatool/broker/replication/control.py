@@ -11,13 +11,13 @@ from typing import NamedTuple, Protocol
 
 from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
 from kafkatool.broker.replication import state_lines as lines
-from kafkatool.broker.replication.delayed import DelayedOperations
 from kafkatool.broker.replication.fetcher_manager import FetcherManager, LeaderAddress
 from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.partition import Partition
+from kafkatool.broker.runtime.purgatory import DelayedOperations
+from kafkatool.broker.runtime.yielding import taking_turns
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.broker.turns import taking_turns
 from kafkatool.core.errors import StorageError, ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

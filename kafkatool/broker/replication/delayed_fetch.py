@@ -3,9 +3,9 @@
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, Protocol
 
-from kafkatool.broker.replication.delayed import DelayedOperation
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.replication.partition_reads import Reader, readable_end, readable_log
+from kafkatool.broker.runtime.purgatory import DelayedOperation
 from kafkatool.broker.storage.log_values import LogOffset
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition

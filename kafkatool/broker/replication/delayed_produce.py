@@ -3,8 +3,8 @@
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
-from kafkatool.broker.replication.delayed import DelayedOperation
 from kafkatool.broker.replication.partition import Partition
+from kafkatool.broker.runtime.purgatory import DelayedOperation
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 

@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.replication.fetch_state import FollowedPartition
 from kafkatool.broker.replication.follow import Follow, FollowStep
 from kafkatool.broker.replication.follower_session import FollowerSession
 from kafkatool.broker.replication.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.replication_quota import ReplicationQuota
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, StorageError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

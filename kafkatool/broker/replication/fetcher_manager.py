@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.replication.fetch_state import FollowedPartition
 from kafkatool.broker.replication.fetcher import ReplicaFetcher
 from kafkatool.broker.replication.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.replication.replication_quota import ReplicationQuota
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import TopicPartition
 
 log = logging.getLogger(__name__)

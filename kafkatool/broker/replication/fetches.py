@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Hashable
 
-from kafkatool.broker.replication.delayed import DelayedOperations
 from kafkatool.broker.replication.delayed_fetch import AwaitedPartition, Awaiting, DelayedFetch
 from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.follower_fetch import FollowerFetch
@@ -20,6 +19,7 @@ from kafkatool.broker.replication.partition_reads import (
 )
 from kafkatool.broker.replication.replica import Pulse
 from kafkatool.broker.replication.replication_quota import ReplicationQuota
+from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)

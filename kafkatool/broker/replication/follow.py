@@ -4,12 +4,12 @@ import enum
 import logging
 from collections.abc import Callable
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.replication.fetch_state import FollowedPartition
 from kafkatool.broker.replication.leader_endpoint import LeaderEndpoint, LookupRefusedError
 from kafkatool.broker.replication.partition import StaleRoleError
 from kafkatool.broker.replication.partition_reads import EARLIEST, LATEST
 from kafkatool.broker.replication.truncation import decide_truncation
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

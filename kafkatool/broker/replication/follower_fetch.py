@@ -7,8 +7,8 @@ session and the next request finds it.
 
 from collections.abc import Callable, Hashable
 
-from kafkatool.broker.replication.delayed import DelayedOperation
 from kafkatool.broker.replication.fetch_session import FetchResults
+from kafkatool.broker.runtime.purgatory import DelayedOperation
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from kafkatool.broker.replication.in_sync import IsrChange
-from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZnodeFormatError, ZooKeeperError
 from kafkatool.core.model.values import PartitionState, TopicPartition
 from kafkatool.core.zookeeper.session import SetData, TransactionError, ZooKeeper

@@ -6,8 +6,8 @@ The versions are those this broker's inter.broker.protocol.version implies; noth
 import threading
 from collections.abc import Iterable
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.replication.follower_session import FetchQuestion
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError
 from kafkatool.core.model.values import TopicPartition

@@ -5,10 +5,10 @@ A fetch of a session of thousands of partitions is parked and woken for the pric
 
 from collections.abc import Hashable
 
-from kafkatool.broker.replication.delayed import DelayedOperations
 from kafkatool.broker.replication.fetch_session import FetchSession
 from kafkatool.broker.replication.fetch_sessions import FetchSessions
-from kafkatool.broker.timer import Timer
+from kafkatool.broker.runtime.purgatory import DelayedOperations
+from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.model.values import TopicPartition
 
 

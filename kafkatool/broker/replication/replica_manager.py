@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.appends import Appends, WritableBuffer
 from kafkatool.broker.replication.control import ControlRequests, MetadataUpdate, OnLeadershipChange
-from kafkatool.broker.replication.delayed import DelayedOperations
 from kafkatool.broker.replication.delayed_produce import AppendResults
 from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.fetch_sessions import FetchSessions
@@ -33,11 +31,13 @@ from kafkatool.broker.replication.partition_reads import (
 )
 from kafkatool.broker.replication.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.broker.replication.topic_counters import TopicCounts
-from kafkatool.broker.scheduler import ScheduledTask, Scheduler
+from kafkatool.broker.runtime.purgatory import DelayedOperations
+from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.runtime.yielding import taking_turns
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.broker.timer import Timer
-from kafkatool.broker.turns import taking_turns
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

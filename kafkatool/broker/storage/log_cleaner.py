@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary, WeakSet
 
-from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.compaction import CleaningStoppedError, Round
 from kafkatool.broker.storage.compaction_plan import CleanPlan, plan_cleaning
 from kafkatool.broker.storage.log import Log

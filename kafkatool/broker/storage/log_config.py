@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from kafkatool.broker.config import NO_LIMIT, BrokerConfig
+from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.core.protocol.records.compression import Codec
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kafkatool.broker import long_lived
-from kafkatool.broker.config import NO_LIMIT, BrokerConfig
-from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.runtime import gc_pause as long_lived
+from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
 from kafkatool.broker.storage.directory_removal import DirectoryRemoval
 from kafkatool.broker.storage.log import Log

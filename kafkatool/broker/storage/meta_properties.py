@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kafkatool.broker.properties import load_properties
+from kafkatool.broker.settings.properties import load_properties
 from kafkatool.core.errors import ConfigError
 
 FILE = "meta.properties"

@@ -42,10 +42,10 @@ def broker() -> None:
 @overrides_option
 def start(path: Path, overrides: dict[str, str]) -> None:
     """Start a broker in the foreground."""
-    from kafkatool.broker.config import BrokerConfig
-    from kafkatool.broker.file_limit import raise_file_limit
-    from kafkatool.broker.long_lived import own_the_collector
+    from kafkatool.broker.runtime.file_limit import raise_file_limit
+    from kafkatool.broker.runtime.gc_pause import own_the_collector
     from kafkatool.broker.server import Broker
+    from kafkatool.broker.settings.config import BrokerConfig
 
     log_to_stderr()
     raise_file_limit()

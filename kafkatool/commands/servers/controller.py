@@ -61,10 +61,10 @@ def start(
     zookeeper: str, broker_id: int | None, path: Path | None, overrides: dict[str, str], take_over: bool, log_dir: Path
 ) -> None:
     """Start a controller in the foreground."""
-    from kafkatool.broker.config import BrokerConfig
     from kafkatool.broker.controller.standalone import StandaloneController
-    from kafkatool.broker.long_lived import own_the_collector
-    from kafkatool.broker.properties import load_properties
+    from kafkatool.broker.runtime.gc_pause import own_the_collector
+    from kafkatool.broker.settings.config import BrokerConfig
+    from kafkatool.broker.settings.properties import load_properties
 
     properties = {**(load_properties(path) if path else {}), "kt.log.dir": str(log_dir), **overrides}
     config = BrokerConfig.from_properties({**properties, "zookeeper.connect": zookeeper})

@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.channels import Answer, ChannelFactory, ControlRequest, Message
 from kafkatool.broker.controller.events import Event
 from kafkatool.broker.controller.worker import ControllerWorker
+from kafkatool.broker.runtime.timer import Timer, TimerTask
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.broker.timer import Timer, TimerTask
 from kafkatool.core.errors import VersionConflictError
 from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import (

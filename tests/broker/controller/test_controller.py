@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.controller import Controller
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkatool.broker import long_lived
+from kafkatool.broker.runtime import gc_pause as long_lived
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 from tests.broker.controller.fake_cluster import FakeCluster

@@ -15,7 +15,7 @@ import pytest
 from kafkatool.broker.controller.channels import Answer, Channel, ChannelFactory, ControlRequest
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.broker.health import make_base_paths
+from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.core.errors import KafkatoolError, VersionConflictError
 from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

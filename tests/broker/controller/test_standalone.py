@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.controller.standalone import StandaloneController
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponseKey
 from kafkatool.core.zookeeper.session import ZooKeeper

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.groups.coordinator import GroupCoordinator, OffsetToCommit
-from kafkatool.broker.groups.hosted import HeldGroup
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
+from kafkatool.broker.groups.owned import HeldGroup
 from kafkatool.broker.groups.records import OffsetValue
-from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.broker.timer import Timer
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from tests.broker.timers import standing_still
+from tests.broker.runtime.timers import standing_still
 from tests.waiting import eventually
 
 OFFSETS_PARTITION = TopicPartition(OFFSETS_TOPIC, 0)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker import long_lived
 from kafkatool.broker.groups import loader
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
 from kafkatool.broker.groups.states import GroupState
-from kafkatool.broker.long_lived import long_lived_objects
+from kafkatool.broker.runtime import gc_pause as long_lived
+from kafkatool.broker.runtime.gc_pause import long_lived_objects
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch

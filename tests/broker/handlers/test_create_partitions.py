@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.handlers import load_handlers
-from kafkatool.broker.health import make_base_paths
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.timer import Timer
-from kafkatool.broker.topic_admin import TopicAdmin
+from kafkatool.broker.registration.registration import make_base_paths
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.operations.topics.changes import create_topic, mark_for_deletion
 from kafkatool.core.protocol.messages import create_partitions as api

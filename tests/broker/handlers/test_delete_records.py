@@ -10,7 +10,7 @@ import pytest
 
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.core.model.values import TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.handlers import load_handlers
-from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import describe_log_dirs as api

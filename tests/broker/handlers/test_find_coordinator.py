@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.groups.ownership import partition_for
 from kafkatool.broker.handlers import Served, find_coordinator
-from kafkatool.broker.health import make_base_paths
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.timer import Timer
-from kafkatool.broker.topic_admin import TopicAdmin
+from kafkatool.broker.registration.registration import make_base_paths
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.protocol.messages import find_coordinator as api
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import TopicZnode

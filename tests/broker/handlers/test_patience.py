@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kafkatool.broker.administration.waiting_topics import WaitingTopics
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.timer import Timer
-from kafkatool.broker.waiting_topics import WaitingTopics
+from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.protocol.messages import create_partitions, create_topics, delete_records, delete_topics
 from tests.broker.handlers.served import broker_of, handler_context, live, state, update
 from tests.broker.network.raw_client import network_config

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.handlers import Served, create_topics, delete_topics
-from kafkatool.broker.health import make_base_paths
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.timer import Timer
-from kafkatool.broker.topic_admin import TopicAdmin
+from kafkatool.broker.registration.registration import make_base_paths
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.protocol.messages import create_topics as create_api
 from kafkatool.core.protocol.messages import delete_topics as delete_api
 from kafkatool.core.protocol.messages.create_topics import (

@@ -5,9 +5,9 @@ import struct
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.broker.network.socket_server import SocketServer
+from kafkatool.broker.settings.config import BrokerConfig
 from tests.waiting import eventually
 
 _PATIENCE_S = 60.0

@@ -9,8 +9,8 @@ from kafkatool.broker.replication.delayed_produce import AppendResults
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import SessionState
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, world
+from tests.broker.runtime.timers import standing_still
 from tests.broker.storage.batches import batch
-from tests.broker.timers import standing_still
 
 TP1 = TopicPartition("t", 1)
 

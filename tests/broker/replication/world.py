@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafkatool.broker.config import BrokerConfig
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.delayed_produce import AppendResult
 from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.replication.partition_reads import PartitionRead, Reader
 from kafkatool.broker.replication.replica_manager import ReplicaManager, monotonic_ms
-from kafkatool.broker.scheduler import ScheduledTask, Scheduler
+from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.broker.timer import Timer
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZooKeeperError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequestPartition

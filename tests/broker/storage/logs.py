@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.log_opening import open_log

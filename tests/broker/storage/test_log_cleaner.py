@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.storage.log import Log
 from kafkatool.broker.storage.log_dir import LogDir
 from kafkatool.broker.storage.log_manager import LogManager

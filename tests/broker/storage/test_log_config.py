@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from kafkatool.broker.config import NO_LIMIT
+from kafkatool.broker.settings.config import NO_LIMIT
 from kafkatool.broker.storage.log_config import LogConfig
 from tests.broker.storage.logs import broker_config, log_config
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker import long_lived
-from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.runtime import gc_pause as long_lived
+from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.core.model.values import TopicPartition
+from tests.broker.runtime.timers import standing_still
 from tests.broker.storage.logs import broker_config
-from tests.broker.timers import standing_still
 from tests.waiting import eventually
 
 MANY = 120

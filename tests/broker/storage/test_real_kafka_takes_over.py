@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.scheduler import Scheduler
+from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError

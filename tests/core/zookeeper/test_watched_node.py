@@ -5,7 +5,7 @@ import pytest
 from kafkatool.core.errors import SessionExpiredError
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.watched_node import WatchedNode
-from tests.broker.test_health import end_session
+from tests.broker.registration.test_registration import end_session
 from tests.waiting import eventually
 
 

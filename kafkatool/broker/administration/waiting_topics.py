@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from kafkatool.broker.metadata_cache import MetadataCache, MetadataSnapshot
-from kafkatool.broker.timer import Timer, TimerTask
+from kafkatool.broker.runtime.timer import Timer, TimerTask
 
 IsDone = Callable[[MetadataSnapshot, str], bool]
 

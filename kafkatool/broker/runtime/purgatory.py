@@ -9,7 +9,7 @@ Source: Kafka 1.1.1 server/DelayedOperation.scala.
 import threading
 from collections.abc import Hashable, Sequence
 
-from kafkatool.broker.timer import Timer, TimerTask
+from kafkatool.broker.runtime.timer import Timer, TimerTask
 
 
 class DelayedOperation:

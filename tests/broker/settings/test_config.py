@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.config import BrokerConfig
-from kafkatool.broker.properties import parse_properties
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.settings.properties import parse_properties
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.model.values import Endpoint
 

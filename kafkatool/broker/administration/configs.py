@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafkatool.broker.config import NO_LIMIT, BrokerConfig
-from kafkatool.broker.config_description import DYNAMIC_RATES, Setting, broker_settings, topic_settings
-from kafkatool.broker.dynamic_config import read_overrides
-from kafkatool.broker.topic_admin import TopicError
+from kafkatool.broker.administration.topics import TopicError
+from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
+from kafkatool.broker.settings.description import DYNAMIC_RATES, Setting, broker_settings, topic_settings
+from kafkatool.broker.settings.dynamic import read_overrides
 from kafkatool.core.errors import (
     NodeExistsError,
     NoNodeError,

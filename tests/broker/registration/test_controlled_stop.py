@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.config import BrokerConfig
-from kafkatool.broker.controlled_stop import ask_to_move_leaders
 from kafkatool.broker.handlers import Served, controlled_shutdown
-from kafkatool.broker.health import make_base_paths
+from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
+from kafkatool.broker.registration.registration import make_base_paths
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.protocol.messages.controlled_shutdown import API
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -7,7 +7,7 @@ import pytest
 
 _CODE = """
 import logging, resource
-from kafkatool.broker.file_limit import raise_file_limit
+from kafkatool.broker.runtime.file_limit import raise_file_limit
 logging.basicConfig()
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 print(raise_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE))

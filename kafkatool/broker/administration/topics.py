@@ -8,10 +8,10 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.administration.waiting_topics import WaitingTopics
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.timer import Timer
-from kafkatool.broker.waiting_topics import WaitingTopics
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import ConfigError, KafkatoolError, NodeExistsError, RefusedError, ZooKeeperError
 from kafkatool.core.model.assignment import MAX_PARTITIONS, assign_replicas
 from kafkatool.core.model.topic_configs import check_configs

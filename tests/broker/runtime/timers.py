@@ -13,5 +13,5 @@ def standing_still() -> Iterator[None]:
     """Within the block nothing comes due for any timer of this process, however long the block takes."""
     now = time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafkatool.broker.timer.time", SimpleNamespace(monotonic=lambda: now))
+        patch.setattr("kafkatool.broker.runtime.timer.time", SimpleNamespace(monotonic=lambda: now))
         yield

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkatool.broker import turns
-from kafkatool.broker.turns import taking_turns
+from kafkatool.broker.runtime import yielding as turns
+from kafkatool.broker.runtime.yielding import taking_turns
 
 
 class FakeTime:

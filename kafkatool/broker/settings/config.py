@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from kafkatool.broker import endpoints
-from kafkatool.broker.properties import load_properties
-from kafkatool.broker.protocol_versions import PROTOCOL_VERSIONS, ProtocolVersions, parse_protocol_version
+from kafkatool.broker.settings import listeners as endpoints
+from kafkatool.broker.settings.properties import load_properties
+from kafkatool.broker.settings.protocol_versions import PROTOCOL_VERSIONS, ProtocolVersions, parse_protocol_version
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.model.values import Endpoint
 

@@ -8,13 +8,13 @@ from queue import SimpleQueue
 
 import pytest
 
-from kafkatool.broker.config import BrokerConfig
-from kafkatool.broker.dynamic_config import EXPIRY_MS, DynamicConfig, read_overrides
-from kafkatool.broker.health import Health, make_base_paths, with_real_address
-from kafkatool.broker.identity import establish_identity
-from kafkatool.broker.producer_ids import ProducerIds
+from kafkatool.broker.administration.producer_ids import ProducerIds
+from kafkatool.broker.registration.identity import establish_identity
+from kafkatool.broker.registration.registration import Health, make_base_paths, with_real_address
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.settings.dynamic import EXPIRY_MS, DynamicConfig, read_overrides
+from kafkatool.broker.settings.overrides import TopicOverrides, topics_in
 from kafkatool.broker.storage.meta_properties import write_meta_properties
-from kafkatool.broker.topic_overrides import TopicOverrides, topics_in
 from kafkatool.core.errors import ConfigError, KafkatoolError
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -173,7 +173,7 @@ def test_ids_that_contradict_each_other_stop_the_start(base: ZooKeeper, tmp_path
 
 
 def establish_cluster(zk: ZooKeeper) -> str:
-    from kafkatool.broker.health import get_or_create_cluster_id
+    from kafkatool.broker.registration.registration import get_or_create_cluster_id
 
     return get_or_create_cluster_id(zk)
 

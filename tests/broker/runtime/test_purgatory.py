@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterator
 
 import pytest
 
-from kafkatool.broker.replication.delayed import DelayedOperation, DelayedOperations
 from kafkatool.broker.replication.delayed_produce import AppendResult, DelayedProduce
-from kafkatool.broker.timer import Timer
+from kafkatool.broker.runtime.purgatory import DelayedOperation, DelayedOperations
+from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 

@@ -6,7 +6,7 @@ Source: Kafka 1.1.1 server/KafkaServer.scala, controlledShutdown.
 import logging
 import threading
 
-from kafkatool.broker.config import BrokerConfig
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, ProtocolError
 from kafkatool.core.protocol.messages.controlled_shutdown import API, ControlledShutdownRequest

@@ -13,19 +13,19 @@ from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offsets_partition, partition_for
 from kafkatool.broker.groups.records import Key
-from kafkatool.broker.long_lived import long_lived_objects
+from kafkatool.broker.runtime.gc_pause import long_lived_objects
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkatool.broker.config import BrokerConfig
     from kafkatool.broker.metadata_cache import MetadataCache
     from kafkatool.broker.replication.partition import Partition
     from kafkatool.broker.replication.replica_manager import ReplicaManager
-    from kafkatool.broker.scheduler import Scheduler
-    from kafkatool.broker.timer import Timer, TimerTask
+    from kafkatool.broker.runtime.scheduler import Scheduler
+    from kafkatool.broker.runtime.timer import Timer, TimerTask
+    from kafkatool.broker.settings.config import BrokerConfig
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from kafkatool.broker.replication.partition import Partition
-from kafkatool.broker.timer import Timer
+from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
 from kafkatool.core.model.values import TopicPartition

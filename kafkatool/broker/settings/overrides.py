@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kafkatool.broker.dynamic_config import read_overrides
+from kafkatool.broker.settings.dynamic import read_overrides
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper

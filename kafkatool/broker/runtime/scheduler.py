@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from kafkatool.broker.timer import Timer, TimerTask
+from kafkatool.broker.runtime.timer import Timer, TimerTask
 
 log = logging.getLogger(__name__)
 

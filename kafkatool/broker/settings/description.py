@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafkatool.broker.config import NO_LIMIT, BrokerConfig
+from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.core.model.topic_configs import CONFIGS, MESSAGE_FORMAT_VERSION
 from kafkatool.core.model.values import Endpoint
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from kafkatool.broker.config import NO_LIMIT, BrokerConfig
+from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.core.zookeeper.znodes import ConfigZnode
 
 USER = "ANONYMOUS"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.client_quotas import FETCH, PRODUCE, ClientQuotas, Entity, parse_entity
 from kafkatool.broker.handlers import Served
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.network.client_quotas import FETCH, PRODUCE, ClientQuotas, Entity, parse_entity
 from kafkatool.core.protocol.messages import fetch, produce
 from tests.broker.handlers.served import broker_of, handler_context
 from tests.broker.network.raw_client import network_config

@@ -7,9 +7,9 @@ from queue import Empty, SimpleQueue
 
 import pytest
 
-from kafkatool.broker.scheduler import Scheduler
-from kafkatool.broker.timer import Timer
-from tests.broker.timers import standing_still
+from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.runtime.timer import Timer
+from tests.broker.runtime.timers import standing_still
 
 
 @pytest.fixture

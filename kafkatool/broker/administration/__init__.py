@@ -1,0 +1,1 @@
+"""What the admin APIs do, beyond the handler that answers: topics, configs, deleted records, producer ids."""
