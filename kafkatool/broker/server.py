@@ -28,8 +28,8 @@ from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.settings.dynamic import DynamicConfig, read_overrides, read_quota_entities
 from kafkatool.broker.settings.overrides import TopicOverrides, topics_in
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.broker.storage.log_manager import LogManager
-from kafkatool.broker.storage.meta_properties import write_meta_properties
+from kafkatool.broker.storage.directories.log_manager import LogManager
+from kafkatool.broker.storage.directories.meta_properties import write_meta_properties
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
 

@@ -17,7 +17,7 @@ import pytest
 from kafkatool.broker.registration import registration as health
 from kafkatool.broker.server import Broker
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.storage.dir_lock import DirLock
+from kafkatool.broker.storage.directories.dir_lock import DirLock
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import ConfigError, KafkatoolError, StorageError
 from kafkatool.core.protocol.messages import create_topics, fetch, metadata, produce

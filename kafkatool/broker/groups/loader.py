@@ -15,7 +15,7 @@ from kafkatool.broker.groups.records import (
     decode_key,
     decode_offset,
 )
-from kafkatool.broker.storage.log import Log
+from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition

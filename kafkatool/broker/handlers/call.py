@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkatool.broker.replication.replica_manager import ReplicaManager
     from kafkatool.broker.runtime.timer import Timer
     from kafkatool.broker.settings.config import BrokerConfig
-    from kafkatool.broker.storage.log_manager import LogManager
+    from kafkatool.broker.storage.directories.log_manager import LogManager
     from kafkatool.core.protocol.codec.schema import Api
     from kafkatool.core.zookeeper.session import ZooKeeper
 

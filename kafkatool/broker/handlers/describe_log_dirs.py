@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.storage.log import Log
+from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

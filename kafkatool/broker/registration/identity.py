@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.registration.registration import generate_broker_id, get_or_create_cluster_id
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.storage.meta_properties import read_meta_properties
+from kafkatool.broker.storage.directories.meta_properties import read_meta_properties
 from kafkatool.core.errors import ConfigError
 from kafkatool.core.zookeeper.session import ZooKeeper
 

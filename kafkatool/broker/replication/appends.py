@@ -7,7 +7,7 @@ from kafkatool.broker.replication.delayed_produce import AppendResult, AppendRes
 from kafkatool.broker.replication.hosted import HostedPartitions
 from kafkatool.broker.replication.partition import ALL_IN_SYNC
 from kafkatool.broker.runtime.purgatory import DelayedOperations
-from kafkatool.broker.storage.append_error import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
 from kafkatool.core.model.values import TopicPartition

@@ -17,7 +17,7 @@ from kafkatool.broker.replication.partition import Partition
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.runtime.yielding import taking_turns
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.errors import StorageError, ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

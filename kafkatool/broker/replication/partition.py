@@ -13,9 +13,9 @@ from typing import NamedTuple
 from kafkatool.broker.replication.in_sync import InSyncReplicas, IsrChange
 from kafkatool.broker.replication.replica import Pulse, RemoteReplica
 from kafkatool.broker.replication.topic_counters import TopicCounts
-from kafkatool.broker.storage.append_error import AppendError
-from kafkatool.broker.storage.log import Log
-from kafkatool.broker.storage.log_values import AppendInfo, LogOffset
+from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.log.log_values import AppendInfo, LogOffset
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

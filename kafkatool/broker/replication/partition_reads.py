@@ -6,8 +6,8 @@ Errors are values here, not exceptions: one bad partition of a thousand must not
 from typing import NamedTuple
 
 from kafkatool.broker.replication.partition import Partition
-from kafkatool.broker.storage.log import Log
-from kafkatool.broker.storage.log_values import LogOffset
+from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.log.log_values import LogOffset
 from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import AbortedTransaction, FetchRequestPartition

@@ -37,7 +37,7 @@ from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.runtime.yielding import taking_turns
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -5,7 +5,7 @@ Source: Kafka 2.3.1 server/AbstractFetcherThread.scala, getOffsetTruncationState
 
 from typing import NamedTuple
 
-from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
+from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 
 
 class Truncation(NamedTuple):

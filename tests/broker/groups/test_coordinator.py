@@ -15,8 +15,8 @@ from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.storage.log import Log
-from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.broker.storage.directories.log_manager import LogManager
+from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -11,8 +11,8 @@ import pytest
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.broker.storage.log_manager import LogManager
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import delete_records as api
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

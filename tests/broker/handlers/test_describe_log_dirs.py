@@ -9,7 +9,7 @@ import pytest
 
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.runtime.scheduler import Scheduler
-from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import describe_log_dirs as api
 from kafkatool.core.protocol.records.batches import Record, encode_batch

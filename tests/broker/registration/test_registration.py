@@ -14,7 +14,7 @@ from kafkatool.broker.registration.registration import Health, make_base_paths, 
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.settings.dynamic import EXPIRY_MS, DynamicConfig, read_overrides
 from kafkatool.broker.settings.overrides import TopicOverrides, topics_in
-from kafkatool.broker.storage.meta_properties import write_meta_properties
+from kafkatool.broker.storage.directories.meta_properties import write_meta_properties
 from kafkatool.core.errors import ConfigError, KafkatoolError
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper

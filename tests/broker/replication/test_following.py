@@ -10,7 +10,7 @@ import pytest
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.replication.fetcher_manager import fetcher_number, java_string_hash
 from kafkatool.broker.replication.truncation import Truncation, decide_truncation
-from kafkatool.broker.storage.leader_epochs import LeaderEpochCache
+from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
 from tests.broker.handlers.served import broker_of, handler_context

@@ -15,7 +15,7 @@ from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.broker.storage.log_manager import LogManager
+from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZooKeeperError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequestPartition

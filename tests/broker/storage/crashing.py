@@ -43,7 +43,7 @@ class Steps:
 _LOOP = """
 import sys
 from pathlib import Path
-from tests.broker.storage.compacting import append, clean, compacted_log
+from tests.broker.storage.compaction.compacting import append, clean, compacted_log
 log = compacted_log(Path(sys.argv[1]), segment_bytes="1000")
 number = log.log_end_offset
 while True:

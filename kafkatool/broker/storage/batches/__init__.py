@@ -1,0 +1,1 @@
+"""Record batches on their way into a log: checked, stamped, rewritten, filtered."""

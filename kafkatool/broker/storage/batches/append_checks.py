@@ -1,0 +1,105 @@
+"""What a produced batch must be before it is taken (BRK-84, BRK-85, BRK-130), and what a leader writes into it.
+
+The cost is per batch, not per record: the header and the checksum are always checked, the records only for a topic
+that is compacted, limits timestamps or has a codec of its own (broker.md section 18, 22).
+Source: Kafka 1.1.1 log/LogValidator.scala.
+"""
+
+from struct import Struct
+
+import crc32c
+
+from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
+from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, decode_records, read_header
+from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
+
+_CRC_FROM = 21
+_TIMESTAMP = Struct(">q")
+_CRC = Struct(">I")
+_AT_CRC, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP = 17, 22, 35
+
+
+def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_client: bool) -> BatchHeader:
+    """The header of a batch that may be appended. Raises AppendError."""
+    size = len(batch)
+    try:
+        header = read_header(batch)
+    except CorruptRecordsError as e:
+        raise _corrupt(str(e)) from e
+    if header is None or header.magic != 2 or header.size_bytes != size or header.base_offset != 0:
+        raise _corrupt("expected exactly one whole batch of format 2 with base offset 0")
+    _check_size(size, config)
+    if crc32c.crc32c(batch[_CRC_FROM:]) != header.crc:
+        raise _corrupt("the checksum is wrong")
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        raise _corrupt(f"{header.record_count} records, last offset delta {header.last_offset_delta}")
+    if origin_client:
+        if header.attributes & CONTROL:
+            raise _corrupt("clients may not write control batches")
+        if header.attributes & LOG_APPEND_TIME:
+            raise AppendError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
+    if config.needs_records and not header.attributes & CONTROL:
+        _check_records(batch, config, now_ms)
+    return header
+
+
+def recompressed(batch: memoryview, header: BatchHeader, config: LogConfig) -> tuple[memoryview, BatchHeader]:
+    """The batch in the codec that ``compression.type`` names: a new one, or ``batch`` if it is in that codec already.
+
+    Records are unpacked and packed, not decoded. Raises AppendError.
+    """
+    codec = config.codec
+    if codec is None or codec == header.codec or header.attributes & CONTROL:
+        return batch, header
+    try:
+        records = plain_records(batch, header)
+    except CorruptRecordsError as e:
+        raise _corrupt(str(e)) from e
+    packed = memoryview(with_records(batch, records, codec=codec, count=header.record_count))
+    _check_size(len(packed), config)
+    changed = read_header(packed)
+    assert changed is not None  # it is whole
+    return packed, changed
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        raise AppendError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"batch of {size} bytes, max.message.bytes={config.max_message_bytes}"
+        )
+    if size > config.segment_bytes:
+        raise AppendError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes, segment.bytes={config.segment_bytes}"
+        )
+
+
+def stamp_append_time(batch: memoryview, now_ms: int) -> None:
+    """The topic keeps the broker's time, not the producer's: mark it so and make a new checksum."""
+    batch[_AT_LOW_ATTRIBUTES] |= LOG_APPEND_TIME
+    _TIMESTAMP.pack_into(batch, _AT_MAX_TIMESTAMP, now_ms)
+    _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))
+
+
+def _check_records(batch: memoryview, config: LogConfig, now_ms: int) -> None:
+    try:
+        records = decode_records(batch)
+    except CorruptRecordsError as e:
+        raise _corrupt(str(e)) from e
+    limit = config.message_timestamp_difference_max_ms
+    check_time = config.message_timestamp_type == "CreateTime"
+    for record in records:
+        if config.compacted and record.key is None:
+            raise _corrupt("a compacted topic takes no record without a key")
+        if check_time and record.timestamp >= 0 and abs(record.timestamp - now_ms) > limit:
+            raise AppendError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {record.timestamp} is more than message.timestamp.difference.max.ms={limit} from now",
+            )
+
+
+def _corrupt(why: str) -> AppendError:
+    return AppendError(ErrorCode.CORRUPT_MESSAGE, why)

@@ -1,0 +1,1 @@
+"""Log compaction: which log, which segments, which records stay, and how fast."""

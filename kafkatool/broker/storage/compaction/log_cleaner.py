@@ -1,0 +1,126 @@
+"""The thread that compacts logs, the dirtiest first (BRK-167). Source: Kafka 2.3.1 log/LogCleaner.scala."""
+
+import errno
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from weakref import WeakKeyDictionary, WeakSet
+
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.storage.compaction.compaction import CleaningStoppedError, Round
+from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, plan_cleaning
+from kafkatool.broker.storage.compaction.offset_map import OffsetMap
+from kafkatool.broker.storage.compaction.throttle import Pace
+from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.log.log_values import Cleanable
+from kafkatool.broker.storage.segment.retention import newest_ms
+from kafkatool.broker.storage.segment.segment import Segment
+from kafkatool.core.errors import CorruptRecordsError, StorageError
+
+log = logging.getLogger(__name__)
+
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)  # no room, or retention was faster: no broken disk
+
+
+class LogCleaner:
+    """Started and stopped once. ``clean_dirtiest`` may be called without the thread, by tests."""
+
+    def __init__(self, config: BrokerConfig, logs: Callable[[], Iterable[Log]]) -> None:
+        """``logs`` gives all logs of the broker; those without ``compact`` are passed over."""
+        self._config = config
+        self._logs = logs
+        self._stopping = threading.Event()
+        self._offsets = OffsetMap(config.log_cleaner_dedupe_buffer_size)
+        self._uncleanable: WeakSet[Log] = WeakSet()  # until the next start: what is wrong does not pass by itself
+        self._waiting: WeakKeyDictionary[Log, float] = WeakKeyDictionary()  # not again before this time
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Look for dirty logs every ``log.cleaner.backoff.ms``."""
+        self._thread = threading.Thread(target=self._run, name="log-cleaner", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """A round under way is given up; what it has put in place already is whole."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                found = self.clean_dirtiest()
+            except Exception:  # a thread's top: other logs must still be cleaned
+                log.exception("compaction failed; trying again")
+                found = False
+            if not found:
+                self._stopping.wait(max(self._config.log_cleaner_backoff_ms, 1) / 1000)
+
+    def clean_dirtiest(self) -> bool:
+        """One round on the log with the largest dirty part; False when no log is dirty enough."""
+        best: tuple[Log, Cleanable, CleanPlan[Segment]] | None = None
+        for one in self._logs():
+            if not self._is_candidate(one):
+                continue
+            when = one.cleanable()
+            try:
+                plan = self._plan(one, when)
+            except OSError as e:
+                self._on_io_error(one, when, e)
+                continue
+            if plan is not None and (best is None or plan.ratio > best[2].ratio):
+                best = (one, when, plan)
+        if best is None or self._stopping.is_set():
+            return False
+        self._clean(*best)
+        return True
+
+    def _is_candidate(self, one: Log) -> bool:
+        if not one.config.compacted or one.closed or one in self._uncleanable:
+            return False
+        return len(one.segments) > 1 and self._waiting.get(one, 0) <= time.monotonic()
+
+    def _plan(self, one: Log, when: Cleanable) -> CleanPlan[Segment] | None:
+        return plan_cleaning(
+            when.segments,
+            one.config,
+            cleaned_to=one.cleaned_to,
+            log_start=one.log_start_offset,
+            stable_offset=when.stable_offset,
+            log_end=one.log_end_offset,
+            now_ms=time.time() * 1000,
+            newest_ms=newest_ms,
+        )
+
+    def _clean(self, one: Log, when: Cleanable, plan: CleanPlan[Segment]) -> None:
+        started = time.monotonic()
+        pace = Pace(self._config.log_cleaner_io_max_bytes_per_second, self._stopping)
+        try:
+            saved = Round(one, when, plan, self._offsets, pace).run()
+        except CleaningStoppedError as e:
+            log.info("compaction of %s was given up: %s", one.partition, e)
+        except CorruptRecordsError as e:
+            if one.is_as_it_was(when):  # else it was cut where it was being read
+                self._uncleanable.add(one)
+                log.error("%s cannot be compacted and is left as it is until the next start: %s", one.partition, e)
+        except StorageError as e:
+            log.warning("compaction of %s: %s", one.partition, e)  # its dir is offline already
+        except OSError as e:
+            self._on_io_error(one, when, e)
+        else:
+            took_s = time.monotonic() - started
+            size_bytes = plan.clean_bytes + plan.dirty_bytes
+            log.info("%s: compacted %d bytes to %d in %.1f s", one.partition, size_bytes, size_bytes - saved, took_s)
+        finally:
+            self._offsets.clear()
+
+    def _on_io_error(self, one: Log, when: Cleanable, error: OSError) -> None:
+        """The log is as it was. What does not pass by itself takes the dir offline."""
+        if not one.is_as_it_was(when):
+            return  # its files went while they were read
+        if error.errno in _PASSING:
+            self._waiting[one] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
+            log.warning("%s cannot be compacted now, trying again later: %s", one.partition, error)
+        else:
+            one.fail(error)

@@ -1,0 +1,1 @@
+"""One partition's log: appended to, read, truncated, opened after a crash."""

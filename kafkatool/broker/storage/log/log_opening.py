@@ -1,0 +1,165 @@
+"""Opening a partition directory: leftovers, recovery after an unclean stop, epochs and producers (BRK-135 to BRK-139).
+
+Source: Kafka 1.1.1 and 2.3.1 log/Log.scala.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from kafkatool.broker.storage.batches.batch_scan import scan_valid
+from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
+from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
+from kafkatool.broker.storage.log.leftovers import finish_leftovers
+from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.log.log_values import LogServices
+from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.producers.producer_reload import newest_snapshot, reload_producers, replay, replay_batch
+from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, snapshots, write_snapshot
+from kafkatool.broker.storage.producers.producer_state import ProducerState
+from kafkatool.broker.storage.segment.segment import INDEX_SUFFIXES, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, file_name
+from kafkatool.broker.storage.segment.segments import Segments
+from kafkatool.broker.storage.segment.transaction_index import append_aborted
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.records.batches import BatchHeader
+
+log = logging.getLogger(__name__)
+
+
+def open_log(
+    directory: Path,
+    partition: TopicPartition,
+    config: LogConfig,
+    services: LogServices,
+    *,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean: bool = False,
+) -> Log:
+    """The log in ``directory``, which must exist; an empty one gets its first segment.
+
+    ``recovery_point`` and ``log_start_offset`` are the checkpointed ones. With ``clean`` the last stop was clean and
+    the scan is skipped. Raises OSError, CheckpointDamagedError.
+    """
+    lock = threading.RLock()
+    segments = _find_segments(directory, lock)
+    start = max(log_start_offset, segments[0].base_offset if segments else 0)
+    epochs = LeaderEpochCache(directory / LEADER_EPOCHS)
+    if segments and not clean:
+        segments = _recover(directory, segments, recovery_point, config, epochs)
+    if segments and (end := segments[-1].next_offset()) < start:
+        log.warning("%s ends at %d, before its start %d: dropping its segments", directory, end, start)
+        for segment in segments:
+            segment.mark_deleted()
+            segment.erase()
+        segments = []
+    if not segments:
+        segments = [Segment(directory, start, lock)]
+        segments[0].create(preallocate_bytes=config.segment_bytes if config.preallocate else 0)
+        end = start
+    else:
+        segments[-1].activate(end)
+    epochs.truncate_from_start(start)
+    epochs.truncate_from_end(end)
+    producers = _load_producers(directory, segments, end, clean=clean)
+    for segment in segments:
+        segment.release()
+    return Log(
+        partition,
+        directory,
+        config,
+        services,
+        lock=lock,
+        segments=Segments(segments),
+        end_offset=end,
+        log_start_offset=start,
+        recovery_point=min(recovery_point, end) if clean else end,
+        leader_epochs=epochs,
+        producers=producers,
+    )
+
+
+def _find_segments(directory: Path, lock: threading.RLock) -> list[Segment]:
+    """The segments on disk, after what an earlier life left unfinished is finished or removed (BRK-136)."""
+    with os.scandir(directory) as entries:
+        sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    finish_leftovers(directory, sizes)
+    logs = {name.removesuffix(LOG_SUFFIX) for name in sizes if name.endswith(LOG_SUFFIX)}
+    for name in sizes:
+        stem, _, _ = name.partition(".")
+        if name.endswith(INDEX_SUFFIXES) and stem not in logs:
+            (directory / name).unlink()
+    bases = sorted(int(stem) for stem in logs if stem.isdecimal())
+    return [Segment(directory, base, lock, size_bytes=sizes[file_name(base, LOG_SUFFIX)]) for base in bases]
+
+
+def _recover(
+    directory: Path, segments: list[Segment], recovery_point: int, config: LogConfig, epochs: LeaderEpochCache
+) -> list[Segment]:
+    """Scan what may not have reached the disk; the segments that are left (BRK-137)."""
+    first = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
+    state = _producers_before(directory, segments, first)
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        size_before = segment.size_bytes
+        segment.transaction_index_path.unlink(missing_ok=True)
+        good = scan_valid(segment.file, 0, size_before)
+        segment.rebuild(_observed(good, segment, state, epochs), config.index_interval_bytes)
+        delete_snapshots(directory, above=state.end_offset)
+        write_snapshot(directory, state)
+        if segment.size_bytes < size_before:
+            log.warning(
+                "%s: segment %d is damaged at byte %d of %d: cut there, %d later segments dropped",
+                directory,
+                segment.base_offset,
+                segment.size_bytes,
+                size_before,
+                len(segments) - number - 1,
+            )
+            for later in segments[number + 1 :]:
+                later.mark_deleted()
+                later.erase()
+            return segments[: number + 1]
+        if number + 1 < len(segments):
+            segment.release()
+    return segments
+
+
+def _producers_before(directory: Path, segments: list[Segment], first: int) -> ProducerState:
+    """The producers at the base of ``segments[first]``."""
+    state = newest_snapshot(directory, segments[first].base_offset)
+    for segment in segments[:first]:
+        if segments[segments.index(segment) + 1].base_offset > state.end_offset:
+            replay(state, segment, segments[first].base_offset)
+    state.end_offset = segments[first].base_offset
+    return state
+
+
+def _observed(
+    batches: Iterator[tuple[int, BatchHeader]], segment: Segment, state: ProducerState, epochs: LeaderEpochCache
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Pass the batches on while their offsets rise, learning their epochs and producers."""
+    expected = segment.base_offset
+    for position, header in batches:
+        if header.base_offset < expected or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return
+        expected = header.next_offset
+        if header.magic == 2:
+            epoch = header.partition_leader_epoch
+            if epoch >= 0 and (epochs.latest is None or epoch > epochs.latest):
+                epochs.assign(epoch, header.base_offset)
+            if aborted := replay_batch(state, segment, position, header):
+                append_aborted(segment.transaction_index_path, aborted)
+        yield position, header
+
+
+def _load_producers(directory: Path, segments: list[Segment], end: int, *, clean: bool) -> ProducerState:
+    """Without any snapshot a clean directory comes from before idempotence: nothing is scanned, as Kafka does."""
+    delete_snapshots(directory, above=end)
+    if clean and not snapshots(directory):
+        state = ProducerState()
+        state.end_offset = end
+        return state
+    return reload_producers(directory, segments, end)

@@ -1,0 +1,1 @@
+"""One segment of a log, its indexes, and when segments roll, expire or are replaced."""

@@ -1,0 +1,311 @@
+"""One segment: a log file, its two indexes, and what is known about it (BRK-131 to BRK-135).
+
+Changes are made under the log's lock. ``find`` and ``region`` may be called without it. A segment opened from disk
+knows only its size; indexes and timestamps are read when first needed.
+Source: Kafka 2.3.1 log/LogSegment.scala.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kafkatool.broker.storage.batches.batch_scan import scan_headers
+from kafkatool.broker.storage.segment.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile
+from kafkatool.broker.storage.segment.recent_batches import RecentBatches
+from kafkatool.broker.storage.segment.segment_file import SegmentFile, write_all
+from kafkatool.broker.storage.segment.transaction_index import truncate_aborted
+from kafkatool.core.protocol.records.batches import BatchHeader
+from kafkatool.core.protocol.records.file_region import FileRegion
+
+DELETED_SUFFIX = ".deleted"
+LOG_SUFFIX = ".log"
+INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+_ALL_SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES)
+MAX_RELATIVE_OFFSET = 2**31 - 1
+_NO_KEY_LIMIT = 2**63 - 1
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """``00000000000000000042.log``."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """Batches from ``base_offset`` on."""
+
+    def __init__(
+        self, directory: Path, base_offset: int, lock: threading.RLock, *, size_bytes: int = 0, suffix: str = ""
+    ) -> None:
+        """Of a file that is there with ``size_bytes``, or is about to be created (``create``)."""
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.deleted = False
+        self.created_ms = time.time() * 1000
+        self.roll_jitter_ms = 0
+        self._lock = lock
+        self._directory = directory
+        self._suffix = suffix
+        self._file: SegmentFile | None = None
+        self.offset_index = IndexFile(self._path_of(".index"), OFFSET_ENTRY, lock)
+        self.time_index = IndexFile(self._path_of(".timeindex"), TIME_ENTRY, lock)
+        self._recent: RecentBatches | None = None  # None: not active, all look-ups go through the index
+        self._largest: tuple[int, int] | None = None  # (timestamp, its offset); None: not read yet
+        self._first_timestamp: int | None = None
+        self._since_entry_bytes = 0
+        self._index_entries = 0
+
+    def create(self, *, preallocate_bytes: int = 0) -> None:
+        """Make the files, empty whatever was there, as the active segment. Raises OSError."""
+        file = self._file = SegmentFile(self._path_of(LOG_SUFFIX), create=True)
+        if preallocate_bytes:
+            os.posix_fallocate(file.fileno(), 0, preallocate_bytes)
+        self.offset_index.create()
+        self.time_index.create()
+        self._recent = RecentBatches(self.base_offset, 0)
+        self._largest = (-1, self.base_offset)
+
+    @property
+    def transaction_index_path(self) -> Path:
+        """Of the aborted transactions; most segments have no such file."""
+        return self._path_of(".txnindex")
+
+    def _path_of(self, kind: str) -> Path:
+        return self._directory / file_name(self.base_offset, kind + self._suffix)
+
+    @property
+    def file(self) -> SegmentFile:
+        """The open file, opened now if need be. Raises OSError."""
+        file = self._file
+        if file is None:
+            path = self._path_of(LOG_SUFFIX)
+            file = SegmentFile(path)
+            if path != self._path_of(LOG_SUFFIX):  # it may be the file of the segment that replaces this one
+                raise FileNotFoundError(f"{path} was renamed while it was opened")
+            self._file = file
+        return file
+
+    # --- appending, under the lock --------------------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Put whole batches at ``position``, the end; ``note_batch`` for each of them makes them visible."""
+        write_all(self.file.fileno(), data, position)
+
+    def note_batch(self, size_bytes: int, last_offset: int, max_timestamp: int, index_interval_bytes: int) -> None:
+        """The next batch of the file; an index entry is due every ``index_interval_bytes`` (BRK-132)."""
+        position = self.size_bytes
+        largest = self._largest or self._read_largest()
+        if max_timestamp > largest[0]:
+            self._largest = largest = (max_timestamp, last_offset)
+        if self._since_entry_bytes > index_interval_bytes:
+            self.offset_index.append(last_offset - self.base_offset, position)
+            self._index_entries += 1
+            self._add_time_entry(largest)
+            self._since_entry_bytes = 0
+        self._since_entry_bytes += size_bytes
+        if not position:
+            self._first_timestamp = max_timestamp
+        if self._recent is not None:
+            self._recent = self._recent.add(last_offset, position + size_bytes)
+        self.size_bytes = position + size_bytes
+
+    def activate(self, next_offset: int) -> None:
+        """Appends go here from now on; ``next_offset`` is the log's end."""
+        self._recent = RecentBatches(next_offset, self.size_bytes)
+        self._open_indexes()
+        self._since_entry_bytes = self.size_bytes - (self.offset_index.last() or (0, 0))[1]
+        self._index_entries = self.offset_index.count
+        self.offset_index.release()
+        self.time_index.release()
+
+    def seal(self) -> None:
+        """No appends any more: the largest timestamp is written, spare space given back (BRK-132)."""
+        if self._recent is not None and self.offset_index.is_open:
+            self._add_time_entry(self.largest)
+            if os.fstat(self.file.fileno()).st_size != self.size_bytes:
+                os.ftruncate(self.file.fileno(), self.size_bytes)
+        self._recent = None
+        self.release()
+
+    def _add_time_entry(self, largest: tuple[int, int]) -> None:
+        last = self.time_index.last()
+        relative = largest[1] - self.base_offset
+        if largest[0] > (last[0] if last else -1) and relative >= (last[1] if last else 0):
+            self.time_index.append(largest[0], relative)
+
+    # --- looking up -----------------------------------------------------------------------------------------------
+
+    def index_is_full(self, limit_bytes: int) -> bool:
+        """Whether an index has no room; the time index has the larger entries, and at most as many (BRK-131)."""
+        return self._index_entries >= max(1, limit_bytes // TIME_ENTRY.size - 1)
+
+    def find(self, offset: int) -> tuple[int, int] | None:
+        """(position, end) of the first batch whose last offset is ``offset`` or more; None: not in this segment."""
+        recent = self._recent
+        if recent is not None:
+            if offset >= recent.floor:
+                return recent.find(offset)
+            end = recent.start
+        else:
+            end = self.size_bytes
+        for position, header in self.headers(self._position_before(offset), end):
+            if header.last_offset >= offset:
+                return position, position + header.size_bytes
+        return recent.find(offset) if recent is not None else None
+
+    def headers(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from position ``start`` on."""
+        return scan_headers(self.file, start, self.size_bytes if end is None else end)
+
+    def region(self, position: int, size_bytes: int) -> FileRegion:
+        """A stretch of the file, to be sent."""
+        return FileRegion(self.file, position, size_bytes)
+
+    def position_for_timestamp(self, timestamp_ms: int) -> int:
+        """A position at or before the first batch that may hold a record of that time or later."""
+        with self._lock:
+            self._open_indexes()
+            entry = self.time_index.floor(timestamp_ms - 1)
+        return self._position_before(self.base_offset + entry[1]) if entry else 0
+
+    def next_offset(self) -> int:
+        """The offset after the last batch, read from the file (BRK-138)."""
+        end = self.base_offset
+        for _, header in self.headers(self._position_before(self.base_offset + MAX_RELATIVE_OFFSET)):
+            end = header.next_offset
+        return end
+
+    def _position_before(self, offset: int) -> int:
+        if not self.offset_index.is_open:
+            with self._lock:
+                self._open_indexes()
+        entry = self.offset_index.floor(offset - self.base_offset)
+        return entry[1] if entry else 0
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """(largest timestamp, offset of its batch); -1 when no batch has one. Raises OSError."""
+        if self._largest is None:
+            with self._lock:
+                return self._read_largest()
+        return self._largest
+
+    @property
+    def first_timestamp(self) -> int | None:
+        """Of the first batch; None when empty. Decides with ``segment.ms`` when to roll (BRK-131)."""
+        if self._first_timestamp is None and self.size_bytes:
+            self._first_timestamp = next((h.max_timestamp for _, h in self.headers()), None)
+        return self._first_timestamp
+
+    @property
+    def modified_ms(self) -> float:
+        """When the file was last written. Raises OSError."""
+        return self._path_of(LOG_SUFFIX).stat().st_mtime * 1000
+
+    def _read_largest(self) -> tuple[int, int]:
+        self._open_indexes()
+        largest = self.time_index.last()
+        timestamp, offset = (largest[0], self.base_offset + largest[1]) if largest else (-1, self.base_offset)
+        for _, header in self.headers(self._position_before(offset)):
+            if header.max_timestamp > timestamp:
+                timestamp, offset = header.max_timestamp, header.last_offset
+        self._largest = (timestamp, offset)
+        return self._largest
+
+    # --- indexes and files ----------------------------------------------------------------------------------------
+
+    def _open_indexes(self) -> None:
+        if not self.offset_index.is_open and not (self.offset_index.open() and self.time_index.open()):
+            self.rebuild(self.headers())
+
+    def rebuild(self, batches: Iterable[tuple[int, BatchHeader]], index_interval_bytes: int = 4096) -> None:
+        """Make the indexes anew from all good batches; what follows the last of them in the file is cut off."""
+        self.offset_index.create()
+        self.time_index.create()
+        size_before, self.size_bytes = self.size_bytes, 0
+        self._largest, self._first_timestamp = (-1, self.base_offset), None
+        self._since_entry_bytes = self._index_entries = 0
+        recent, self._recent = self._recent, None
+        for _, header in batches:
+            self.note_batch(header.size_bytes, header.last_offset, header.max_timestamp, index_interval_bytes)
+        self._recent = recent
+        self._add_time_entry(self._largest)
+        if self.size_bytes < size_before:
+            os.ftruncate(self.file.fileno(), self.size_bytes)
+
+    def truncate(self, offset: int) -> int:
+        """Cut before the batch that holds ``offset`` or follows it; returns where the log ends then.
+
+        That is ``offset``, or the base of the batch when ``offset`` lies inside it.
+        """
+        found = self.find(offset)
+        if found is None:
+            return offset
+        for _, header in self.headers(found[0]):
+            offset = min(offset, header.base_offset)
+            break
+        self._open_indexes()
+        os.ftruncate(self.file.fileno(), found[0])
+        self.size_bytes = found[0]
+        relative = offset - self.base_offset
+        self.offset_index.truncate(key_limit=relative, value_limit=found[0])
+        self.time_index.truncate(key_limit=_NO_KEY_LIMIT, value_limit=relative)
+        self._largest = None
+        if self._recent is not None:
+            self._recent = RecentBatches(offset, found[0])
+            self._index_entries = self.offset_index.count
+            self._since_entry_bytes = found[0] - (self.offset_index.last() or (0, 0))[1]
+        if not found[0]:
+            self._first_timestamp = None
+            self.created_ms = time.time() * 1000
+        truncate_aborted(self.transaction_index_path, offset)
+        return offset
+
+    def flush(self) -> None:
+        """Log and indexes are on the disk when this returns. Raises OSError."""
+        file = self.file
+        os.fsync(file.fileno())
+        with self._lock:
+            self.offset_index.write(sync=True)
+            self.time_index.write(sync=True)
+            if self._recent is None:
+                self._file = None
+
+    def mark_deleted(self, *, replaced: bool = False) -> None:
+        """Rename the files so that they are gone for every later start; ``erase`` comes when readers are done.
+
+        With ``replaced`` another file is about to be renamed over the log file: it keeps its name, and must be open.
+        """
+        self.deleted = True
+        self.rename(DELETED_SUFFIX, INDEX_SUFFIXES if replaced else _ALL_SUFFIXES)
+
+    def rename(self, suffix: str, kinds: Iterable[str] = _ALL_SUFFIXES) -> None:
+        """Put another suffix behind the names of its files of these kinds, the log file first. Raises OSError."""
+        old = {kind: self._path_of(kind) for kind in kinds}
+        self._suffix = suffix
+        for kind, path in old.items():
+            with contextlib.suppress(FileNotFoundError):  # an index may not have been written
+                path.rename(self._path_of(kind))
+        self.offset_index.path = self._path_of(".index")
+        self.time_index.path = self._path_of(".timeindex")
+
+    def erase(self) -> None:
+        """Remove the files, by the names they have now."""
+        for kind in _ALL_SUFFIXES:
+            self._path_of(kind).unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Write what is not written; give descriptor and memory back."""
+        self.offset_index.release()
+        self.time_index.release()
+        self._file = None
+
+
+def erase(segments: Iterable[Segment]) -> None:
+    """Remove the files of segments that were marked deleted. Raises OSError."""
+    for segment in segments:
+        segment.erase()

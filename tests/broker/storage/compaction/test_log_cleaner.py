@@ -1,0 +1,159 @@
+"""The cleaner within the log manager: its thread, its checkpoint file, its place among truncation, deletion and failure."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.storage.directories.log_dir import LogDir
+from kafkatool.broker.storage.directories.log_manager import LogManager
+from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.segment.segment import Segment
+from kafkatool.broker.storage.segment.segment_copy import SegmentCopy
+from kafkatool.core.errors import StorageError
+from kafkatool.core.model.values import TopicPartition
+from tests.broker.storage.compaction.compacting import COMPACTED, append, cleaner_of, consumed, roll
+from tests.broker.storage.logs import broker_config
+from tests.waiting import eventually
+
+_A, _B = TopicPartition("a", 0), TopicPartition("b", 0)
+_CHECKPOINT = "cleaner-offset-checkpoint"
+Start = Callable[..., LogManager]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Makes managers of compacted logs on ``tmp_path``, with the cleaner running."""
+    scheduler = Scheduler(2)
+    managers: list[LogManager] = []
+
+    def make(**properties: str) -> LogManager:
+        config = broker_config(log_dirs=str(tmp_path), log_cleaner_backoff_ms="20", **properties)
+        overrides = {name.replace("_", "."): text for name, text in COMPACTED.items()}
+        managers.append(LogManager(config, lambda topic: overrides, scheduler))
+        managers[-1].load()
+        managers[-1].start_tasks(scheduler)
+        return managers[-1]
+
+    yield make
+    for manager in managers:
+        manager.shutdown()
+    scheduler.shutdown()
+
+
+def _dirty(log: Log, rounds: int = 3) -> None:
+    for value in range(rounds):
+        append(log, [("a", str(value)), ("b", str(value))])
+    roll(log)
+
+
+@pytest.mark.spec("BRK-167", "BRK-147")
+def test_dirty_logs_are_cleaned_and_the_next_life_goes_on_from_there(start: Start, tmp_path: Path) -> None:
+    manager = start()
+    for partition in (_A, _B):
+        _dirty(manager.get_or_create(partition))
+    checkpoint = tmp_path / _CHECKPOINT
+    eventually(lambda: checkpoint.exists() and checkpoint.read_text().count(" 6") == 2, "both to be cleaned", 60)
+    assert sorted(checkpoint.read_text().splitlines()) == ["0", "2", "a 0 6", "b 0 6"]
+    manager.shutdown()
+    again = start(log_cleaner_enable="false")
+    found = again.get(_A)
+    assert found is not None
+    assert (found.cleaned_to, [r.offset for r in consumed(found)]) == (6, [4, 5])
+
+
+@pytest.mark.spec("BRK-167")
+def test_with_the_cleaner_off_logs_are_kept_whole(start: Start, tmp_path: Path) -> None:
+    log = start(log_cleaner_enable="false").get_or_create(_A)
+    _dirty(log)
+    assert len(consumed(log)) == 6
+    assert not (tmp_path / _CHECKPOINT).exists()
+
+
+@pytest.mark.spec("BRK-167", "BRK-150")
+def test_a_deleted_partition_leaves_the_checkpoint(start: Start, tmp_path: Path) -> None:
+    manager = start()
+    for partition in (_A, _B):
+        _dirty(manager.get_or_create(partition))
+    checkpoint = tmp_path / _CHECKPOINT
+    eventually(lambda: checkpoint.exists() and "a 0 6" in checkpoint.read_text(), "the cleaning", 60)
+    manager.delete(_A)
+    fresh = manager.get_or_create(_A)
+    assert fresh.cleaned_to is None
+    eventually(lambda: "a 0" not in checkpoint.read_text(), "the checkpoint to be written", 60)
+
+
+@pytest.mark.spec("BRK-167", "BRK-150", "BRK-146")
+def test_a_partition_deleted_in_the_middle_of_a_round_does_not_look_like_a_failed_disk(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = start(log_cleaner_enable="false")
+    log = manager.get_or_create(_A)
+    _dirty(log)
+    renamed, go_on = threading.Event(), threading.Event()
+    deleting = threading.Thread(target=manager.delete, args=(_A,))
+    rename, finish = LogDir.rename_deleted, SegmentCopy.finish
+
+    def then_wait(directory: LogDir, path: Path) -> Path:
+        gone = rename(directory, path)
+        renamed.set()
+        assert go_on.wait(60)
+        return gone
+
+    def meanwhile(copy: SegmentCopy, modified_ms: float) -> Segment:
+        cleaned = finish(copy, modified_ms)
+        deleting.start()
+        assert renamed.wait(60)
+        return cleaned
+
+    monkeypatch.setattr(LogDir, "rename_deleted", then_wait)
+    monkeypatch.setattr(SegmentCopy, "finish", meanwhile)
+    cleaner_of(log).clean_dirtiest()
+    go_on.set()
+    deleting.join()
+    assert (manager.offline_dirs, manager.get(_A)) == ([], None)
+    manager.get_or_create(_B)
+
+
+@pytest.mark.spec("BRK-167", "BRK-142")
+def test_a_cut_below_what_was_cleaned_is_in_the_checkpoint_at_once(start: Start, tmp_path: Path) -> None:
+    log = start().get_or_create(_A)
+    _dirty(log)
+    checkpoint = tmp_path / _CHECKPOINT
+    eventually(lambda: checkpoint.exists() and "a 0 6" in checkpoint.read_text(), "the cleaning", 60)
+    log.truncate_to(4)
+    assert checkpoint.read_text() == "0\n1\na 0 4\n"
+
+
+@pytest.mark.spec("BRK-147", "BRK-167")
+def test_a_damaged_checkpoint_takes_its_dir_offline(start: Start, tmp_path: Path) -> None:
+    (tmp_path / _CHECKPOINT).write_text("0\n2\na 0 6\n")
+    with pytest.raises(StorageError, match=_CHECKPOINT):
+        start()
+
+
+@pytest.mark.spec("BRK-167")
+def test_a_checkpoint_beyond_the_log_counts_for_nothing(start: Start, tmp_path: Path) -> None:
+    manager = start(log_cleaner_enable="false")
+    _dirty(manager.get_or_create(_A))
+    manager.shutdown()
+    (tmp_path / _CHECKPOINT).write_text("0\n1\na 0 600\n")
+    log = start().get(_A)
+    assert log is not None
+    log.high_watermark = 6
+    eventually(lambda: log.cleaned_to == 6, "the whole log to be cleaned", 60)
+
+
+@pytest.mark.spec("BRK-145")
+def test_a_replica_on_its_way_between_log_dirs_is_left_alone(start: Start, tmp_path: Path) -> None:
+    """Kafka would go on moving it when it is asked again; this broker does not move replicas."""
+    future = tmp_path / f"a-0.{'0' * 32}-future"
+    future.mkdir()
+    (future / "00000000000000000000.log").write_bytes(b"half a batch")
+    manager = start()
+    assert manager.logs() == []
+    _dirty(manager.get_or_create(_A))
+    manager.shutdown()
+    assert [path.name for path in future.iterdir()] == ["00000000000000000000.log"]

@@ -1,0 +1,191 @@
+"""Real Kafka starts on directories written here, and this broker on those of real Kafka, old formats among them."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.storage.directories.log_manager import LogManager
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.protocol.messages import fetch, produce
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
+from kafkatool.core.protocol.records.compression import Codec
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.broker.storage.compaction.compacting import COMPACTED, Kept, append, clean, compacted_log, consumed, latest
+from tests.broker.storage.crashing import Killed, Steps, kill_while_compacting
+from tests.broker.storage.logs import broker_config
+from tests.compat.real_kafka import RealKafka, require
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+_BROKER = 1
+_KEEP_ALL = {"log.cleaner.enable": "false", "log.retention.ms": "-1"}  # the topic and its configs are made later
+_EVERY = 3  # steps from one kill to the next: that of all of them is tried on this broker, in less time
+
+
+def _fetched(connection: Connection, topic: str, partition: int) -> list[Kept] | None:
+    """All records of the partition; None while it has no leader."""
+    found: list[Kept] = []
+    offset = 0
+    while True:
+        wanted = fetch.FetchRequestPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = fetch.FetchRequest(
+            replica_id=-1,
+            max_wait_ms=50,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            topics=[fetch.FetchRequestTopic(topic=topic, partitions=[wanted])],
+        )
+        (answer,) = connection.send(fetch.API, 4, request).topics[0].partitions
+        if answer.error_code:
+            return None
+        data = bytes(answer.records or b"")  # type: ignore[arg-type]
+        if not data or answer.high_watermark <= offset:
+            return found
+        for position, header in iter_batches(data):
+            found += [Kept(r.offset, r.timestamp, r.key, r.value) for r in decode_records(data[position:])]
+            offset = header.next_offset
+
+
+def _read_all(real: RealKafka, topic: str, partitions: int) -> list[list[Kept]]:
+    found: dict[int, list[Kept]] = {}
+
+    def served() -> bool:
+        try:
+            connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=90_000)
+        except BrokerUnreachableError:  # on a machine that is busy it takes its time
+            return False
+        try:
+            for partition in set(range(partitions)) - set(found):
+                if (records := _fetched(connection, topic, partition)) is not None:
+                    found[partition] = records
+        finally:
+            connection.close()
+        return len(found) == partitions
+
+    eventually(served, "all partitions to be served", 120)
+    return [found[partition] for partition in range(partitions)]
+
+
+@pytest.mark.spec("BRK-129", "BRK-136", "BRK-167")
+@pytest.mark.parametrize("version", ["2.8.2", "1.1.1"])
+def test_kafka_finishes_what_a_kill_left_of_our_compaction(
+    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition for each third step at which the process may die, and one really killed; Kafka starts on all of them."""
+    require(version)
+    original = tmp_path / "original"
+    log = compacted_log(original, segment_bytes="400")
+    for number in range(18):
+        append(log, [(f"k{number % 5}", f"value {number}"), (f"d{number % 3}", None if number > 14 else "x")])
+    expected, end = latest(consumed(log)), log.log_end_offset
+    log.flush()
+    real = RealKafka(version, tmp_path / "real", brokers=1, options=_KEEP_ALL)
+    data = real.data_directory(_BROKER)
+    data.mkdir(parents=True)
+    partitions, killed = 0, True
+    with monkeypatch.context() as patched:
+        steps = Steps(patched)
+        while killed:
+            steps.last = None
+            directory = data / f"t-{partitions}"
+            shutil.copytree(original, directory)
+            ours = compacted_log(directory, segment_bytes="400")
+            steps.taken, steps.last = 0, partitions * _EVERY
+            try:
+                clean(ours)
+                killed = False
+            except Killed:
+                pass
+            partitions += 1
+    assert partitions * _EVERY > 30
+    seen = kill_while_compacting(data / f"t-{partitions}")
+    with real, ZooKeeper(real.connect) as zk:
+        create_topic(zk, "t", dict.fromkeys(range(partitions + 1), (_BROKER,)), {"cleanup.policy": "compact"})
+        *stepped, killed_for_good = _read_all(real, "t", partitions + 1)
+        for number, records in enumerate(stepped):
+            assert latest(records) == expected, number
+            assert records[-1].offset == end - 1, number
+        last = killed_for_good[-1].offset
+        assert last + 1 >= seen > 0
+        assert latest(killed_for_good) == {b"k%d" % (n % 11): b"%d" % n for n in range(last - 10, last + 1)}
+
+
+def _produce(connection: Connection, topic: str, codec: Codec, base: int) -> int:
+    records = [
+        Record(i, 1_600_000_000_000 + base + i, b"k%d" % ((base + i) % 7), b"value %d" % (base + i)) for i in range(5)
+    ]
+    batch = produce.ProduceRequestPartition(partition=0, records=bytes(encode_batch(records, codec=codec)))
+    request = produce.ProduceRequest(
+        acks=-1, timeout_ms=60_000, topics=[produce.ProduceRequestTopic(topic=topic, partitions=[batch])]
+    )
+    return connection.send(produce.API, 3, request).topics[0].partitions[0].error_code
+
+
+def _first_record(connection: Connection, topic: str) -> None:
+    def taken() -> bool:
+        return _produce(connection, topic, Codec.NONE, 0) == ErrorCode.NONE
+
+    eventually(taken, f"{topic} to take records", 90)
+
+
+@pytest.mark.spec("BRK-129", "BRK-154", "BRK-167")
+def test_directories_with_the_formats_of_kafka_before_0_11_open_here(tmp_path: Path) -> None:
+    """Kafka 1.1.1, told to keep the formats of 0.10 and 0.9, is killed or stopped; then the directory is ours."""
+    require("1.1.1")
+    formats: Mapping[str, tuple[str, int]] = {"one": ("0.10.2", 1), "zero": ("0.9.0", 0)}
+    codecs = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
+    before: dict[str, list[Kept]] = {}
+    with RealKafka("1.1.1", tmp_path / "real", brokers=1) as real, ZooKeeper(real.connect) as zk:
+        connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=90_000)
+        try:
+            for topic, (version, _) in formats.items():
+                configs = {"message.format.version": version, "segment.bytes": "1000", "retention.ms": "-1"}
+                create_topic(zk, topic, {0: (_BROKER,)}, configs)
+                _first_record(connection, topic)
+                for number in range(1, 40):
+                    assert _produce(connection, topic, codecs[number % 4], number * 5) == ErrorCode.NONE
+        finally:
+            connection.close()
+        for topic in formats:
+            (before[topic],) = _read_all(real, topic, 1)
+        # What is there now a kill -9 would leave, but for a checkpoint that is being written and gone before it is copied.
+        shutil.copytree(real.data_directory(_BROKER), tmp_path / "killed", ignore=shutil.ignore_patterns("*.tmp"))
+        real.stop_broker(_BROKER)
+    shutil.copytree(real.data_directory(_BROKER), tmp_path / "stopped")
+    for name in ("killed", "stopped"):
+        assert (tmp_path / name / ".kafka_cleanshutdown").exists() == (name == "stopped")
+        _opens_here(tmp_path / name, {topic: magic for topic, (_, magic) in formats.items()}, before)
+
+
+def _opens_here(data: Path, magics: Mapping[str, int], expected: Mapping[str, list[Kept]]) -> None:
+    scheduler = Scheduler(1)
+    overrides = {name.replace("_", "."): text for name, text in COMPACTED.items()}
+    manager = LogManager(broker_config(log_dirs=str(data)), lambda topic: overrides, scheduler)
+    try:
+        manager.load()
+        for topic, magic in magics.items():
+            log = manager.get(TopicPartition(topic, 0))
+            assert log is not None
+            assert consumed(log) == expected[topic]
+            assert log.log_end_offset == expected[topic][-1].offset + 1
+            assert {h.magic for segment in log.segments for _, h in segment.headers()} == {magic}
+            log.high_watermark = log.log_end_offset
+            assert clean(log) >= 1
+            left = consumed(log)
+            assert latest(left) == latest(expected[topic])
+            assert len(left) < len(expected[topic]) / 2
+            assert {h.magic for segment in log.segments for _, h in segment.headers()} == {magic}
+            append(log, [("new", "in format 2")])
+            assert consumed(log)[-1].value == b"in format 2"
+    finally:
+        manager.shutdown()
+        scheduler.shutdown()

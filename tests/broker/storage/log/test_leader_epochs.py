@@ -1,0 +1,137 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
+from kafkatool.broker.storage.log.leader_epochs import UNDEFINED, LeaderEpochCache
+
+_small = st.integers(0, 12)
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("assign"), _small, _small),
+        st.tuples(st.just("end"), _small, st.just(0)),
+        st.tuples(st.just("start"), _small, st.just(0)),
+    ),
+    max_size=12,
+)
+
+
+def _apply(model: dict[int, int], step: tuple[str, int, int]) -> dict[int, int]:
+    """The rules of BRK-60, said as sets."""
+    kind, first, second = step
+    if kind == "assign":
+        if model and first == max(model) and second >= model[first]:
+            return model
+        return {e: s for e, s in model.items() if e < first and s < second} | {first: second}
+    if kind == "end":
+        return {e: s for e, s in model.items() if s < first}
+    valid = [e for e, s in model.items() if s <= first]
+    if not valid:
+        return model
+    return {e: s for e, s in model.items() if s > first} | {max(valid): first}
+
+
+def _answer(model: dict[int, int], epoch: int, log_end: int) -> tuple[int, int]:
+    """The rules of BRK-61."""
+    if epoch < 0 or not model or epoch > max(model):
+        return UNDEFINED
+    if epoch == max(model):
+        return epoch, log_end
+    later = min(e for e in model if e > epoch)
+    return max((e for e in model if e <= epoch), default=epoch), model[later]
+
+
+@pytest.mark.spec("BRK-59", "BRK-60", "BRK-61")
+@settings(deadline=None)
+@given(_steps)
+def test_any_history_ends_as_the_rules_say_and_is_on_disk(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("epochs") / "leader-epoch-checkpoint"
+    cache, model = LeaderEpochCache(path), dict[int, int]()
+    for step in steps:
+        model = _apply(model, step)
+        kind, first, second = step
+        if kind == "assign":
+            cache.assign(first, second)
+        elif kind == "end":
+            cache.truncate_from_end(first)
+        else:
+            cache.truncate_from_start(first)
+        assert cache.entries == sorted(model.items())
+    assert LeaderEpochCache(path).entries == cache.entries
+    assert cache.latest == max(model, default=None)
+    for epoch in range(-1, 14):
+        assert cache.end_offset_for(epoch, 100) == _answer(model, epoch, 100)
+
+
+@pytest.mark.spec("BRK-61")
+def test_the_end_of_an_epoch_is_where_the_next_known_one_begins(tmp_path: Path) -> None:
+    cache = LeaderEpochCache(tmp_path / "f")
+    cache.assign(2, 10)
+    cache.assign(5, 30)
+    assert cache.end_offset_for(-1, 50) == UNDEFINED
+    assert cache.end_offset_for(1, 50) == (1, 10)
+    assert cache.end_offset_for(2, 50) == (2, 30)
+    assert cache.end_offset_for(4, 50) == (2, 30)
+    assert cache.end_offset_for(5, 50) == (5, 50)
+    assert cache.end_offset_for(6, 50) == UNDEFINED
+    assert [cache.epoch_at(o) for o in (9, 10, 29, 30)] == [None, 2, 2, 5]
+    assert cache.latest_start == 30
+
+
+@pytest.mark.spec("BRK-161")
+def test_cleared_cache_knows_nothing_after_a_restart(tmp_path: Path) -> None:
+    cache = LeaderEpochCache(tmp_path / "f")
+    cache.assign(1, 0)
+    cache.clear()
+    assert LeaderEpochCache(tmp_path / "f").latest is None
+
+
+@pytest.mark.parametrize("text", ["0\n2\n1 0\n1 5\n", "0\n1\n1 x\n", "0\n2\n2 5\n3 5\n"])
+@pytest.mark.spec("BRK-147")
+def test_epochs_that_do_not_rise_are_damage(tmp_path: Path, text: str) -> None:
+    (tmp_path / "f").write_text(text)
+    with pytest.raises(CheckpointDamagedError):
+        LeaderEpochCache(tmp_path / "f")
+
+
+@pytest.mark.spec("BRK-59", "BRK-60")
+def test_the_epoch_a_leader_begins_is_known_at_once_and_in_the_file_when_asked(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    cache = LeaderEpochCache(path)
+    cache.assign(2, 10)
+    cache.begin(5, 30)
+    assert (cache.latest, cache.latest_start, cache.end_offset_for(4, 50)) == (5, 30, (2, 30))
+    assert LeaderEpochCache(path).entries == [(2, 10)]
+    cache.write()
+    assert LeaderEpochCache(path).entries == [(2, 10), (5, 30)]
+    cache.begin(7, 30)  # nothing was appended in epoch 5
+    cache.sync()
+    assert LeaderEpochCache(path).entries == [(2, 10), (7, 30)]
+
+
+@pytest.mark.spec("BRK-59", "BRK-60")
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12))
+def test_a_crash_never_forgets_an_epoch_that_has_records(
+    tmp_path_factory: pytest.TempPathFactory, terms: list[tuple[bool, bool]]
+) -> None:
+    """What is loaded after a crash equals what would be, had every epoch been written as soon as it began."""
+    directory = tmp_path_factory.mktemp("epochs")
+    late, early = LeaderEpochCache(directory / "late"), LeaderEpochCache(directory / "early")
+    end = 0
+    for epoch, (appends, loads) in enumerate(terms):
+        late.begin(epoch, end)
+        early.assign(epoch, end)
+        if appends:
+            if late.unwritten:
+                late.write()
+            end += 3
+        if loads:
+            late, early = LeaderEpochCache(directory / "late"), LeaderEpochCache(directory / "early")
+            late.truncate_from_end(end)  # as open_log does
+            early.truncate_from_end(end)
+        assert late.entries == early.entries

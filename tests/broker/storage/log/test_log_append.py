@@ -1,0 +1,239 @@
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
+from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
+from kafkatool.core.errors import CorruptRecordsError, OffsetOrderError, StorageError
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import check_crc, decode_records, iter_batches, read_header
+from tests.broker.storage.batches import batch
+from tests.broker.storage.logs import Later, content, everything, log_config, make_log
+
+
+def _refusal(log_dir: Path, records: bytearray, **overrides: Any) -> ErrorCode:
+    log = make_log(log_dir, **overrides)
+    with pytest.raises(AppendError) as caught:
+        log.append_as_leader(records, 0)
+    assert log.log_end_offset == 0
+    assert everything(log) == b""
+    return caught.value.code
+
+
+@pytest.mark.spec("BRK-130", "BRK-86", "BRK-59")
+def test_leader_gives_the_batch_its_offset_and_epoch_and_leaves_the_rest_alone(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    log.append_as_leader(batch(3), 4)
+    info = log.append_as_leader(batch(2), 5)
+    assert (info.first_offset, info.last_offset, info.log_append_time_ms, info.duplicate) == (3, 4, None, False)
+    stored = everything(log)
+    assert stored == bytes(batch(3, epoch=4) + batch(2, base_offset=3, epoch=5))
+    assert log.end == (5, 0, len(stored))
+    assert log.leader_epochs.entries == [(4, 0), (5, 3)]
+
+
+@pytest.mark.spec("BRK-84")
+@pytest.mark.parametrize(
+    "records",
+    [
+        batch()[:-1],
+        batch() + batch(),
+        batch(base_offset=1),
+        batch(attributes=0x20),
+        batch()[:65] + b"\xff" + batch()[66:],
+        bytearray(b"\0" * 80),
+        bytearray(),
+    ],
+    ids=["cut", "two", "offset", "control", "flipped", "zeros", "empty"],
+)
+def test_what_is_not_one_sound_batch_is_corrupt(tmp_path: Path, records: bytearray) -> None:
+    assert _refusal(tmp_path, records) is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.spec("BRK-85")
+def test_size_limits_have_their_own_codes(tmp_path: Path) -> None:
+    assert _refusal(tmp_path, batch(value=bytes(200)), max_message_bytes="200") is ErrorCode.MESSAGE_TOO_LARGE
+    assert _refusal(tmp_path, batch(value=bytes(200)), segment_bytes="200") is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+@pytest.mark.spec("BRK-85")
+def test_timestamp_too_far_from_now_is_refused(tmp_path: Path) -> None:
+    now = int(time.time() * 1000)
+    limit: dict[str, Any] = {"message_timestamp_difference_max_ms": "60000"}
+    assert _refusal(tmp_path, batch(timestamp=now - 120_000), **limit) is ErrorCode.INVALID_TIMESTAMP
+    assert _refusal(tmp_path, batch(2, timestamp=now, step_ms=120_000), **limit) is ErrorCode.INVALID_TIMESTAMP
+    make_log(tmp_path, **limit).append_as_leader(batch(timestamp=now), 0)
+
+
+@pytest.mark.spec("BRK-85")
+def test_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None:
+    assert _refusal(tmp_path, batch(key=None), cleanup_policy="compact") is ErrorCode.CORRUPT_MESSAGE
+    make_log(tmp_path, cleanup_policy="compact,delete").append_as_leader(batch(), 0)
+
+
+@pytest.mark.spec("BRK-130", "BRK-86")
+def test_log_append_time_replaces_the_producers_time_and_the_checksum(tmp_path: Path) -> None:
+    log = make_log(tmp_path, message_timestamp_type="LogAppendTime")
+    before = int(time.time() * 1000)
+    info = log.append_as_leader(batch(2, timestamp=5, step_ms=7), 0)
+    stored = content(log.read(0, 1000, 2, min_one_batch=True))
+    header = read_header(stored)
+    assert header is not None
+    assert info.log_append_time_ms == header.max_timestamp >= before
+    assert header.attributes & 0x08
+    assert check_crc(stored)
+    assert {r.timestamp for r in decode_records(stored)} == {info.log_append_time_ms}
+
+
+@pytest.mark.spec("BRK-91")
+def test_repeat_of_an_idempotent_batch_is_answered_with_its_first_offsets(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    log.append_as_leader(batch(2, producer=(7, 0, 0)), 0)
+    log.append_as_leader(batch(1, producer=(7, 0, 2)), 0)
+    again = log.append_as_leader(batch(2, producer=(7, 0, 0)), 0)
+    assert (again.first_offset, again.last_offset, again.duplicate) == (0, 1, True)
+    assert log.log_end_offset == 3
+    with pytest.raises(AppendError) as caught:
+        log.append_as_leader(batch(producer=(7, 0, 9)), 0)
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.spec("BRK-91", "BRK-59")
+def test_follower_takes_several_batches_as_they_are_and_learns_epochs_and_producers(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    sent = batch(2, epoch=3, producer=(7, 0, 40)) + batch(base_offset=5, epoch=4) + batch(base_offset=6, epoch=4)[:30]
+    info = log.append_as_follower(memoryview(sent))
+    assert (info.first_offset, info.last_offset) == (0, 5)
+    assert log.log_end_offset == 6
+    assert everything(log) == bytes(sent[:-30])
+    assert log.leader_epochs.entries == [(3, 0), (4, 5)]
+    assert log.append_as_leader(batch(producer=(7, 0, 42)), 4).first_offset == 6
+
+
+@pytest.mark.spec("BRK-161")
+def test_old_format_batches_are_stored_unchanged_and_empty_the_epoch_cache(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    log.append_as_leader(batch(), 2)
+    body = b"\0\0" + b"\xff" * 4 + (1).to_bytes(4, "big") + b"v"  # magic 0, no key, value "v"
+    old = (1).to_bytes(8, "big") + (4 + len(body)).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+    log.append_as_follower(memoryview(old))
+    assert log.log_end_offset == 2
+    assert everything(log).endswith(old)
+    assert log.leader_epochs.entries == []
+
+
+def test_follower_keeps_the_good_batches_before_a_bad_one(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    bad = batch(base_offset=1)
+    bad[65] ^= 1
+    with pytest.raises(CorruptRecordsError):
+        log.append_as_follower(memoryview(batch() + bad))
+    assert log.log_end_offset == 1
+    with pytest.raises(OffsetOrderError):
+        log.append_as_follower(memoryview(batch()))  # offset 0 again
+
+
+def test_empty_log_whose_start_lies_inside_the_leaders_batch_takes_that_batch(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    log.truncate_fully_and_start_at(12)
+    log.append_as_follower(memoryview(batch(5, base_offset=10, epoch=0)))
+    assert (log.log_start_offset, log.log_end_offset) == (12, 15)
+    assert [s.base_offset for s in log.segments] == [10]
+
+
+@pytest.mark.spec("BRK-131")
+def test_segments_roll_by_size_time_index_and_offset(tmp_path: Path) -> None:
+    size = len(batch())
+    log = make_log(tmp_path, segment_bytes=str(2 * size), segment_ms="100")
+    for timestamp in (1000, 1050, 1060, 1200):
+        log.append_as_leader(batch(timestamp=timestamp), 0)
+    assert [s.base_offset for s in log.segments] == [0, 2, 3]
+    log.append_as_follower(memoryview(batch(base_offset=2**31 + 3, timestamp=1210)))
+    assert [s.base_offset for s in log.segments] == [0, 2, 3, 2**31 + 3]
+    log.update_config(log_config(segment_index_bytes="24", index_interval_bytes="0"))
+    for _ in range(4):
+        log.append_as_leader(batch(timestamp=1210), 0)
+    assert len(log.segments) == 6
+
+
+@pytest.mark.spec("BRK-131")
+def test_followers_batches_are_spread_over_segments(tmp_path: Path) -> None:
+    sent = b"".join(bytes(batch(base_offset=i)) for i in range(7))
+    log = make_log(tmp_path, segment_bytes=str(len(sent) // 7 * 3))
+    log.append_as_follower(memoryview(sent))
+    assert [s.base_offset for s in log.segments] == [0, 3, 6]
+    assert everything(log) == sent
+
+
+@pytest.mark.spec("BRK-131")
+def test_empty_segment_whose_base_is_too_far_below_makes_way(tmp_path: Path) -> None:
+    later = Later()
+    log = make_log(tmp_path, later)
+    log.append_as_follower(memoryview(batch(base_offset=2**33)))
+    assert [s.base_offset for s in log.segments] == [2**33]
+    later.run()
+    assert sorted(p.name for p in tmp_path.glob("*.log*")) == [f"{2**33:020d}.log"]
+
+
+@pytest.mark.spec("BRK-137")
+def test_preallocated_segment_is_trimmed_at_roll_and_close(tmp_path: Path) -> None:
+    log = make_log(tmp_path, preallocate="true", segment_bytes="1000")
+    log.append_as_leader(batch(), 0)
+    assert (tmp_path / "00000000000000000000.log").stat().st_size == 1000
+    log.close()
+    assert (tmp_path / "00000000000000000000.log").stat().st_size == len(batch())
+
+
+@pytest.mark.spec("BRK-146")
+def test_failed_write_is_reported_and_the_log_end_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = Later()
+    log = make_log(tmp_path, later)
+    log.append_as_leader(batch(), 0)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    with pytest.raises(StorageError):
+        log.append_as_leader(batch(), 0)
+    assert log.log_end_offset == 1
+    assert [e.errno for e in later.errors] == [28]
+
+
+@pytest.mark.spec("BRK-132")
+def test_index_entries_hold_the_last_offset_and_where_its_batch_begins(tmp_path: Path) -> None:
+    log = make_log(tmp_path, index_interval_bytes="100")
+    for timestamp in (1000, 5000, 3000, 4000, 9000):
+        log.append_as_leader(batch(2, timestamp=timestamp), 0)
+    log.close()
+    size = len(batch(2))
+    index = (tmp_path / "00000000000000000000.index").read_bytes()
+    times = (tmp_path / "00000000000000000000.timeindex").read_bytes()
+    positions = [(int.from_bytes(index[i : i + 4], "big"), int.from_bytes(index[i + 4 : i + 8], "big")) for i in (0, 8)]
+    assert positions == [(5, 2 * size), (9, 4 * size)]
+    assert len(index) == 16
+    assert [times[i : i + 12] for i in (0, 12)] == [
+        (5000).to_bytes(8, "big") + (3).to_bytes(4, "big"),
+        (9000).to_bytes(8, "big") + (9).to_bytes(4, "big"),
+    ]
+
+
+def test_stored_batches_parse_back_to_what_was_sent(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    for value in (b"a", b"b"):
+        log.append_as_leader(batch(value=value), 0)
+    stored = everything(log)
+    assert [decode_records(stored[p : p + h.size_bytes])[0].value for p, h in iter_batches(stored)] == [b"a", b"b"]
+
+
+@pytest.mark.spec("BRK-59")
+def test_the_file_has_an_epoch_before_the_log_has_a_record_of_it(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    log.leader_epochs.begin(4, 0)
+    assert LeaderEpochCache(tmp_path / LEADER_EPOCHS).entries == []
+    log.append_as_leader(batch(3), 4)
+    assert LeaderEpochCache(tmp_path / LEADER_EPOCHS).entries == [(4, 0)]

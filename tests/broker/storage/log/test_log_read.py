@@ -1,0 +1,151 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkatool.broker.storage.log.log import Log
+from kafkatool.core.errors import OffsetOutOfRangeError
+from kafkatool.core.protocol.records.batches import iter_batches
+from tests.broker.storage.batches import batch
+from tests.broker.storage.logs import content, make_log
+
+_counts = st.lists(st.integers(1, 4), min_size=1, max_size=30)
+
+
+def _filled(directory: Path, counts: list[int], **options: Any) -> Log:
+    log = make_log(directory, **options)
+    for number, count in enumerate(counts):
+        log.append_as_leader(batch(count, timestamp=1000 + number * 10, step_ms=1), 0)
+    return log
+
+
+@pytest.mark.spec("BRK-94", "BRK-96", "BRK-133")
+@settings(deadline=None)
+@given(_counts, st.integers(100, 900), st.integers(0, 300), st.booleans(), st.data())
+def test_a_read_gives_what_a_scan_of_all_batches_gives(
+    tmp_path_factory: pytest.TempPathFactory,
+    counts: list[int],
+    segment_bytes: int,
+    interval: int,
+    reopen: bool,
+    data: st.DataObject,
+) -> None:
+    directory = tmp_path_factory.mktemp("log")
+    options: dict[str, Any] = {"segment_bytes": str(max(segment_bytes, 120)), "index_interval_bytes": str(interval)}
+    log = _filled(directory, counts, **options)
+    if reopen:
+        log.close()
+        log = make_log(directory, clean=True, **options)
+    offset = data.draw(st.integers(0, log.log_end_offset))
+    upper = data.draw(st.integers(0, log.log_end_offset))
+    max_bytes = data.draw(st.integers(0, 400))
+    min_one = data.draw(st.booleans())
+
+    read = log.read(offset, max_bytes, upper, min_one_batch=min_one)
+
+    segment = log.segments.from_offset(offset)[0]
+    whole = segment.region(0, segment.size_bytes).read()
+    batches = [(p, h) for p, h in iter_batches(whole) if h.last_offset >= offset]
+    below = [(p, h) for p, h in batches if h.last_offset < upper] if offset < upper else []
+    expected, limit = b"", max_bytes
+    if batches and offset < upper:
+        if min_one:
+            limit = max(max_bytes, batches[0][1].size_bytes)
+        if limit >= batches[0][1].size_bytes and below:
+            expected = whole[below[0][0] :][: min(limit, sum(h.size_bytes for _, h in below))]
+    assert content(read) == expected
+    assert read.size_bytes == len(expected)
+    if batches:
+        assert read.start == (offset, segment.base_offset, batches[0][0])
+        assert log.offset_metadata(offset) == read.start
+
+
+@pytest.mark.spec("BRK-94")
+def test_offsets_outside_the_log_are_refused_and_the_end_is_empty(tmp_path: Path) -> None:
+    log = _filled(tmp_path, [2, 3])
+    for offset in (-1, 6):
+        with pytest.raises(OffsetOutOfRangeError):
+            log.read(offset, 100, 5, min_one_batch=True)
+    assert log.read(5, 100, 5, min_one_batch=True) == (log.end, b"", 0, False)
+    log.advance_log_start(2)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(1, 100, 5, min_one_batch=True)
+
+
+@pytest.mark.spec("BRK-96")
+def test_first_batch_larger_than_asked_for_is_said_to_be_there(tmp_path: Path) -> None:
+    read = _filled(tmp_path, [2]).read(0, 10, 2, min_one_batch=False)
+    assert (read.size_bytes, read.first_batch_incomplete) == (0, True)
+
+
+@pytest.mark.spec("BRK-107")
+@settings(deadline=None)
+@given(_counts, st.integers(100, 600), st.integers(0, 300), st.booleans(), st.data())
+def test_look_up_by_time_finds_the_first_record_not_older(
+    tmp_path_factory: pytest.TempPathFactory,
+    counts: list[int],
+    segment_bytes: int,
+    interval: int,
+    reopen: bool,
+    data: st.DataObject,
+) -> None:
+    directory = tmp_path_factory.mktemp("log")
+    options: dict[str, Any] = {"segment_bytes": str(max(segment_bytes, 120)), "index_interval_bytes": str(interval)}
+    log = make_log(directory, **options)
+    times: list[int] = []
+    for count in counts:
+        start = data.draw(st.integers(1000, 1100))
+        log.append_as_leader(batch(count, timestamp=start, step_ms=3), 2)
+        times += [start + 3 * i for i in range(count)]
+    if reopen:
+        log.close()
+        log = make_log(directory, clean=True, **options)
+    wanted, upper = data.draw(st.integers(990, 1120)), data.draw(st.integers(0, len(times)))
+    expected = next(((t, o, 2) for o, t in enumerate(times) if t >= wanted), None)
+    if expected is not None and expected[1] >= upper:
+        expected = None
+    assert log.find_by_timestamp(wanted, upper) == expected
+
+
+@pytest.mark.spec("BRK-133")
+def test_an_index_whose_entries_hold_first_offsets_as_kafka_1_wrote_them_works(tmp_path: Path) -> None:
+    log = _filled(tmp_path, [3] * 20, index_interval_bytes="0")
+    log.close()
+    path = tmp_path / "00000000000000000000.index"
+    data = path.read_bytes()
+    older = b"".join(
+        (int.from_bytes(data[i : i + 4], "big") - 2).to_bytes(4, "big") + data[i + 4 : i + 8]
+        for i in range(0, len(data), 8)
+    )
+    path.write_bytes(older)
+    log = make_log(tmp_path, clean=True)
+    size = len(batch(3, step_ms=1))
+    for offset in range(60):
+        assert log.read(offset, 1, 60, min_one_batch=True).start.position == offset // 3 * size
+
+
+@pytest.mark.spec("BRK-135")
+def test_a_missing_index_is_rebuilt_when_it_is_needed(tmp_path: Path) -> None:
+    log = _filled(tmp_path, [2] * 50, segment_bytes="2000", index_interval_bytes="200")
+    log.close()
+    for path in (*tmp_path.glob("*.index"), *tmp_path.glob("*.timeindex")):
+        path.unlink()
+    log = make_log(tmp_path, clean=True, segment_bytes="2000")
+    assert log.log_end_offset == 100
+    for offset in range(100):
+        read = log.read(offset, 1, 100, min_one_batch=True)
+        ((_, header),) = iter_batches(content(read))
+        assert header.base_offset == offset // 2 * 2
+
+
+@pytest.mark.spec("BRK-144")
+def test_a_region_taken_before_its_segment_was_erased_can_still_be_sent(tmp_path: Path) -> None:
+    log = _filled(tmp_path, [1] * 4, segment_bytes="120")
+    read = log.read(0, 1000, 4, min_one_batch=True)
+    segment = log.segments.first
+    segment.mark_deleted()
+    segment.erase()
+    segment.release()
+    assert len(content(read)) == read.size_bytes > 0

@@ -1,0 +1,119 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.storage.log import log_reader
+from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
+from tests.broker.storage.batches import batch, marker
+from tests.broker.storage.compaction.compacting import clean, compacted_log, roll
+from tests.broker.storage.logs import make_log
+
+_TRANSACTIONAL = 0x10
+_INDEX = "00000000000000000000.txnindex"
+
+
+def _aborted(log: Log, start: int, upper: int, *, max_bytes: int = 1 << 20) -> list[AbortedTransaction]:
+    return log.aborted_transactions(log.read(start, max_bytes, upper, min_one_batch=True), upper)
+
+
+@pytest.mark.spec("BRK-103", "BRK-107", "BRK-153")
+def test_replicated_transactions_move_the_last_stable_offset_and_aborts_are_listed(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    sent = (
+        batch(2, base_offset=0, producer=(1, 0, 0), attributes=_TRANSACTIONAL)
+        + batch(2, base_offset=2, producer=(2, 0, 0), attributes=_TRANSACTIONAL)
+        + marker(commit=False, producer=(1, 0), base_offset=4)
+    )
+    log.append_as_follower(memoryview(sent))
+    log.high_watermark = 5
+    assert log.last_stable_offset == 2
+    log.append_as_follower(memoryview(marker(commit=True, producer=(2, 0), base_offset=5)))
+    log.high_watermark = 6
+    assert log.last_stable_offset == 6
+    aborted = AbortedTransaction(producer_id=1, first_offset=0, last_offset=4, last_stable_offset=2)
+    assert list(read_aborted(tmp_path / _INDEX)) == [aborted]
+    assert _aborted(log, 1, 5) == [aborted]
+    assert _aborted(log, 5, 6) == []
+
+
+@pytest.mark.spec("BRK-103", "BRK-142")
+def test_cutting_the_marker_off_reopens_the_transaction(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    data = batch(2, producer=(1, 0, 0), attributes=_TRANSACTIONAL)
+    log.append_as_follower(memoryview(data + marker(commit=False, producer=(1, 0), base_offset=2)))
+    log.truncate_to(2)
+    log.high_watermark = 2
+    assert log.last_stable_offset == 0
+    assert _aborted(log, 0, 2) == []
+
+
+@pytest.mark.spec("BRK-103")
+def test_only_what_overlaps_the_records_that_were_read_is_listed_over_all_segments(tmp_path: Path) -> None:
+    log = make_log(tmp_path, segment_bytes="200")  # two batches in each
+    for first in (0, 3, 6):
+        data = batch(2, base_offset=first, producer=(first, 0, 0), attributes=_TRANSACTIONAL)
+        log.append_as_follower(memoryview(data))
+        log.append_as_follower(memoryview(marker(commit=False, producer=(first, 0), base_offset=first + 2)))
+    log.append_as_follower(memoryview(batch(2, base_offset=9)))
+    log.high_watermark = 11
+    assert len(log.segments) > 2
+    by_start = {start: [one.first_offset for one in _aborted(log, start, 11)] for start in range(11)}
+    assert by_start == {n: [n // 3 * 3] for n in range(9)} | {9: [], 10: []}
+    assert log.aborted_transactions(log.read(0, 10, 11, min_one_batch=False), 11) == []
+
+
+@pytest.mark.spec("BRK-137")
+def test_recovery_rebuilds_the_index_of_aborted_transactions(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    data = batch(2, producer=(1, 0, 0), attributes=_TRANSACTIONAL)
+    log.append_as_follower(memoryview(data + marker(commit=False, producer=(1, 0), base_offset=2)))
+    before = (tmp_path / _INDEX).read_bytes()
+    assert len(before) == 34
+    (tmp_path / _INDEX).write_bytes(before * 2)
+    again = make_log(tmp_path)
+    again.high_watermark = 3
+    assert (tmp_path / _INDEX).read_bytes() == before
+    assert again.last_stable_offset == 3
+
+
+@pytest.mark.spec("BRK-103", "BRK-167")
+def test_a_read_that_begins_in_a_gap_of_compaction_lists_what_was_aborted_behind_it(tmp_path: Path) -> None:
+    log = _log_with_an_abort_at_2(tmp_path)
+    clean(log)
+    found = log.read(1, 1 << 20, 6, min_one_batch=True)
+    assert found.start.segment_base == 2, "the record at 1 went with compaction, it had no key"
+    assert [a.first_offset for a in log.aborted_transactions(found, 6)] == [2]
+
+
+@pytest.mark.spec("BRK-103", "BRK-167")
+def test_a_segment_replaced_while_its_aborts_are_looked_up_is_looked_at_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _log_with_an_abort_at_2(tmp_path)
+    roll(log)
+    found = log.read(2, 1 << 20, 6, min_one_batch=True)
+    asked: list[Path] = []
+
+    def too_late(path: Path) -> Iterator[AbortedTransaction]:
+        asked.append(path)
+        if len(asked) > 1:
+            return read_aborted(path)
+        clean(log)
+        return iter(())  # the file had another name already
+
+    monkeypatch.setattr(log_reader, "read_aborted", too_late)
+    assert [a.first_offset for a in log.aborted_transactions(found, 6)] == [2]
+
+
+def _log_with_an_abort_at_2(directory: Path) -> Log:
+    """The first segment holds 0 and 1, the one after it the aborted records 2 to 4 and their marker."""
+    log = compacted_log(directory)
+    for offset, key in enumerate((b"a", None)):
+        log.append_as_follower(memoryview(batch(base_offset=offset, key=key)))
+    roll(log)
+    aborted = batch(3, base_offset=2, producer=(1, 0, 0), attributes=_TRANSACTIONAL)
+    log.append_as_follower(memoryview(aborted + marker(commit=False, producer=(1, 0), base_offset=5)))
+    log.high_watermark = log.log_end_offset
+    return log
