@@ -7,7 +7,7 @@ cluster/Partition.scala (deleteRecordsOnLeader, lowWatermarkIfLeader), server/De
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from kafkatool.broker.replication.partition import Partition
+from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS

@@ -24,7 +24,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkatool.broker.metadata_cache import MetadataCache
-    from kafkatool.broker.replication.partition import Partition
+    from kafkatool.broker.replication.partition.partition import Partition
     from kafkatool.broker.replication.replica_manager import ReplicaManager
     from kafkatool.broker.runtime.scheduler import Scheduler
     from kafkatool.broker.runtime.timer import Timer

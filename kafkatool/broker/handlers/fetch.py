@@ -8,9 +8,9 @@ serves them are listed.
 import contextlib
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults
-from kafkatool.broker.replication.fetch_sessions import FetchPlan
-from kafkatool.broker.replication.partition_reads import READ_COMMITTED, PartitionRead, Reader, failed_read
+from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults
+from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan
+from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, PartitionRead, Reader, failed_read
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import (

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.replication.partition_reads import READ_COMMITTED, FoundOffset, Reader
+from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, FoundOffset, Reader
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.list_offsets import (

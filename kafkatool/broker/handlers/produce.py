@@ -5,8 +5,8 @@ here. The topic admin client's right to write internal topics is by client id, a
 """
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.replication.appends import WritableBuffer
-from kafkatool.broker.replication.delayed_produce import AppendResult, AppendResults
+from kafkatool.broker.replication.leading.appends import WritableBuffer
+from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -9,28 +9,28 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.replication.appends import Appends, WritableBuffer
-from kafkatool.broker.replication.control import ControlRequests, MetadataUpdate, OnLeadershipChange
-from kafkatool.broker.replication.delayed_produce import AppendResults
-from kafkatool.broker.replication.fetch_session import FetchEntries, FetchResults, FetchSession
-from kafkatool.broker.replication.fetch_sessions import FetchSessions
-from kafkatool.broker.replication.fetcher_manager import FetcherManager
-from kafkatool.broker.replication.fetches import Fetches
-from kafkatool.broker.replication.hosted import HostedPartitions
-from kafkatool.broker.replication.isr_propagation import PERIOD_MS as ISR_PROPAGATION_PERIOD_MS
-from kafkatool.broker.replication.isr_propagation import IsrPropagation
-from kafkatool.broker.replication.isr_writer import IsrWriter
-from kafkatool.broker.replication.parked_fetches import ParkedFetches
-from kafkatool.broker.replication.partition import Partition
-from kafkatool.broker.replication.partition_reads import (
+from kafkatool.broker.replication.control.commands import ControlRequests, MetadataUpdate, OnLeadershipChange
+from kafkatool.broker.replication.control.partitions import HostedPartitions
+from kafkatool.broker.replication.following.fetcher_manager import FetcherManager
+from kafkatool.broker.replication.leading.appends import Appends, WritableBuffer
+from kafkatool.broker.replication.leading.delayed_produce import AppendResults
+from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
+from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
+from kafkatool.broker.replication.leading.fetches import Fetches
+from kafkatool.broker.replication.leading.parked_fetches import ParkedFetches
+from kafkatool.broker.replication.leading.replication_quota import NO_RATE, RateWindow, ReplicationQuota
+from kafkatool.broker.replication.partition.isr_propagation import PERIOD_MS as ISR_PROPAGATION_PERIOD_MS
+from kafkatool.broker.replication.partition.isr_propagation import IsrPropagation
+from kafkatool.broker.replication.partition.isr_writer import IsrWriter
+from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.replication.partition.partition_reads import (
     DEBUGGER,
     FoundOffset,
     Reader,
     find_epoch_end,
     find_offset,
 )
-from kafkatool.broker.replication.replication_quota import NO_RATE, RateWindow, ReplicationQuota
-from kafkatool.broker.replication.topic_counters import TopicCounts
+from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.runtime.timer import Timer

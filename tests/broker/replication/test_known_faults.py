@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.replication.partition_reads import PartitionRead
+from kafkatool.broker.replication.partition.partition_reads import PartitionRead
 from kafkatool.broker.storage.checkpoint import REPLICATION_OFFSETS
 from kafkatool.core.model.values import TopicPartition
-from tests.broker.replication.test_following import FAST, follow, lead_alone, same, served
+from tests.broker.replication.following.test_following import FAST, follow, lead_alone, same, served
 from tests.broker.replication.world import CONSUMER, TP, follower, wanted, world
 from tests.broker.storage.batches import batch
 from tests.paths import ROOT

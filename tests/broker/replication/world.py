@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.replication.delayed_produce import AppendResult
-from kafkatool.broker.replication.partition import Partition
-from kafkatool.broker.replication.partition_reads import PartitionRead, Reader
+from kafkatool.broker.replication.leading.delayed_produce import AppendResult
+from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader
 from kafkatool.broker.replication.replica_manager import ReplicaManager, monotonic_ms
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.runtime.timer import Timer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 import pytest
 
-from kafkatool.broker.replication.delayed_produce import AppendResult, DelayedProduce
+from kafkatool.broker.replication.leading.delayed_produce import AppendResult, DelayedProduce
 from kafkatool.broker.runtime.purgatory import DelayedOperation, DelayedOperations
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.model.values import TopicPartition

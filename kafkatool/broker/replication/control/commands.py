@@ -1,0 +1,400 @@
+"""The controller's requests: LeaderAndIsr, StopReplica, UpdateMetadata, one at a time under one lock (BRK-23 to 33).
+
+Source: Kafka 2.3.1 server/ReplicaManager.scala, with the log lines of 1.1.1.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
+from kafkatool.broker.replication.control import state_lines as lines
+from kafkatool.broker.replication.control.partitions import HostedPartitions
+from kafkatool.broker.replication.following.fetcher_manager import FetcherManager, LeaderAddress
+from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.runtime.purgatory import DelayedOperations
+from kafkatool.broker.runtime.yielding import taking_turns
+from kafkatool.broker.state_change_log import StateChangeLog
+from kafkatool.broker.storage.directories.log_manager import LogManager
+from kafkatool.core.errors import StorageError, ZooKeeperError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrResponsePartition,
+)
+from kafkatool.core.protocol.messages.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaResponsePartition,
+)
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
+
+log = logging.getLogger(__name__)
+
+OnLeadershipChange = Callable[[list[Partition], list[Partition]], None]
+"""(partitions that became led here, partitions that became followed here)."""
+_REGISTRATION_S, _LOOK_S = 20, 0.005  # below controller.socket.timeout.ms, after which the request would come again
+_DISK_ERRORS = (StorageError, OSError)
+# A log is made with its topic's configs. When they cannot be read, that replica alone fails and the controller hears it.
+_OPENING_ERRORS = (*_DISK_ERRORS, ZooKeeperError)
+
+
+class _FromController(Protocol):
+    """What every control request begins with."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+
+
+class MetadataUpdate(NamedTuple):
+    """Outcome of UpdateMetadata."""
+
+    error: ErrorCode
+    removed: list[TopicPartition]
+    """Partitions being deleted, that were known before (BRK-113)."""
+
+
+class ControlRequests:
+    """One writer of roles and of the set of partitions hosted. Any thread; requests take turns."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        inter_broker_listener: str,
+        hosted: HostedPartitions,
+        log_manager: LogManager,
+        metadata_cache: MetadataCache,
+        fetchers: FetcherManager,
+        parked: Sequence[DelayedOperations],
+        state_change_log: StateChangeLog,
+        *,
+        broker_epoch: Callable[[], int | None],
+        make_partition: Callable[[TopicPartition, bool], Partition],
+        on_first_leader_and_isr: Callable[[], object],
+    ) -> None:
+        """``make_partition(tp, is_new)`` opens or creates the log; raises StorageError."""
+        self._broker_id = broker_id
+        self._listener = inter_broker_listener
+        self._hosted = hosted
+        self._log_manager = log_manager
+        self._metadata_cache = metadata_cache
+        self._fetchers = fetchers
+        self._parked = parked
+        self._state_log = state_change_log
+        self._broker_epoch = broker_epoch
+        self._make_partition = make_partition
+        self._on_first: Callable[[], object] | None = on_first_leader_and_isr
+        self._lock = threading.Lock()
+        self._controller_epoch = 0  # below any real one
+        self._waiting: dict[TopicPartition, tuple[LeaderAndIsrPartition, lines.Origin]] = {}
+        self.shutting_down = False
+
+    # --- checks ---------------------------------------------------------------------------------------------------
+
+    def _refusal(self, request: _FromController) -> ErrorCode:
+        """Why the request as a whole is not obeyed (BRK-24, 25); NONE: it is, and its epoch is noted.
+
+        A broker epoch above the own one is obeyed, as in Kafka 2.8: after a new session the controller may know of the
+        registration before this broker has read its own node, and it does not ask twice.
+        """
+        if request.broker_epoch >= 0:
+            own = self._own_epoch()
+            if own is None or request.broker_epoch < own:
+                log.info("a request for broker epoch %d was refused, this one is %s", request.broker_epoch, own)
+                return ErrorCode.STALE_BROKER_EPOCH
+        if request.controller_epoch < self._controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self._controller_epoch = request.controller_epoch
+        return ErrorCode.NONE
+
+    def _own_epoch(self) -> int | None:
+        """Of this registration. While there is none it is waited for.
+
+        A request that comes meanwhile is for a former life, or for the node that was made a moment ago and has not been
+        read back yet: the controller will not send that again.
+        """
+        deadline = time.monotonic() + _REGISTRATION_S
+        while (own := self._broker_epoch()) is None and not self.shutting_down and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        return own
+
+    def _origin(self, request: _FromController, correlation_id: int) -> lines.Origin:
+        return lines.Origin(self._broker_id, request.controller_id, request.controller_epoch, correlation_id)
+
+    def _write(self, level: str, messages: Iterable[str]) -> None:
+        self._state_log.write(level, taking_turns(messages))
+
+    def _wake(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in taking_turns(partitions):
+            for operations in self._parked:
+                operations.check(partition)
+
+    # --- LeaderAndIsr ---------------------------------------------------------------------------------------------
+
+    def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest, on_leadership_change: OnLeadershipChange, correlation_id: int
+    ) -> LeaderAndIsrResponse:
+        """Take over the roles the controller decided; partition by partition (BRK-26 to 33)."""
+        origin = self._origin(request, correlation_id)
+        self._write(lines.TRACE, lines.received(origin, request.partition_states))
+        with self._lock:
+            latest_epoch = self._controller_epoch
+            refusal = self._refusal(request)
+            if refusal is not ErrorCode.NONE:
+                if refusal is ErrorCode.STALE_CONTROLLER_EPOCH:
+                    self._state_log.write(lines.WARN, lines.old_controller(origin, latest_epoch))
+                return _leader_and_isr_response(refusal, {_name(s): refusal for s in request.partition_states})
+            codes, accepted = self._sort_out(origin, request.partition_states)
+            lead = [s for s in accepted if s.leader == self._broker_id]
+            follow = [s for s in accepted if s.leader != self._broker_id]
+            live = {b.broker_id: LeaderAddress(b.broker_id, b.host, b.port) for b in request.live_leaders}
+            leaders = self._make_leaders(origin, lead, codes)
+            followers = self._make_followers(origin, follow, live, codes)
+            if self._on_first is not None:
+                self._on_first()
+                self._on_first = None
+            self._fetchers.close_idle()
+            on_leadership_change(leaders, followers)
+            return _leader_and_isr_response(ErrorCode.NONE, codes)
+
+    def _sort_out(
+        self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition]
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[LeaderAndIsrPartition]]:
+        """A code for each partition, and those to go on with (BRK-26)."""
+        codes: dict[TopicPartition, ErrorCode] = {}
+        accepted: list[LeaderAndIsrPartition] = []
+        ignored: list[str] = []
+        for state in taking_turns(states):
+            topic_partition = _name(state)
+            partition = self._hosted.get(topic_partition)
+            current = partition.leader_epoch if partition else -1
+            if self._hosted.is_offline(topic_partition):
+                codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                ignored.append(lines.ignored(origin, topic_partition, lines.in_offline_dir()))
+            elif state.leader_epoch <= current:
+                codes[topic_partition] = ErrorCode.STALE_CONTROLLER_EPOCH
+                ignored.append(lines.ignored(origin, topic_partition, lines.old_leader_epoch(state, current)))
+            elif self._broker_id not in state.replicas:
+                codes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                ignored.append(lines.ignored(origin, topic_partition, lines.not_assigned(state)))
+            else:
+                codes[topic_partition] = ErrorCode.NONE
+                accepted.append(state)
+                self._waiting.pop(topic_partition, None)
+        if ignored:
+            self._state_log.write(lines.WARN, ignored)
+        return codes, accepted
+
+    def _make_leaders(
+        self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition], codes: dict[TopicPartition, ErrorCode]
+    ) -> list[Partition]:
+        """All as one batch: stop their fetchers, then lead (BRK-28)."""
+        if not states:
+            return []
+        names = [_name(s) for s in states]
+        self._write(lines.TRACE, lines.starting(origin, "leader", names))
+        self._fetchers.remove(names)
+        self._write(lines.TRACE, lines.fetchers_stopped_to_lead(origin, states))
+        led: list[Partition] = []
+        for state, topic_partition in taking_turns(zip(states, names, strict=True)):
+            try:
+                partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
+                is_new, _ = partition.make_leader(state)
+            except _OPENING_ERRORS as e:
+                self._disk_failed(origin, "leader", state, e, codes)
+                continue
+            led.append(partition)
+            if not is_new:
+                self._state_log.write(lines.INFO, [lines.leads_already(origin, state)])
+        self._wake(p.tp for p in led)
+        self._write(lines.TRACE, lines.completed(origin, "leader", names))
+        return led
+
+    def _make_followers(
+        self,
+        origin: lines.Origin,
+        states: Sequence[LeaderAndIsrPartition],
+        live: dict[int, LeaderAddress],
+        codes: dict[TopicPartition, ErrorCode],
+    ) -> list[Partition]:
+        """Adopt the new leader, then fetch from it (BRK-29). Partitions whose leader is not known wait (BRK-30).
+
+        Those that now follow, and those that wait but were led here: nobody may be served by a deposed leader.
+        """
+        if not states:
+            return []
+        names = [_name(s) for s in states]
+        self._write(lines.TRACE, lines.starting(origin, "follower", names))
+        changed: list[tuple[Partition, LeaderAddress]] = []
+        deposed: list[Partition] = []
+        for state, topic_partition in taking_turns(zip(states, names, strict=True)):
+            try:
+                partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
+            except _OPENING_ERRORS as e:
+                self._disk_failed(origin, "follower", state, e, codes)
+                continue
+            address = self._address_of(state.leader) or live.get(state.leader)
+            if address is None:
+                self._waiting[topic_partition] = (state, origin)
+                self._state_log.write(lines.ERROR, [lines.leader_unavailable(origin, state)])
+                if partition.stop_leading():
+                    deposed.append(partition)
+            elif partition.make_follower(state):
+                changed.append((partition, address))
+            else:
+                self._state_log.write(lines.INFO, [lines.follows_already(origin, state)])
+        self._wake(partition.tp for partition in deposed)
+        self._start_following(origin, changed)
+        self._write(lines.TRACE, lines.completed(origin, "follower", names))
+        return [*deposed, *(partition for partition, _ in changed)]
+
+    def _start_following(self, origin: lines.Origin, changed: Sequence[tuple[Partition, LeaderAddress]]) -> None:
+        if not changed:
+            return
+        names = [partition.tp for partition, _ in changed]
+        self._fetchers.remove(names)
+        self._write(lines.TRACE, lines.fetchers_stopped_to_follow(origin, names))
+        self._wake(names)
+        self._write(lines.TRACE, lines.truncated(origin, names))
+        if self.shutting_down:
+            self._write(lines.TRACE, lines.fetchers_not_started(origin, names))
+            return
+        self._fetchers.add(changed)
+        self._write(lines.TRACE, lines.fetchers_started(origin, names))
+
+    def _create(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
+        partition = self._make_partition(topic_partition, is_new)
+        self._hosted.add(partition)
+        return partition
+
+    def _address_of(self, broker_id: int) -> LeaderAddress | None:
+        endpoint = self._metadata_cache.broker_endpoint(broker_id, self._listener)
+        return LeaderAddress(broker_id, endpoint.host, endpoint.port) if endpoint else None
+
+    def _disk_failed(
+        self,
+        origin: lines.Origin,
+        role: str,
+        state: LeaderAndIsrPartition,
+        error: BaseException,
+        codes: dict[TopicPartition, ErrorCode],
+    ) -> None:
+        codes[_name(state)] = ErrorCode.KAFKA_STORAGE_ERROR
+        self._state_log.write(lines.ERROR, [lines.disk_failed(origin, role, state, error)])
+
+    # --- UpdateMetadata -------------------------------------------------------------------------------------------
+
+    def update_metadata(
+        self, request: UpdateMetadataRequest, on_leadership_change: OnLeadershipChange, correlation_id: int
+    ) -> MetadataUpdate:
+        """Hand it to the metadata cache; partitions that waited for their leader's address follow it now (BRK-30)."""
+        origin = self._origin(request, correlation_id)
+        with self._lock:
+            latest_epoch = self._controller_epoch
+            refusal = self._refusal(request)
+            if refusal is not ErrorCode.NONE:
+                if refusal is ErrorCode.STALE_CONTROLLER_EPOCH:
+                    self._state_log.write(lines.WARN, [lines.metadata_from_old_controller(origin, latest_epoch)])
+                return MetadataUpdate(refusal, [])
+            removed = self._metadata_cache.update(request)
+            told = lines.metadata(origin, request.partition_states, LEADER_BEING_DELETED)
+            self._write(lines.TRACE, told)
+            if self._waiting:
+                on_leadership_change([], self._follow_those_that_waited())
+            return MetadataUpdate(ErrorCode.NONE, removed)
+
+    def _follow_those_that_waited(self) -> list[Partition]:
+        followers: list[Partition] = []
+        for topic_partition, (state, origin) in list(self._waiting.items()):
+            address = self._address_of(state.leader)
+            partition = self._hosted.get(topic_partition)
+            if partition is None:
+                del self._waiting[topic_partition]
+            elif address is not None:
+                del self._waiting[topic_partition]
+                if partition.make_follower(state):
+                    self._start_following(origin, [(partition, address)])
+                    followers.append(partition)
+        return followers
+
+    # --- StopReplica ----------------------------------------------------------------------------------------------
+
+    def stop_replicas(
+        self, request: StopReplicaRequest, on_deleted: Callable[[list[TopicPartition]], None]
+    ) -> StopReplicaResponse:
+        """Stop fetching, and with ``delete_partitions`` drop partition and log (BRK-109 to 111)."""
+        with self._lock:
+            latest_epoch = self._controller_epoch
+            refusal = self._refusal(request)
+            if refusal is not ErrorCode.NONE:
+                if refusal is ErrorCode.STALE_CONTROLLER_EPOCH:
+                    line = lines.stop_from_old_controller(self._broker_id, request.controller_epoch, latest_epoch)
+                    self._state_log.write(lines.WARN, [line])
+                return StopReplicaResponse(error_code=refusal, partitions=[])
+            names = [TopicPartition(*p) for p in request.partitions]
+            self._fetchers.remove(names)
+            delete = request.delete_partitions
+            answers = []
+            for topic_partition in taking_turns(names):
+                self._state_log.write(lines.TRACE, [lines.stopping(self._broker_id, topic_partition, delete)])
+                code = self._delete(topic_partition) if delete else self._stop(topic_partition)
+                self._state_log.write(lines.TRACE, [lines.stopped(self._broker_id, topic_partition, delete)])
+                answers.append(
+                    StopReplicaResponsePartition(
+                        topic=topic_partition.topic, partition=topic_partition.partition, error_code=code
+                    )
+                )
+            self._fetchers.close_idle()
+            if delete:
+                on_deleted(names)
+            return StopReplicaResponse(partitions=answers)
+
+    def _stop(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Keep the data. Nobody shall wait for it any longer (KAFKA-9198)."""
+        if self._hosted.is_offline(topic_partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        for operations in self._parked:
+            operations.abandon(topic_partition)
+        return ErrorCode.NONE
+
+    def _delete(self, topic_partition: TopicPartition) -> ErrorCode:
+        self._waiting.pop(topic_partition, None)
+        if self._hosted.is_offline(topic_partition):
+            line = lines.stop_failed(self._broker_id, topic_partition, True)
+            self._state_log.write(lines.ERROR, [line])
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._hosted.remove(topic_partition)
+        if partition is not None:
+            partition.retire()
+            self._wake([topic_partition])
+        elif self._log_manager.get(topic_partition) is None:
+            line = lines.nothing_to_stop(self._broker_id, topic_partition, True)
+            self._state_log.write(lines.TRACE, [line])
+            return ErrorCode.NONE
+        try:
+            self._log_manager.delete(topic_partition)
+        except _DISK_ERRORS:
+            log.exception("%s could not be deleted", topic_partition)
+            self._state_log.write(lines.ERROR, [lines.stop_failed(self._broker_id, topic_partition, True)])
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+
+def _name(state: LeaderAndIsrPartition) -> TopicPartition:
+    return TopicPartition(state.topic, state.partition)
+
+
+def _leader_and_isr_response(error: ErrorCode, codes: dict[TopicPartition, ErrorCode]) -> LeaderAndIsrResponse:
+    return LeaderAndIsrResponse(
+        error_code=error,
+        partitions=[
+            LeaderAndIsrResponsePartition(topic=tp.topic, partition=tp.partition, error_code=code)
+            for tp, code in codes.items()
+        ],
+    )

@@ -1,0 +1,1 @@
+"""What a follower does: fetchers, truncation, fetch sessions it asks for."""

@@ -1,0 +1,38 @@
+"""What a fetcher knows of one partition it follows."""
+
+from dataclasses import dataclass, field
+
+from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
+
+
+@dataclass(slots=True, eq=False)
+class FollowedPartition:
+    """Belongs to one leader epoch; another epoch brings a new object, so an answer to the old one is recognised.
+
+    ``truncating``: the leader must be asked where the logs part before anything is fetched (BRK-66, 67).
+    """
+
+    partition: Partition
+    leader_epoch: int
+    truncating: bool = True
+    delayed_until_ms: float = 0.0
+    lag: int | None = None
+    """Records behind the leader's high watermark; None: not known yet (BRK-157)."""
+    asked_at: tuple[int, int] | None = None
+    """Fetch offset and log start that the leader was told last."""
+    wanted: FetchRequestPartition = field(init=False)
+    """Its part of the next fetch request; ``fetch_offset`` is the next offset to fetch."""
+
+    def __post_init__(self) -> None:
+        self.wanted = FetchRequestPartition(
+            partition=self.partition.tp.partition,
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=self.partition.high_watermark.offset,
+            log_start_offset=self.partition.log.log_start_offset,
+            partition_max_bytes=0,
+        )
+
+    def delay(self, until_ms: float) -> None:
+        """Leave it alone until then (BRK-71)."""
+        self.delayed_until_ms = until_ms

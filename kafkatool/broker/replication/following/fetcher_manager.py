@@ -1,0 +1,140 @@
+"""Which fetcher follows which partition; makes and ends the fetchers (BRK-64, 65). Source: Kafka 1.1.1
+server/AbstractFetcherManager.scala.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kafkatool.broker.replication.following.fetch_state import FollowedPartition
+from kafkatool.broker.replication.following.fetcher import ReplicaFetcher
+from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
+from kafkatool.broker.replication.leading.replication_quota import ReplicationQuota
+from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.core.model.values import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_END_TIMEOUT_MS = 5000  # a thread may be connecting to a host that does not answer; it is a daemon
+
+
+class LeaderAddress(NamedTuple):
+    """Where a leader is reached by other brokers."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+def java_string_hash(text: str) -> int:
+    """``String.hashCode``: over UTF-16 code units, 32-bit wrap-around, signed."""
+    result = 0
+    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
+        result = (31 * result + unit) & 0xFFFFFFFF
+    return _signed(result)
+
+
+def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
+    """Which of the ``fetchers`` of a leader a partition belongs to (BRK-64)."""
+    value = _signed((31 * java_string_hash(partition.topic) + partition.partition) & 0xFFFFFFFF)
+    return (0 if value == -(1 << 31) else abs(value)) % fetchers
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+class FetcherManager:
+    """Thread-safe; used by control requests, one at a time."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_id: int,
+        quota: ReplicationQuota,
+        *,
+        wake: Callable[[TopicPartition], None],
+        thread_prefix: str = "",
+    ) -> None:
+        self._config = config
+        self._broker_id = broker_id
+        self._quota = quota
+        self._wake = wake
+        self._thread_prefix = f"{thread_prefix}:" if thread_prefix else ""
+        self._lock = threading.Lock()
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}  # by (leader, number)
+        self._ending: list[ReplicaFetcher] = []
+        self._failed: set[TopicPartition] = set()
+
+    @property
+    def failed(self) -> frozenset[TopicPartition]:
+        """Partitions whose replication stopped on a local failure (BRK-72)."""
+        return frozenset(self._failed)
+
+    def add(self, partitions: Iterable[tuple[Partition, LeaderAddress]]) -> None:
+        """Follow each in its current leader epoch, beginning in state truncating."""
+        groups: dict[tuple[LeaderAddress, int], list[FollowedPartition]] = {}
+        for partition, leader in partitions:
+            self._failed.discard(partition.tp)
+            number = fetcher_number(partition.tp, self._config.num_replica_fetchers)
+            followed = FollowedPartition(partition, partition.leader_epoch)
+            groups.setdefault((leader, number), []).append(followed)
+        with self._lock:
+            for (leader, number), followed_partitions in groups.items():
+                self._fetcher(leader, number).add(followed_partitions)
+
+    def _fetcher(self, leader: LeaderAddress, number: int) -> ReplicaFetcher:
+        key = (leader.broker_id, number)
+        fetcher = self._fetchers.get(key)
+        if fetcher is not None:
+            if (fetcher.leader.host, fetcher.leader.port) == (leader.host, leader.port):
+                return fetcher
+            self._end(self._fetchers.pop(key))
+        client_id = f"broker-{self._broker_id}-fetcher-{number}"
+        endpoint = LeaderEndpoint(self._config, self._broker_id, client_id, leader.host, leader.port)
+        name = f"{self._thread_prefix}ReplicaFetcherThread-{number}-{leader.broker_id}"
+        fetcher = self._fetchers[key] = ReplicaFetcher(
+            name, self._config, endpoint, self._quota, wake=self._wake, on_failed=self._failed.add
+        )
+        fetcher.start()
+        return fetcher
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Follow them no longer."""
+        gone = list(partitions)
+        self._failed.difference_update(gone)
+        with self._lock:
+            for fetcher in self._fetchers.values():
+                fetcher.remove(gone)
+
+    def close_idle(self) -> None:
+        """End the fetchers that follow nothing (BRK-31)."""
+        with self._lock:
+            for key in [key for key, fetcher in self._fetchers.items() if fetcher.idle]:
+                self._end(self._fetchers.pop(key))
+
+    def _end(self, fetcher: ReplicaFetcher) -> None:
+        fetcher.stop()
+        self._ending = [f for f in self._ending if f.alive]
+        self._ending.append(fetcher)
+
+    def lags(self) -> dict[TopicPartition, int | None]:
+        """Of every followed partition (BRK-157)."""
+        with self._lock:
+            return {tp: lag for fetcher in self._fetchers.values() for tp, lag in fetcher.lags().items()}
+
+    def traffic(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """(leader, fetcher number) -> (requests, bytes) (BRK-157)."""
+        with self._lock:
+            return {key: (f.requests, f.received_bytes) for key, f in self._fetchers.items()}
+
+    def shutdown(self) -> None:
+        """End all fetchers and wait for their threads."""
+        with self._lock:
+            for key in list(self._fetchers):
+                self._end(self._fetchers.pop(key))
+            ending, self._ending = self._ending, []
+        for fetcher in ending:
+            fetcher.join(_END_TIMEOUT_MS)

@@ -1,0 +1,156 @@
+"""What a follower does with the leader's answers about one partition (BRK-66, 70 to 74)."""
+
+import enum
+import logging
+from collections.abc import Callable
+
+from kafkatool.broker.replication.following.fetch_state import FollowedPartition
+from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint, LookupRefusedError
+from kafkatool.broker.replication.following.truncation import decide_truncation
+from kafkatool.broker.replication.partition.partition import StaleRoleError
+from kafkatool.broker.replication.partition.partition_reads import EARLIEST, LATEST
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import FetchResponsePartition
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponsePartition
+
+log = logging.getLogger(__name__)
+
+
+class FollowStep(enum.Enum):
+    """How a step with one partition ended."""
+
+    DONE = enum.auto()
+    DELAY = enum.auto()
+    DROP = enum.auto()  # fenced, or not ours any more: wait for LeaderAndIsr
+    FAILED = enum.auto()
+
+
+class TruncationRefusedError(KafkatoolError):
+    """kt.halt.on.truncation.below.hw: the leader lacks records that were committed here."""
+
+
+class Follow:
+    """The steps. Used by one fetcher's thread; StorageError, OffsetOrderError and bugs pass through to it (BRK-72)."""
+
+    def __init__(self, config: BrokerConfig, leader: LeaderEndpoint, wake: Callable[[TopicPartition], None]) -> None:
+        self._leader = leader
+        self._wake = wake
+        self._halt_below_high_watermark = config.kt_halt_on_truncation_below_hw
+
+    def nothing_new(self, followed: FollowedPartition, answer: FetchResponsePartition) -> bool:
+        """Whether the answer, as most do on a quiet partition, changes nothing at all."""
+        partition = followed.partition
+        if answer.error_code or answer.records or followed.lag:
+            return False
+        committed = min(answer.high_watermark, followed.wanted.fetch_offset)
+        if committed != partition.high_watermark.offset or answer.log_start_offset > partition.log.log_start_offset:
+            return False
+        followed.lag = max(0, answer.high_watermark - followed.wanted.fetch_offset)
+        return True
+
+    def take(self, followed: FollowedPartition, answer: FetchResponsePartition) -> FollowStep:
+        """Append what was fetched, follow the leader's high watermark and log start."""
+        partition, code = followed.partition, answer.error_code
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._out_of_range(followed)
+        if code != ErrorCode.NONE:
+            return _refused(followed, code)
+        before = partition.high_watermark.offset
+        wanted = followed.wanted
+        try:
+            wanted.fetch_offset = partition.append_as_follower(
+                memoryview(answer.records or b""),  # type: ignore[arg-type]
+                followed.leader_epoch,
+                fetched_at=wanted.fetch_offset,
+                high_watermark=answer.high_watermark,
+                log_start_offset=answer.log_start_offset,
+            )
+        except StaleRoleError:
+            return FollowStep.DROP
+        except CorruptRecordsError as e:
+            log.error("%s: fetched at %d: %s", partition.tp, wanted.fetch_offset, e)
+            wanted.fetch_offset = partition.log.log_end_offset
+            return FollowStep.DELAY
+        wanted.log_start_offset = partition.log.log_start_offset
+        followed.lag = max(0, answer.high_watermark - wanted.fetch_offset)
+        if partition.high_watermark.offset != before:
+            self._wake(partition.tp)
+        return FollowStep.DONE
+
+    def truncate_to_high_watermark(self, followed: FollowedPartition) -> FollowStep:
+        """No epoch is known here: the high watermark is all there is to go by."""
+        return self._cut(followed, followed.partition.high_watermark.offset, done=True)
+
+    def truncate(self, followed: FollowedPartition, answer: OffsetForLeaderEpochResponsePartition | None) -> FollowStep:
+        """Cut where the logs part, as the leader's answer about the newest local epoch says."""
+        if answer is None:
+            return FollowStep.DELAY
+        if answer.error_code != ErrorCode.NONE:
+            return _refused(followed, answer.error_code)
+        partition = followed.partition
+        cut = decide_truncation(
+            partition.log.leader_epochs,
+            partition.log.log_end_offset,
+            partition.high_watermark.offset,
+            answer.leader_epoch,
+            answer.end_offset,
+        )
+        return self._cut(followed, cut.offset, done=cut.done)
+
+    def _cut(self, followed: FollowedPartition, offset: int, *, done: bool) -> FollowStep:
+        partition = followed.partition
+        if offset < partition.high_watermark.offset:
+            self._warn_of_loss(followed, offset)
+        try:
+            followed.wanted.fetch_offset = partition.truncate(followed.leader_epoch, offset)
+        except StaleRoleError:
+            return FollowStep.DROP
+        followed.wanted.log_start_offset = partition.log.log_start_offset
+        followed.truncating = not done
+        return FollowStep.DONE
+
+    def _out_of_range(self, followed: FollowedPartition) -> FollowStep:
+        """The leader has less than we, or has dropped what we lack (BRK-73, 74)."""
+        partition, epoch = followed.partition, followed.leader_epoch
+        end = partition.log.log_end_offset
+        try:
+            latest = self._leader.log_edge(partition.tp, epoch, LATEST)
+            if latest < end:
+                log.warning("%s ends at %d, its leader at %d: truncating to that", partition.tp, end, latest)
+                if latest < partition.high_watermark.offset:
+                    self._warn_of_loss(followed, latest)
+                followed.wanted.fetch_offset = partition.truncate(epoch, latest)
+                return FollowStep.DONE
+            earliest = self._leader.log_edge(partition.tp, epoch, EARLIEST)
+            if earliest > end:
+                log.warning("%s ends at %d, its leader begins at %d: starting over", partition.tp, end, earliest)
+                end = partition.restart_at(epoch, earliest)
+        except LookupRefusedError as e:
+            log.warning("%s", e)
+            return FollowStep.DELAY
+        except StaleRoleError:
+            return FollowStep.DROP
+        followed.wanted.fetch_offset = max(earliest, end)
+        followed.wanted.log_start_offset = partition.log.log_start_offset
+        return FollowStep.DONE
+
+    def _warn_of_loss(self, followed: FollowedPartition, offset: int) -> None:
+        partition = followed.partition
+        text = (
+            f"{partition.tp}: the leader's log makes us cut at {offset}, below the high watermark "
+            f"{partition.high_watermark.offset}: records that counted as committed are lost"
+        )
+        if self._halt_below_high_watermark:
+            raise TruncationRefusedError(text + "; refused by kt.halt.on.truncation.below.hw")
+        log.warning("%s", text)
+
+
+def _refused(followed: FollowedPartition, code: int) -> FollowStep:
+    if code == ErrorCode.FENCED_LEADER_EPOCH:
+        log.info("%s: fenced in epoch %d, waiting for LeaderAndIsr", followed.partition.tp, followed.leader_epoch)
+        return FollowStep.DROP
+    log.info("%s: the leader answered with error %d, trying again", followed.partition.tp, code)
+    return FollowStep.DELAY

@@ -1,0 +1,134 @@
+"""The leader as a follower's fetcher sees it: three questions over one connection, made when first needed (BRK-65).
+
+The versions are those this broker's inter.broker.protocol.version implies; nothing is negotiated (BRK-3).
+"""
+
+import threading
+from collections.abc import Iterable
+
+from kafkatool.broker.replication.following.follower_session import FetchQuestion
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import API as FETCH
+from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestTopic, FetchResponse, ForgottenTopic
+from kafkatool.core.protocol.messages.list_offsets import API as LIST_OFFSETS
+from kafkatool.core.protocol.messages.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+)
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import API as OFFSET_FOR_LEADER_EPOCH
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestPartition,
+    OffsetForLeaderEpochRequestTopic,
+    OffsetForLeaderEpochResponsePartition,
+)
+
+_KNOWS_SESSIONS = 7
+
+
+class LookupRefusedError(KafkatoolError):
+    """The leader answered a question about one partition with an error code."""
+
+    def __init__(self, partition: TopicPartition, code: int) -> None:
+        super().__init__(f"the leader of {partition} answered with error {code}")
+        self.code = code
+
+
+class LeaderEndpoint:
+    """One leader. Used by its fetcher's thread; ``close`` by any.
+
+    Methods raise BrokerUnreachableError or ProtocolError; the next call then connects anew.
+    """
+
+    def __init__(self, config: BrokerConfig, broker_id: int, client_id: str, host: str, port: int) -> None:
+        """``broker_id`` is this broker's own."""
+        self.host = host
+        self.port = port
+        self._config = config
+        self._versions = config.protocol_versions
+        self._broker_id = broker_id
+        self._client_id = client_id
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._closed = False
+
+    @property
+    def knows_sessions(self) -> bool:
+        """Whether the version of Fetch spoken has incremental sessions (BRK-160)."""
+        return self._versions.fetch >= _KNOWS_SESSIONS
+
+    def fetch(self, question: FetchQuestion) -> FetchResponse:
+        """Ask for records (BRK-68, 160)."""
+        config = self._config
+        request = FetchRequest(
+            replica_id=self._broker_id,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=question.session_id,
+            session_epoch=question.session_epoch,
+            topics=[FetchRequestTopic(topic=t, partitions=p) for t, p in question.wanted.items()],
+            forgotten_topics=[ForgottenTopic(topic=t, partitions=p) for t, p in question.forgotten.items()],
+        )
+        return self._connected().send(FETCH, self._versions.fetch, request)
+
+    def epoch_ends(
+        self, asked: Iterable[tuple[TopicPartition, OffsetForLeaderEpochRequestPartition]]
+    ) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
+        """Where those epochs end in the leader's log (BRK-66)."""
+        topics: dict[str, list[OffsetForLeaderEpochRequestPartition]] = {}
+        for partition, wanted in asked:
+            topics.setdefault(partition.topic, []).append(wanted)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=self._broker_id,
+            topics=[OffsetForLeaderEpochRequestTopic(topic=t, partitions=p) for t, p in topics.items()],
+        )
+        version = self._versions.offset_for_leader_epoch
+        response = self._connected().send(OFFSET_FOR_LEADER_EPOCH, version, request)
+        return {TopicPartition(t.topic, p.partition): p for t in response.topics for p in t.partitions}
+
+    def log_edge(self, partition: TopicPartition, leader_epoch: int, timestamp: int) -> int:
+        """The leader's latest (-1) or earliest (-2) offset (BRK-73, 74). Raises LookupRefusedError too."""
+        wanted = ListOffsetsRequestPartition(
+            partition=partition.partition, current_leader_epoch=leader_epoch, timestamp=timestamp
+        )
+        topics = [ListOffsetsRequestTopic(topic=partition.topic, partitions=[wanted])]
+        request = ListOffsetsRequest(replica_id=self._broker_id, topics=topics)
+        response = self._connected().send(LIST_OFFSETS, self._versions.list_offsets, request)
+        for topic in response.topics:
+            for answer in topic.partitions:
+                if answer.error_code != ErrorCode.NONE:
+                    raise LookupRefusedError(partition, answer.error_code)
+                return answer.offset
+        raise LookupRefusedError(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def disconnect(self) -> None:
+        """Drop the connection; the next question connects anew."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """For good; a question under way fails at once."""
+        with self._lock:
+            self._closed = True
+        self.disconnect()
+
+    def _connected(self) -> Connection:
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            return connection
+        timeout_ms = self._config.replica_socket_timeout_ms
+        connection = Connection(self.host, self.port, client_id=self._client_id, timeout_ms=timeout_ms)
+        with self._lock:
+            if not self._closed:
+                self._connection = connection
+                return connection
+        connection.close()
+        raise BrokerUnreachableError(f"the fetcher for {self.host}:{self.port} is being closed")

@@ -1,0 +1,1 @@
+"""What a leader does: appends, fetches, what waits for followers, fetch sessions it serves."""

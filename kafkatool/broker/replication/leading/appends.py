@@ -1,0 +1,103 @@
+"""Appends on the leader: write, wake who waits for it, and answer now or when enough replicas have it (BRK-82 to 90)."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from kafkatool.broker.replication.control.partitions import HostedPartitions
+from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults, DelayedProduce
+from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
+from kafkatool.broker.runtime.purgatory import DelayedOperations
+from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.core.errors import StorageError
+from kafkatool.core.model.topic_names import INTERNAL_TOPICS
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+WritableBuffer = bytearray | memoryview
+"""A record batch into which the log writes offset and leader epoch."""
+
+_DISK_FAILED = AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)
+_INTERNAL_TOPIC = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
+_BAD_ACKS = AppendResult(ErrorCode.INVALID_REQUIRED_ACKS)
+
+
+class Appends:
+    """One batch to each of some partitions. Any thread."""
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        produces: DelayedOperations,
+        fetches: DelayedOperations,
+        *,
+        acks_all_allowed: Callable[[], bool],
+    ) -> None:
+        self._hosted = hosted
+        self._produces = produces
+        self._fetches = fetches
+        self._acks_all_allowed = acks_all_allowed
+
+    def append(
+        self,
+        entries: Mapping[TopicPartition, WritableBuffer],
+        *,
+        acks: int,
+        timeout_ms: float,
+        internal: bool,
+        allow_internal_topics: bool,
+        on_done: Callable[[AppendResults], None],
+    ) -> None:
+        """Append; ``on_done`` is called once, on this thread or on the one that completes the wait.
+
+        ``internal``: by this broker's own coordinators, whose batches are not checked like a client's.
+        """
+        if acks not in (ALL_IN_SYNC, 0, 1):
+            on_done(dict.fromkeys(entries, _BAD_ACKS))
+            return
+        results: dict[TopicPartition, AppendResult] = {}
+        for topic_partition, records in entries.items():
+            if topic_partition.topic in INTERNAL_TOPICS and not (internal or allow_internal_topics):
+                results[topic_partition] = _INTERNAL_TOPIC
+            else:
+                results[topic_partition] = self._append_one(topic_partition, records, acks, internal)
+        if acks != ALL_IN_SYNC:
+            on_done(results)
+            return
+        operation = DelayedProduce(timeout_ms, self._hosted.leader, results, on_done)
+        if operation.partitions:
+            self._produces.watch(operation, operation.partitions)
+        else:
+            on_done(results)
+
+    def _append_one(
+        self, topic_partition: TopicPartition, records: WritableBuffer, acks: int, internal: bool
+    ) -> AppendResult:
+        partition = self._hosted.find(topic_partition)
+        if isinstance(partition, ErrorCode):
+            return AppendResult(partition)
+        if acks == ALL_IN_SYNC and not self._acks_all_allowed():
+            return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message="the ZooKeeper session is not confirmed")
+        try:
+            info, raised = partition.append_as_leader(records, acks=acks, origin_client=not internal)
+        except AppendError as e:
+            partition.counts.failed_appends += 1
+            return AppendResult(e.code, message=str(e))
+        except StorageError as e:
+            log.error("append to %s failed: %s", topic_partition, e)
+            return _DISK_FAILED
+        partition.counts.appends += 1
+        partition.counts.bytes_in += len(records)
+        self._fetches.check(topic_partition)
+        if raised:
+            self._produces.check(topic_partition)
+        appended_ms = info.log_append_time_ms
+        return AppendResult(
+            ErrorCode.NONE,
+            info.first_offset,
+            -1 if appended_ms is None else appended_ms,
+            info.log_start_offset,
+            None,
+            info.last_offset + 1,
+        )

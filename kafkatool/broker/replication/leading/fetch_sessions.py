@@ -1,0 +1,150 @@
+"""The incremental fetch sessions of a broker: opened, found, closed, and told what changes (BRK-105, 106; KIP-227).
+
+Source: Kafka 1.1.1 server/FetchSession.scala.
+"""
+
+import random
+import threading
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kafkatool.broker.replication.leading.fetch_session import (
+    INITIAL_EPOCH,
+    MAX_EPOCH,
+    FetchEntries,
+    FetchResults,
+    FetchSession,
+)
+from kafkatool.broker.replication.partition.partition_reads import Reader
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import FetchRequest
+
+NO_SESSION = 0
+FINAL_EPOCH = -1  # no session; a named one is closed
+_EVICTION_MS = 120_000  # a session not used for that long is closed when another is opened
+
+
+class FetchPlan(NamedTuple):
+    """What a fetch request means. With ``error`` there is nothing to read, only the session's error to tell."""
+
+    entries: FetchEntries
+    session: FetchSession | None = None
+    incremental: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def session_id(self) -> int:
+        """To be told to the client."""
+        return NO_SESSION if self.session is None else self.session.id
+
+    def to_tell(self, results: FetchResults, reader: Reader) -> FetchResults:
+        """The part of the results that the client does not know yet."""
+        if self.session is None:
+            return results
+        return self.session.tell(results, reader, everything=not self.incremental)
+
+
+class FetchSessions:
+    """The sessions of one broker, at most ``slots``. Thread-safe."""
+
+    def __init__(self, slots: int, clock_ms: Callable[[], float]) -> None:
+        self.on_closed: Callable[[FetchSession], object] = lambda _: None
+        """Told of each session that was closed; must not wait for anything."""
+        self._slots = slots
+        self._clock_ms = clock_ms
+        self._lock = threading.Lock()
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._watching: dict[TopicPartition, tuple[FetchSession, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def watching(self, partition: TopicPartition) -> tuple[FetchSession, ...]:
+        """The sessions that want that partition."""
+        return self._watching.get(partition, ())
+
+    def plan(self, request: FetchRequest) -> FetchPlan:
+        """Find, open, change or close the session a request is about."""
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            return self._full(request)
+        with self._lock:
+            session = self._sessions.get(request.session_id)
+            if session is None:
+                return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            if session.epoch != request.session_epoch:
+                return FetchPlan([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            session.next_request(self._clock_ms())
+            self._sessions[session.id] = self._sessions.pop(session.id)
+        if request.topics or request.forgotten_topics:
+            self._update(session, request)
+        if not len(session):
+            with self._lock:
+                self._close(session.id)
+            return FetchPlan([])
+        return FetchPlan(session.take(), session, incremental=True)
+
+    def _full(self, request: FetchRequest) -> FetchPlan:
+        if request.session_id != NO_SESSION:
+            with self._lock:
+                self._close(request.session_id)
+        entries = [(TopicPartition(t.topic, p.partition), p) for t in request.topics for p in t.partitions]
+        if request.session_epoch == FINAL_EPOCH or not entries:
+            return FetchPlan(entries)
+        session = self._open(privileged=request.replica_id >= 0)
+        if session is None:
+            return FetchPlan(entries)
+        self._update(session, request)
+        return FetchPlan(session.take(), session)
+
+    def _update(self, session: FetchSession, request: FetchRequest) -> None:
+        added, gone = session.update(request)
+        if not added and not gone:
+            return
+        with self._lock:
+            if self._sessions.get(session.id) is session:  # else another took its slot meanwhile
+                for topic_partition in added:
+                    self._watching[topic_partition] = (*self.watching(topic_partition), session)
+            self._unwatch(session, gone)
+
+    def _unwatch(self, session: FetchSession, partitions: Iterable[TopicPartition]) -> None:
+        for topic_partition in partitions:
+            left = tuple(other for other in self.watching(topic_partition) if other is not session)
+            if left:
+                self._watching[topic_partition] = left
+            else:
+                self._watching.pop(topic_partition, None)
+
+    def _open(self, *, privileged: bool) -> FetchSession | None:
+        with self._lock:
+            now_ms = self._clock_ms()
+            self._close_stale(now_ms)
+            if len(self._sessions) >= self._slots and not self._evict_for(privileged):
+                return None
+            session_id = random.randrange(1, MAX_EPOCH)
+            while session_id in self._sessions:
+                session_id = random.randrange(1, MAX_EPOCH)
+            session = self._sessions[session_id] = FetchSession(session_id, now_ms, privileged=privileged)
+            return session
+
+    def _close_stale(self, now_ms: float) -> None:
+        """Kafka keeps them until their slot is needed; here each costs a little at every change of its partitions."""
+        for session in list(self._sessions.values()):
+            if now_ms - session.pulse.fetched_ms <= _EVICTION_MS:
+                return
+            self._close(session.id)
+
+    def _evict_for(self, privileged: bool) -> bool:
+        """For a follower, take the slot of the consumer that was idle longest."""
+        consumer = next((s for s in self._sessions.values() if not s.privileged), None)
+        if consumer is None or not privileged:
+            return False
+        self._close(consumer.id)
+        return True
+
+    def _close(self, session_id: int) -> None:
+        """Under the lock."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._unwatch(session, session.partitions)
+            self.on_closed(session)

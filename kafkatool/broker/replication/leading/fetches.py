@@ -1,0 +1,176 @@
+"""Fetches served here: read, note where followers are, and answer now or when there is something (BRK-92 to 102)."""
+
+import logging
+from collections.abc import Callable, Hashable
+
+from kafkatool.broker.replication.control.partitions import HostedPartitions
+from kafkatool.broker.replication.leading.delayed_fetch import AwaitedPartition, Awaiting, DelayedFetch
+from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
+from kafkatool.broker.replication.leading.follower_fetch import FollowerFetch
+from kafkatool.broker.replication.leading.parked_fetches import ParkedFetches
+from kafkatool.broker.replication.leading.replication_quota import ReplicationQuota
+from kafkatool.broker.replication.partition.isr_writer import IsrWriter
+from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.replication.partition.partition_reads import (
+    DEBUGGER,
+    PartitionRead,
+    Reader,
+    failed_read,
+    read_partition,
+)
+from kafkatool.broker.replication.partition.replica import Pulse
+from kafkatool.broker.runtime.purgatory import DelayedOperations
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+
+class Fetches:
+    """Reads of some partitions in one request. Any thread."""
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        fetches: ParkedFetches,
+        produces: DelayedOperations,
+        isr_writer: IsrWriter,
+        quota: ReplicationQuota,
+    ) -> None:
+        self._hosted = hosted
+        self._fetches = fetches
+        self._produces = produces
+        self._isr_writer = isr_writer
+        self._quota = quota
+
+    def fetch(
+        self,
+        entries: FetchEntries,
+        reader: Reader,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        on_done: Callable[[FetchResults], None],
+        session: FetchSession | None = None,
+    ) -> None:
+        """``on_done`` is called once, on this thread or on the one that ends the wait; results in request order.
+
+        ``entries`` of a ``session`` are those to be looked at; it says which those are when the wait is over.
+        """
+        results = self._read(entries, reader, max_bytes)
+        if reader.is_follower:
+            self._record(entries, results, reader.replica_id, None if session is None else session.pulse)
+        if max_wait_ms <= 0 or (not entries and session is None) or _enough(results, min_bytes):
+            self._count(results, reader)
+            on_done(results)
+            return
+        awaited: Awaiting
+        keys: tuple[Hashable, ...]
+        if session is not None:
+            session.park(results)
+            awaited, keys = session, (session,)
+        else:
+            awaited = {
+                tp: AwaitedPartition(wanted, read.start)
+                for (tp, wanted), (_, read) in zip(entries, results, strict=True)
+            }
+            keys = tuple(awaited)
+
+        def look() -> FetchResults:
+            return self._read(entries if session is None else session.take_again(), reader, max_bytes)
+
+        def respond(found: FetchResults) -> None:
+            if session is not None:
+                found = session.with_untold(found)
+            self._count(found, reader)
+            on_done(found)
+
+        if session is not None and reader.is_follower and min_bytes <= 1:
+            self._fetches.watch(FollowerFetch(max_wait_ms, look, respond), keys)
+            return
+        missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
+        operation = DelayedFetch(
+            max_wait_ms,
+            reader,
+            min_bytes,
+            awaited,
+            lambda tp: self._hosted.find(tp, missing=missing),
+            self._is_held_back,
+            lambda: respond(look()),
+        )
+        self._fetches.watch(operation, keys)
+
+    def _read(self, entries: FetchEntries, reader: Reader, max_bytes: int) -> FetchResults:
+        results: FetchResults = []
+        left_bytes = max_bytes
+        nothing_yet = True
+        missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
+        throttled = self._quota.limited and reader.is_follower
+        for topic_partition, wanted in entries:
+            partition = self._hosted.find(topic_partition, missing=missing)
+            if isinstance(partition, ErrorCode):
+                results.append((topic_partition, failed_read(partition)))
+                continue
+            limit = min(wanted.partition_max_bytes, left_bytes)
+            read = read_partition(partition, wanted, reader, limit, min_one_batch=nothing_yet)
+            if read.size_bytes:
+                if throttled and self._is_held_back(partition, reader.replica_id):
+                    read = _emptied(read)
+                else:
+                    nothing_yet = False
+                    left_bytes = max(0, left_bytes - read.size_bytes)
+            results.append((topic_partition, read))
+        return results
+
+    def _record(self, entries: FetchEntries, results: FetchResults, replica_id: int, pulse: Pulse | None) -> None:
+        """The follower's positions, and what follows from them: ISR, high watermark, acknowledgements (BRK-101)."""
+        for index, (topic_partition, read) in enumerate(results):
+            if read.start is None:
+                continue  # a failed read says nothing about the follower (BRK-40, KAFKA-8400)
+            partition = self._hosted.get(topic_partition)
+            if partition is None:
+                continue
+            recorded = partition.record_fetch(
+                replica_id, read.start, read.leader_end, entries[index][1].log_start_offset, pulse
+            )
+            if recorded is None:
+                log.warning(
+                    "broker %d fetches %s but is not one of its replicas %s",
+                    replica_id,
+                    topic_partition,
+                    partition.assigned,
+                )
+                results[index] = (topic_partition, _emptied(read))
+                continue
+            raised, change = recorded
+            if change is not None:
+                self._isr_writer.submit(change)
+            if raised:
+                self._produces.check(topic_partition)
+                self._fetches.check(topic_partition, followers=False)
+
+    def _is_held_back(self, partition: Partition, replica_id: int) -> bool:
+        return self._quota.holds_back(partition, in_sync=replica_id in partition.isr)
+
+    def _count(self, results: FetchResults, reader: Reader) -> None:
+        """Followers' bytes go to the replication quota, others' to the topic."""
+        for topic_partition, read in results:
+            if read.size_bytes and (partition := self._hosted.get(topic_partition)) is not None:
+                if reader.is_follower:
+                    self._quota.count(partition, read.size_bytes)
+                else:
+                    partition.counts.reads += 1
+                    partition.counts.bytes_out += read.size_bytes
+
+
+def _enough(results: FetchResults, min_bytes: int) -> bool:
+    total_bytes = 0
+    for _, read in results:
+        if read.error is not ErrorCode.NONE:
+            return True
+        total_bytes += read.size_bytes
+    return total_bytes >= min_bytes
+
+
+def _emptied(read: PartitionRead) -> PartitionRead:
+    return read._replace(records=b"", size_bytes=0)

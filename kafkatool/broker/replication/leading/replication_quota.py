@@ -1,0 +1,78 @@
+"""Throttle of replication traffic, for one direction: what this leader sends, or what this follower fetches (BRK-76).
+
+Only replicas that the topic lists are ever held back, and only while they are behind. Unset, it costs one comparison.
+Source: Kafka 1.1.1 server/ReplicationQuotaManager.scala.
+"""
+
+import threading
+from collections.abc import Callable
+
+from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.storage.log_config import LogConfig
+
+ALL_REPLICAS = "*"
+NO_RATE = 2**63 - 1
+
+
+class RateWindow:
+    """Bytes per second over the last ``samples`` windows of ``window_ms``."""
+
+    def __init__(self, samples: int, window_ms: float, clock_ms: Callable[[], float]) -> None:
+        self._samples = samples
+        self._window_ms = window_ms
+        self._clock_ms = clock_ms
+        self._lock = threading.Lock()
+        self._counts: dict[int, int] = {}
+
+    def add(self, size_bytes: int) -> None:
+        """That many bytes went by."""
+        with self._lock:
+            window = int(self._clock_ms() // self._window_ms)
+            self._counts[window] = self._counts.get(window, 0) + size_bytes
+            if len(self._counts) > self._samples:
+                self._counts = {w: n for w, n in self._counts.items() if w > window - self._samples}
+
+    def bytes_per_second(self) -> float:
+        """Rate over the full windows that count and the one under way."""
+        with self._lock:
+            now_ms = self._clock_ms()
+            window = int(now_ms // self._window_ms)
+            total = sum(n for w, n in self._counts.items() if w > window - self._samples)
+            span_ms = (self._samples - 1) * self._window_ms + (now_ms - window * self._window_ms)
+        return total * 1000 / max(span_ms, self._window_ms)
+
+
+class ReplicationQuota:
+    """``listed`` takes from a topic's config the replicas to throttle: ``*`` or ``partition:broker``."""
+
+    def __init__(self, broker_id: int, listed: Callable[[LogConfig], tuple[str, ...]], window: RateWindow) -> None:
+        self._broker_id = broker_id
+        self._listed = listed
+        self._window = window
+        self._limit = NO_RATE
+
+    def set_rate(self, bytes_per_second: int) -> None:
+        """NO_RATE: unlimited."""
+        self._limit = bytes_per_second
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a rate to keep to."""
+        return self._limit != NO_RATE
+
+    def count(self, partition: Partition, size_bytes: int) -> None:
+        """Bytes of a listed replica always count, also when it is in sync."""
+        if self._is_listed(partition):
+            self._window.add(size_bytes)
+
+    def holds_back(self, partition: Partition, *, in_sync: bool) -> bool:
+        """Whether that partition's data must wait now. One in sync never waits (KAFKA-6937)."""
+        if self._limit == NO_RATE or in_sync or not self._is_listed(partition):
+            return False
+        return self._window.bytes_per_second() > self._limit
+
+    def _is_listed(self, partition: Partition) -> bool:
+        listed = self._listed(partition.log.config)
+        if not listed:
+            return False
+        return ALL_REPLICAS in listed or f"{partition.tp.partition}:{self._broker_id}" in listed

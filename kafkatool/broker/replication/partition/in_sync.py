@@ -1,0 +1,71 @@
+"""The in-sync replicas of one partition, with the change of them that is on its way to ZooKeeper (BRK-50 to 56).
+
+The state node is written outside the partition's lock, so that a slow ZooKeeper delays no append. Until the outcome
+is known the high watermark waits for the members of the old *and* the new set, whichever turns out to hold.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkatool.core.model.values import LeaderAndIsr
+
+if TYPE_CHECKING:
+    from kafkatool.broker.replication.partition.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """A new set to be written on the state node's ``version``."""
+
+    partition: "Partition"
+    state: LeaderAndIsr
+    version: int
+
+
+class InSyncReplicas:
+    """The set as last agreed with ZooKeeper, ordered. Changed under the partition's lock, read without one."""
+
+    __slots__ = ("_pending", "_unconfirmed", "frozen", "members", "version", "waited_for")
+
+    def __init__(self) -> None:
+        self.members: tuple[int, ...] = ()
+        self.waited_for: frozenset[int] = frozenset()  # whose log end holds the high watermark back
+        self.version = -1
+        self.frozen = False  # the node says another term has begun: leave the set alone until LeaderAndIsr comes
+        self._pending: tuple[int, ...] | None = None
+        self._unconfirmed: list[tuple[int, ...]] = []  # sent, and the outcome is not known: any may hold
+
+    @property
+    def may_change(self) -> bool:
+        """No change is on its way, and this term still holds."""
+        return self._pending is None and not self.frozen
+
+    def adopt(self, members: tuple[int, ...], version: int) -> None:
+        """What a leadership decision says, or nothing when this broker follows."""
+        self.members, self.version = members, version
+        self._pending, self._unconfirmed = None, []
+        self.frozen = False
+        self.waited_for = frozenset(members)
+
+    def propose(self, members: tuple[int, ...]) -> None:
+        """A change is on its way."""
+        self._pending = members
+        self._refresh()
+
+    def accept(self, members: tuple[int, ...], version: int) -> None:
+        """The node holds ``members`` with that version."""
+        self.adopt(members, version)
+
+    def give_up(self, *, outcome_known: bool) -> None:
+        """The set stays; with an unknown outcome the change may still turn out to have been made."""
+        if not outcome_known and self._pending is not None and self._pending not in self._unconfirmed:
+            self._unconfirmed.append(self._pending)
+        self._pending = None
+        self._refresh()
+
+    def sent_before(self, members: tuple[int, ...]) -> bool:
+        """Whether the node holding ``members`` means a write of ours got through without its reply (BRK-54)."""
+        return members == self._pending or members in self._unconfirmed
+
+    def _refresh(self) -> None:
+        self.waited_for = frozenset(self.members).union(self._pending or (), *self._unconfirmed)

@@ -1,0 +1,141 @@
+"""Writes changed in-sync sets to ZooKeeper, all that are due in one pipelined pass (BRK-53 to 55).
+
+Expansions come from fetch requests: they are queued, so that no fetch waits for ZooKeeper. Each write is bound to the
+version of the node; whoever wrote in between is read and taken seriously (KAFKA-2729).
+Source: Kafka 1.1.1 utils/ReplicationUtils.scala.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from kafkatool.broker.replication.partition.in_sync import IsrChange
+from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.core.errors import NoNodeError, VersionConflictError, ZnodeFormatError, ZooKeeperError
+from kafkatool.core.model.values import PartitionState, TopicPartition
+from kafkatool.core.zookeeper.session import SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.znodes import PartitionStateZnode
+
+log = logging.getLogger(__name__)
+
+
+class IsrWriter:
+    """``on_written(tp)``: an ISR changed, tell the controller. ``wake(tp)``: retry what is parked for the partition."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        scheduler: Scheduler,
+        *,
+        on_written: Callable[[TopicPartition], None],
+        wake: Callable[[TopicPartition], None],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._scheduler = scheduler
+        self._on_written = on_written
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._queue: list[IsrChange] = []
+        self._draining = False
+        self.expansions = 0  # counters of BRK-157; approximate when two threads write at once
+        self.shrinks = 0
+        self.failures = 0
+
+    def submit(self, change: IsrChange) -> None:
+        """Write it soon, in the background."""
+        with self._lock:
+            self._queue.append(change)
+            if self._draining:
+                return
+            self._draining = True
+        self._scheduler.submit(self._drain, "isr-writes")
+
+    def _drain(self) -> None:
+        try:
+            while changes := self._take():
+                self.write(changes)
+        finally:
+            with self._lock:
+                self._draining = False
+
+    def _take(self) -> list[IsrChange]:
+        with self._lock:
+            changes, self._queue = self._queue, []
+            if not changes:
+                self._draining = False  # here, under the lock: a change submitted from now on starts a new run
+            return changes
+
+    def write(self, changes: Sequence[IsrChange]) -> None:
+        """Write them now, pipelined; every change is settled one way or the other when this returns."""
+        if not changes:
+            return
+        writes = []
+        for change in changes:
+            path = PartitionStateZnode.path(change.partition.tp)
+            writes.append([SetData(path, PartitionStateZnode.encode(change.state), change.version)])
+        try:
+            outcomes = self._zookeeper.commit_many(writes)
+        except ZooKeeperError as e:
+            log.warning("in-sync replicas of %d partitions could not be written: %s", len(changes), e)
+            for change in changes:
+                self._failed(change, None, outcome_known=False)
+            return
+        refused: list[IsrChange] = []
+        for change, outcome in zip(changes, outcomes, strict=True):
+            if not isinstance(outcome, TransactionError):
+                self._written(change, outcome[0] or 0)
+            elif isinstance(outcome.cause, VersionConflictError):
+                refused.append(change)
+            else:
+                self._failed(change, None, outcome_known=isinstance(outcome.cause, NoNodeError))
+        self._read_again(refused)
+
+    def _read_again(self, refused: Sequence[IsrChange]) -> None:
+        if not refused:
+            return
+        partitions = [change.partition.tp for change in refused]
+        try:
+            nodes = self._zookeeper.get_many([PartitionStateZnode.path(p) for p in partitions])
+        except ZooKeeperError as e:
+            log.warning("states of %d partitions could not be read again: %s", len(refused), e)
+            nodes = [None] * len(refused)
+        for change, topic_partition, node in zip(refused, partitions, nodes, strict=True):
+            found = None
+            if node is not None:
+                try:
+                    found = PartitionState(PartitionStateZnode.decode(topic_partition, node.data), node.version)
+                except ZnodeFormatError as e:
+                    log.error("%s", e)
+            self._failed(change, found, outcome_known=True)
+
+    def _written(self, change: IsrChange, version: int) -> None:
+        topic_partition = change.partition.tp
+        grew = len(change.state.isr) > len(change.partition.isr)
+        change.partition.isr_written(change, version)
+        log.info("%s: in-sync replicas are now %s", topic_partition, list(change.state.isr))
+        self._count(grew)
+        self._on_written(topic_partition)
+        self._wake(topic_partition)  # a raised high watermark, or another follower that waits to join
+
+    def _failed(self, change: IsrChange, found: PartitionState | None, *, outcome_known: bool) -> None:
+        partition = change.partition
+        grew = len(change.state.isr) > len(partition.isr)
+        if partition.isr_not_written(change, found, outcome_known=outcome_known):
+            self._count(grew)  # a reply had been lost
+            self._on_written(partition.tp)
+        else:
+            self.failures += 1
+            log.warning(
+                "%s: in-sync replicas stay %s; its state node is not at version %d but holds %s",
+                partition.tp,
+                list(partition.isr),
+                change.version,
+                found,
+            )
+        self._wake(partition.tp)
+
+    def _count(self, grew: bool) -> None:
+        if grew:
+            self.expansions += 1
+        else:
+            self.shrinks += 1

@@ -1,0 +1,187 @@
+"""Reading a partition: fetch, list offsets, epoch ends (BRK-61 to 63, 92 to 99, 107, 108). No lock is taken.
+
+Errors are values here, not exceptions: one bad partition of a thousand must not cost more than a good one.
+"""
+
+from typing import NamedTuple
+
+from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import AbortedTransaction, FetchRequestPartition
+from kafkatool.core.protocol.messages.list_offsets import ListOffsetsRequestPartition
+from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
+from kafkatool.core.protocol.records.file_region import FileRegion
+
+CONSUMER = -1
+DEBUGGER = -2
+READ_COMMITTED = 1
+LATEST = -1
+EARLIEST = -2
+_NOT_CHECKED = -1
+
+
+class Reader:
+    """Who reads: a follower's broker id, CONSUMER or DEBUGGER; and whether only what is committed."""
+
+    __slots__ = ("committed", "is_follower", "replica_id")
+
+    def __init__(self, replica_id: int, committed: bool = False) -> None:
+        self.replica_id = replica_id
+        self.committed = committed
+        self.is_follower = replica_id >= 0
+        """Followers read to the log's end, all others below the high watermark (BRK-92)."""
+
+
+class PartitionRead(NamedTuple):
+    """One partition's part of a fetch. Offsets are -1 on error (BRK-93)."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: FileRegion | bytes = b""
+    size_bytes: int = 0
+    start: LogOffset | None = None
+    leader_end: int = -1
+    """The log's end before it was read (BRK-95)."""
+    aborted: list[AbortedTransaction] | None = None
+    """What a read_committed consumer has to skip (BRK-103); None for all others."""
+
+    def leaves_some(self, reader: Reader) -> bool:
+        """Whether there was more to read than was given, or trouble that may be over next time."""
+        if self.start is None:
+            return True
+        if reader.is_follower:
+            return self.start.offset < self.leader_end
+        return self.start.offset < (self.last_stable_offset if reader.committed else self.high_watermark)
+
+
+class FoundOffset(NamedTuple):
+    """Answer to a question for an offset; -1 for what is not known."""
+
+    error: ErrorCode = ErrorCode.NONE
+    offset: int = -1
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+_ERRORS = {code: PartitionRead(code) for code in ErrorCode}
+
+
+def failed_read(error: ErrorCode) -> PartitionRead:
+    """A partition that cannot be read."""
+    return _ERRORS[error]
+
+
+def readable_log(partition: Partition, reader_id: int, current_leader_epoch: int) -> Log | ErrorCode:
+    """The log to read from; the epoch is checked before leadership (BRK-63)."""
+    if current_leader_epoch != _NOT_CHECKED:
+        if current_leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if current_leader_epoch > partition.leader_epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+    log = partition.log if reader_id == DEBUGGER else partition.leader_log
+    return ErrorCode.NOT_LEADER_FOR_PARTITION if log is None else log
+
+
+def read_partition(
+    partition: Partition, wanted: FetchRequestPartition, reader: Reader, max_bytes: int, *, min_one_batch: bool
+) -> PartitionRead:
+    """What is there from ``wanted.fetch_offset`` on (BRK-92 to 96)."""
+    log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch)
+    if isinstance(log, ErrorCode):
+        return _ERRORS[log]
+    high_watermark = partition.high_watermark.offset  # both before the read (BRK-95)
+    end = log.end
+    stable = min(log.last_stable_offset, high_watermark)
+    upper = end.offset if reader.is_follower else stable if reader.committed else high_watermark
+    offset = wanted.fetch_offset
+    aborted: list[AbortedTransaction] | None = [] if reader.committed else None
+    if offset == end.offset:  # the usual case of a parked fetch: nothing to look up
+        return PartitionRead(
+            ErrorCode.NONE, high_watermark, stable, log.log_start_offset, b"", 0, end, end.offset, aborted
+        )
+    newest = log.newest_at(offset, end)
+    if newest is not None and upper == end.offset and len(newest.records) <= max_bytes and not reader.committed:
+        size = len(newest.records)
+        return PartitionRead(
+            ErrorCode.NONE, high_watermark, stable, log.log_start_offset, newest.records, size, newest.start, end.offset
+        )
+    try:
+        found = log.read(offset, max_bytes, upper, min_one_batch=min_one_batch)
+        if reader.committed:
+            aborted = [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in log.aborted_transactions(found, upper)
+            ]
+    except OffsetOutOfRangeError:
+        return _ERRORS[ErrorCode.OFFSET_OUT_OF_RANGE]
+    except StorageError:
+        return _ERRORS[ErrorCode.KAFKA_STORAGE_ERROR]
+    return PartitionRead(
+        ErrorCode.NONE,
+        high_watermark,
+        stable,
+        log.log_start_offset,
+        found.records,
+        found.size_bytes,
+        found.start,
+        end.offset,
+        aborted,
+    )
+
+
+def readable_end(partition: Partition, log: Log, reader: Reader) -> LogOffset:
+    """Up to where ``reader`` may read, with its place in the log (BRK-99). Raises StorageError."""
+    if reader.is_follower:
+        return log.end
+    end = partition.high_watermark
+    if reader.committed and (stable := log.last_stable_offset) < end.offset:
+        return log.offset_metadata(stable)
+    return end if end.segment_base is not None else log.offset_metadata(end.offset)
+
+
+def find_offset(partition: Partition, wanted: ListOffsetsRequestPartition, reader: Reader, version: int) -> FoundOffset:
+    """The offset of a time, or of one end (BRK-107, 108). ``version`` decides the code for "not known yet"."""
+    log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch)
+    if isinstance(log, ErrorCode):
+        return FoundOffset(log)
+    epochs = log.leader_epochs
+    if wanted.timestamp == EARLIEST:
+        start = log.log_start_offset
+        return FoundOffset(offset=start, leader_epoch=_or_unknown(epochs.epoch_at(start)))
+    high_watermark = partition.high_watermark.offset
+    if reader.replica_id != CONSUMER:
+        upper = log.log_end_offset
+    else:
+        upper = min(log.last_stable_offset, high_watermark) if reader.committed else high_watermark
+    # Until the high watermark reaches this epoch, it may lie below what an earlier leader told (KAFKA-2334).
+    unsettled = reader.replica_id == CONSUMER and high_watermark < partition.epoch_start
+    not_yet = ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
+    if wanted.timestamp == LATEST:
+        if unsettled:
+            return FoundOffset(not_yet)
+        return FoundOffset(offset=upper, leader_epoch=partition.leader_epoch)
+    try:
+        found = log.find_by_timestamp(wanted.timestamp, upper)
+    except StorageError:
+        return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+    if found is None:
+        return FoundOffset(not_yet if unsettled else ErrorCode.NONE)
+    return FoundOffset(ErrorCode.NONE, found.offset, found.timestamp_ms, _or_unknown(found.leader_epoch))
+
+
+def find_epoch_end(partition: Partition, wanted: OffsetForLeaderEpochRequestPartition) -> FoundOffset:
+    """Where ``wanted.leader_epoch`` ends in the leader's log; ``offset`` is that end (BRK-61)."""
+    log = readable_log(partition, CONSUMER, wanted.current_leader_epoch)
+    if isinstance(log, ErrorCode):
+        return FoundOffset(log)
+    epoch, end = log.leader_epochs.end_offset_for(wanted.leader_epoch, log.log_end_offset)
+    return FoundOffset(offset=end, leader_epoch=epoch)
+
+
+def _or_unknown(epoch: int | None) -> int:
+    return -1 if epoch is None else epoch

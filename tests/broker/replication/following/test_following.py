@@ -1,0 +1,302 @@
+"""Followers fetching from a leader over real sockets: truncation, catching up, and what goes wrong on the way."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.replication.following.fetcher_manager import fetcher_number, java_string_hash
+from kafkatool.broker.replication.following.truncation import Truncation, decide_truncation
+from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
+from tests.broker.handlers.served import broker_of, handler_context
+from tests.broker.replication.world import TP, World, role, world
+from tests.broker.storage.batches import batch
+from tests.broker.storage.logs import everything
+from tests.waiting import eventually
+
+FAST: dict[str, Any] = {"replica_fetch_wait_max_ms": "50", "replica_fetch_backoff_ms": "20"}
+
+
+@contextmanager
+def served(node: World) -> Iterator[int]:
+    """The port where others fetch from that broker."""
+    handlers = {key: s for key, s in load_handlers().items() if key in (1, 2, 23)}
+    context = handler_context(replica_manager=node.manager, metadata_cache=node.cache)
+    with broker_of(handlers, context) as client:
+        yield client.socket.getpeername()[1]
+
+
+@contextmanager
+def pair(tmp_path: Path, **properties: Any) -> Iterator[tuple[World, World, int]]:
+    """Brokers 1 and 2, and the port of broker 1."""
+    with (
+        world(tmp_path / "1", **FAST, **properties) as one,
+        world(tmp_path / "2", broker_id=2, **FAST, **properties) as two,
+        served(one) as port,
+    ):
+        yield one, two, port
+
+
+def follow(node: World, leader_port: int, *, epoch: int = 0, partition: TopicPartition = TP) -> None:
+    live = LeaderAndIsrLiveLeader(broker_id=1, host="127.0.0.1", port=leader_port)
+    response = node.leader_and_isr(role(partition, 1, epoch, [1, 2], [1, 2]), live=[live])
+    assert [p.error_code for p in response.partitions] == [0]
+
+
+def lead_alone(node: World, epoch: int) -> None:
+    """Broker 2 leads for a while."""
+    node.zookeeper.put_state(TP, LeaderAndIsr(2, epoch, (2,), 1), 0)
+    node.leader_and_isr(role(TP, 2, epoch, [2], [1, 2]))
+
+
+def same(one: World, two: World) -> bool:
+    logs = [node.partition().log for node in (one, two)]
+    return logs[0].log_end_offset == logs[1].log_end_offset and everything(logs[0]) == everything(logs[1])
+
+
+@pytest.mark.spec("BRK-70", "BRK-88", "BRK-64", "BRK-68", "BRK-160")
+def test_a_follower_gets_the_leaders_bytes_and_acknowledges_them(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        one.lead(isr=(1, 2))
+        follow(two, port)
+        results = [one.produce(acks=-1, count=3) for _ in range(20)]
+        eventually(lambda: all(results), "acks=-1 was not answered")
+        assert {r[0].error for r in results} == {0}
+        assert same(one, two)
+        eventually(lambda: two.partition().high_watermark.offset == 60, "the high watermark reaches the follower")
+        assert two.partition().log.leader_epochs.entries == [(0, 0)]
+        eventually(lambda: two.manager.fetchers.lags() == {TP: 0}, "lag (BRK-157)")
+        requests, received = two.manager.fetchers.traffic()[(1, 0)]
+        assert requests > 0 < received
+
+
+@pytest.mark.spec("BRK-160", "BRK-105")
+def test_a_follower_whose_session_the_leader_lost_goes_on_in_a_new_one(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        one.lead(isr=(1, 2))
+        follow(two, port)
+        sessions = one.manager.fetch_sessions
+        for count in (1, 2):
+            assert all(r.error == 0 for r in one.produce(acks=-1, count=3))
+            eventually(lambda: same(one, two), "caught up")
+            eventually(lambda: len(sessions) == 1, "a session")
+            for session_id in list(sessions._sessions):
+                sessions._close(session_id)
+            asked = two.manager.fetchers.traffic()[(1, 0)][0]
+            eventually(lambda a=asked: two.manager.fetchers.traffic()[(1, 0)][0] > a + 2, f"goes on {count}")  # type: ignore[misc]
+        one.produce(count=3)
+        eventually(lambda: same(one, two), "caught up in the new session")
+
+
+@pytest.mark.spec("BRK-66", "BRK-59", "BRK-67")
+@pytest.mark.parametrize("protocol", ["0.11.0", "1.1", "2.0", "2.3"])
+def test_what_only_the_follower_has_is_cut_where_the_epochs_part(tmp_path: Path, protocol: str) -> None:
+    with pair(tmp_path, inter_broker_protocol_version=protocol) as (one, two, port):
+        one.lead(isr=(1, 2))
+        follow(two, port)
+        one.produce(count=2)
+        eventually(lambda: same(one, two), "caught up")
+        two.manager.fetchers.remove([TP])
+        lead_alone(two, 1)
+        two.manager.append_records({TP: batch(5)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        one.lead(epoch=2, isr=(1, 2))
+        one.produce(count=1)
+        follow(two, port, epoch=2)
+        eventually(lambda: same(one, two), "the logs agree again")
+        assert two.partition().log.leader_epochs.entries == [(0, 0), (2, 2)]
+
+
+@pytest.mark.spec("BRK-66")
+def test_divergence_after_several_quick_changes_of_leader_is_found(tmp_path: Path) -> None:
+    """KIP-279: leader 1 has epochs 0, 2; follower 2 has 0, 1, 3, all with records."""
+    with pair(tmp_path) as (one, two, port):
+        one.lead(isr=(1, 2))
+        follow(two, port)
+        one.produce(count=2)
+        eventually(lambda: same(one, two), "caught up")
+        two.manager.fetchers.remove([TP])
+        lead_alone(two, 1)
+        two.manager.append_records({TP: batch(3)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        one.lead(epoch=2)
+        one.produce(count=4)
+        lead_alone(two, 3)
+        two.manager.append_records({TP: batch(5)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        one.lead(epoch=4, isr=(1, 2))
+        follow(two, port, epoch=4)
+        eventually(lambda: same(one, two), "the logs agree again")
+
+
+@pytest.mark.spec("BRK-73")
+def test_a_follower_with_more_than_its_leader_is_cut_not_stopped(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        one.lead(isr=(1, 2))
+        lead_alone(two, 0)
+        two.manager.append_records({TP: batch(9)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        one.produce(count=2)
+        one.lead(epoch=1, isr=(1, 2))
+        two.partition().log.leader_epochs.clear()  # as a log without epochs: only the high watermark to go by
+        assert two.partition().high_watermark.offset == 9
+        follow(two, port, epoch=1)
+        eventually(lambda: two.partition().log.log_end_offset <= 2, "cut to the leader's end")
+        one.produce(count=2)
+        eventually(lambda: two.partition().log.log_end_offset == one.partition().log.log_end_offset, "goes on")
+
+
+@pytest.mark.spec("BRK-73")
+def test_committed_records_are_not_cut_if_so_configured(tmp_path: Path) -> None:
+    with pair(tmp_path, kt_halt_on_truncation_below_hw="true") as (one, two, port):
+        one.lead(isr=(1, 2))
+        lead_alone(two, 0)
+        two.manager.append_records({TP: batch(9)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        one.lead(epoch=1, isr=(1, 2))
+        follow(two, port, epoch=1)
+        eventually(lambda: two.manager.fetchers.failed == {TP}, "that partition stops")
+        assert two.partition().log.log_end_offset == 9
+
+
+@pytest.mark.spec("BRK-74")
+def test_a_follower_below_the_leaders_log_start_begins_anew_there(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        partition = one.lead(isr=(1,), replicas=(1, 2))
+        for _ in range(4):
+            one.produce(count=5)
+        partition.log.advance_log_start(10)
+        follow(two, port)
+        eventually(lambda: two.partition().log.log_end_offset == 20, "caught up")
+        assert two.partition().log.log_start_offset == 10
+
+
+@pytest.mark.spec("BRK-75")
+def test_a_log_start_inside_a_batch_is_no_obstacle(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        partition = one.lead(isr=(1,), replicas=(1, 2))
+        one.produce(count=10)
+        partition.log.advance_log_start(4)
+        follow(two, port)
+        eventually(lambda: two.partition().log.log_end_offset == 10, "caught up")
+
+
+@pytest.mark.spec("BRK-70")
+def test_the_log_start_follows_the_leaders(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        partition = one.lead(isr=(1, 2))
+        follow(two, port)
+        one.produce(count=5)
+        eventually(lambda: same(one, two), "caught up")
+        partition.log.advance_log_start(3)
+        eventually(lambda: two.partition().log.log_start_offset == 3, "the log start came over")
+
+
+@pytest.mark.spec("BRK-72")
+def test_a_bad_partition_stops_alone(tmp_path: Path) -> None:
+    good = TopicPartition("good", 0)
+    with pair(tmp_path) as (one, two, port):
+        for partition in (TP, good):
+            one.lead(partition, isr=(1, 2))
+            follow(two, port, partition=partition)
+
+        def broken(*_: object, **__: object) -> int:
+            raise RuntimeError("a bug")
+
+        two.partition(TP).append_as_follower = broken  # type: ignore[method-assign]
+        one.produce(TP)
+        one.produce(good, count=2)
+        eventually(lambda: two.manager.fetchers.failed == {TP}, "marked failed")
+        eventually(lambda: two.partition(good).log.log_end_offset == 2, "the other goes on")
+
+
+@pytest.mark.spec("BRK-72")
+def test_records_that_do_not_continue_the_log_stop_the_partition(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        lead_alone(two, 0)
+        two.manager.append_records({TP: batch(4)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        one.lead(isr=(1, 2))
+        one.produce(count=10)  # one batch over the place where the follower's log ends
+        one.lead(epoch=1, isr=(1, 2))
+        follow(two, port, epoch=1)
+        eventually(lambda: two.manager.fetchers.failed == {TP}, "marked failed")
+        assert two.partition().log.log_end_offset == 4
+
+
+@pytest.mark.spec("BRK-71", "BRK-72")
+def test_records_damaged_on_the_way_are_fetched_again(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        partition = one.lead(isr=(1, 2))
+        one.produce(count=2)
+        one.produce(count=2)
+        (path,) = partition.log.directory.glob("*.log")
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        follow(two, port)
+        eventually(lambda: two.partition().log.log_end_offset == 2, "what is good is taken")
+        asked = two.manager.fetchers.traffic()[(1, 0)][0]
+        eventually(lambda: two.manager.fetchers.traffic()[(1, 0)][0] > asked + 1, "tries again")
+        assert two.manager.fetchers.failed == frozenset()
+        path.write_bytes(whole)
+        eventually(lambda: same(one, two), "fetched again")
+
+
+@pytest.mark.spec("BRK-71", "BRK-63")
+def test_a_follower_ahead_of_its_leaders_epoch_tries_again_one_behind_waits(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        one.lead(epoch=3, isr=(1, 2))
+        one.produce(count=2)
+        follow(two, port, epoch=4)  # the leader has not heard of epoch 4 yet: 75
+        eventually(lambda: two.manager.fetchers.traffic()[(1, 0)][0] >= 2, "tries again")
+        assert two.partition().log.log_end_offset == 0
+        one.lead(epoch=4, isr=(1, 2))
+        eventually(lambda: same(one, two), "fetches once the leader is there too")
+        one.lead(epoch=5, isr=(1, 2))
+        eventually(lambda: two.manager.fetchers.lags() == {}, "fenced: dropped until LeaderAndIsr")
+        follow(two, port, epoch=5)
+        one.produce(count=1)
+        eventually(lambda: same(one, two), "and on")
+
+
+@pytest.mark.spec("BRK-71", "BRK-65")
+def test_a_leader_that_cannot_be_reached_is_asked_again(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two, port):
+        one.lead(isr=(1, 2))
+        one.produce(count=2)
+        follow(two, 1)  # nobody listens there
+        live = LeaderAndIsrLiveLeader(broker_id=1, host="127.0.0.1", port=port)
+        two.leader_and_isr(role(TP, 1, 1, [1, 2], [1, 2]), live=[live])
+        one.lead(epoch=1, isr=(1, 2))
+        eventually(lambda: same(one, two), "the fetcher was replaced")
+
+
+@pytest.mark.spec("BRK-64")
+def test_the_number_of_a_fetcher_is_javas_hash() -> None:
+    assert java_string_hash("hello") == 99162322
+    assert java_string_hash("polygenelubricants") == -(2**31)
+    assert fetcher_number(TopicPartition("hello", 3), 7) == abs((31 * 99162322 + 3 + 2**31) % 2**32 - 2**31) % 7
+    numbers = {fetcher_number(TopicPartition("topic", p), 4) for p in range(50)}
+    assert numbers == {0, 1, 2, 3}
+
+
+@pytest.mark.spec("BRK-66")
+@pytest.mark.parametrize(
+    ("epochs", "reply", "expected"),
+    [
+        ([(0, 0), (3, 10)], (-1, -1), Truncation(5, True)),  # the leader knows nothing: high watermark
+        ([(0, 0), (3, 10)], (-1, 12), Truncation(12, True)),  # version 0 names no epoch
+        ([(0, 0), (3, 10)], (-1, 40), Truncation(20, True)),
+        ([(0, 0), (3, 10)], (3, 15), Truncation(15, True)),
+        ([(0, 0), (3, 10)], (3, 25), Truncation(20, True)),
+        ([(0, 0), (3, 10)], (0, 30), Truncation(10, True)),  # known here: at most where it ends here
+        ([(1, 0), (3, 10)], (2, 14), Truncation(10, False)),  # not known here: cut and ask again
+        ([(2, 4), (3, 10)], (1, 7), Truncation(4, True)),  # below all known here
+    ],
+)
+def test_where_to_cut(
+    tmp_path: Path, epochs: list[tuple[int, int]], reply: tuple[int, int], expected: Truncation
+) -> None:
+    cache = LeaderEpochCache(tmp_path / "leader-epoch-checkpoint")
+    for epoch, start in epochs:
+        cache.assign(epoch, start)
+    assert decide_truncation(cache, 20, 5, *reply) == expected
