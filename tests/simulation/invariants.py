@@ -6,8 +6,8 @@ The rules look at what ZooKeeper and brokers see, never into the controller: a w
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.channels import ControlRequest
-from kafkatool.broker.controller.reassignment import union
+from kafkatool.broker.controller.telling.channels import ControlRequest
+from kafkatool.broker.controller.work.reassignment import union
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest

@@ -8,7 +8,7 @@ may still arrive, long after its sender was deposed.
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.channels import ControlRequest
+from kafkatool.broker.controller.telling.channels import ControlRequest
 from kafkatool.core.model.values import BrokerInfo
 from tests.simulation.world import World
 

@@ -8,8 +8,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.channels import ChannelFactory, ControlRequest
 from kafkatool.broker.controller.events import Event, EventQueue
+from kafkatool.broker.controller.telling.channels import ChannelFactory, ControlRequest
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 from kafkatool.broker.settings.config import BrokerConfig

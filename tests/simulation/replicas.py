@@ -6,7 +6,7 @@ which leader epoch, and so who may be in the ISR.
 
 from dataclasses import dataclass, field
 
-from kafkatool.broker.controller.channels import Answer, ControlRequest
+from kafkatool.broker.controller.telling.channels import Answer, ControlRequest
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import (

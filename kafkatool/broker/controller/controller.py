@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 
-from kafkatool.broker.controller.channels import BrokerSender, Channel, ChannelFactory
 from kafkatool.broker.controller.events import Event
-from kafkatool.broker.controller.figures import FILE_NAME, GaugesFile
+from kafkatool.broker.controller.gauges import FILE_NAME, GaugesFile
+from kafkatool.broker.controller.telling.channels import BrokerSender, Channel, ChannelFactory
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig

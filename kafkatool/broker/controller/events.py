@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkatool.broker.controller.figures import Durations
+from kafkatool.broker.controller.gauges import Durations
 
 
 class Event(NamedTuple):

@@ -9,22 +9,22 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from kafkatool.broker.controller.broker_changes import BrokerChanges
-from kafkatool.broker.controller.channels import Answer, ChannelFactory, Channels, Message
 from kafkatool.broker.controller.context import ControllerContext
-from kafkatool.broker.controller.controlled_shutdown import ControlledShutdown
+from kafkatool.broker.controller.deciding.partition_machine import PartitionStateMachine
+from kafkatool.broker.controller.deciding.replica_machine import ReplicaStateMachine
 from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.figures import Figures
-from kafkatool.broker.controller.notifications import Notifications
-from kafkatool.broker.controller.partition_machine import PartitionStateMachine
-from kafkatool.broker.controller.preferred_election import PreferredElection
-from kafkatool.broker.controller.reassignment import Reassignment
-from kafkatool.broker.controller.rebalance import Rebalance
-from kafkatool.broker.controller.replica_machine import ReplicaStateMachine
-from kafkatool.broker.controller.request_batch import RequestBatch
-from kafkatool.broker.controller.topic_changes import TopicChanges
-from kafkatool.broker.controller.topic_deletion import TopicDeletion
-from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
+from kafkatool.broker.controller.gauges import Figures
+from kafkatool.broker.controller.telling.channels import Answer, ChannelFactory, Channels, Message
+from kafkatool.broker.controller.telling.request_batch import RequestBatch
+from kafkatool.broker.controller.work.broker_changes import BrokerChanges
+from kafkatool.broker.controller.work.controlled_shutdown import ControlledShutdown
+from kafkatool.broker.controller.work.notifications import Notifications
+from kafkatool.broker.controller.work.preferred_election import PreferredElection
+from kafkatool.broker.controller.work.reassignment import Reassignment
+from kafkatool.broker.controller.work.rebalance import Rebalance
+from kafkatool.broker.controller.work.topic_changes import TopicChanges
+from kafkatool.broker.controller.work.topic_deletion import TopicDeletion
+from kafkatool.broker.controller.writing.zookeeper_writes import FencedZooKeeper
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog

@@ -8,11 +8,11 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 
-from kafkatool.broker.controller.channels import ChannelFactory
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.failover import take_over, win
-from kafkatool.broker.controller.figures import Figures
-from kafkatool.broker.controller.request_batch import IllegalBatchError
+from kafkatool.broker.controller.gauges import Figures
+from kafkatool.broker.controller.telling.channels import ChannelFactory
+from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.broker.controller.term import Surroundings, Term
 from kafkatool.broker.runtime.gc_pause import long_lived_objects
 from kafkatool.broker.runtime.timer import Timer

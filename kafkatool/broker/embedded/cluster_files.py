@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import psutil
 
-from kafkatool.broker.controller.figures import FILE_NAME
+from kafkatool.broker.controller.gauges import FILE_NAME
 from kafkatool.core.errors import KafkatoolError
 
 

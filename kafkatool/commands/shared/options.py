@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT_MS: Final = 30_000  # both, as Kafka's tools (COM-1)
 SLOW_S: Final = 3.0  # after which a person wonders
 DEFAULT_ZK_MAX_BYTES: Final = 1_048_575
-KAZOO_LOGGER: Final = "kafkatool.core.zookeeper.session.kazoo"
+KAZOO_LOGGER: Final = "kafkatool.core.zookeeper.kazoo"
 
 
 class KtCommand(click.Command):

@@ -150,7 +150,7 @@ class ZooKeeper:
             timeout=self._session_timeout,
             handler=SequentialThreadingHandler(),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5, ignore_expire=False),
-            logger=logging.getLogger("kafkatool.core.zookeeper.session.kazoo"),
+            logger=logging.getLogger("kafkatool.core.zookeeper.kazoo"),
         )
         client._connection._invoke = Handshake(client._connection._invoke)
         return client

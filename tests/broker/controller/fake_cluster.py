@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkatool.broker.controller.channels import Answer, ChannelFactory, ControlRequest, Message
 from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.telling.channels import Answer, ChannelFactory, ControlRequest, Message
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 from kafkatool.broker.settings.config import BrokerConfig

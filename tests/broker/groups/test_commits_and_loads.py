@@ -15,7 +15,7 @@ from kafkatool.core.errors import StorageError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch, read_header
 from tests.broker.groups.test_coordinator import A, B, Stage
-from tests.broker.storage.batches import marker
+from tests.broker.storage.batch_builders import marker
 from tests.waiting import eventually
 
 

@@ -29,7 +29,7 @@ from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
 from kafkatool.core.protocol.records.batches import decode_records
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
-from tests.broker.storage.batches import batch, marker
+from tests.broker.storage.batch_builders import batch, marker
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.produce import API, ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import Clock, World, world
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 
 ZSTD = 4
 

@@ -11,7 +11,7 @@ from kafkatool.broker.storage.checkpoint import REPLICATION_OFFSETS
 from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.following.test_following import FAST, follow, lead_alone, same, served
 from tests.broker.replication.world import CONSUMER, TP, follower, wanted, world
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.paths import ROOT
 from tests.waiting import eventually
 

@@ -33,7 +33,7 @@ from kafkatool.core.protocol.messages.update_metadata import (
 )
 from kafkatool.core.zookeeper.session import Node, Op, SetData, TransactionError, ZooKeeper
 from kafkatool.core.zookeeper.znodes import PartitionStateZnode
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 
 TP = TopicPartition("t", 0)
 BROKER_EPOCH = 50

@@ -13,7 +13,7 @@ from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchResponse, FetchResponsePartition, FetchResponseTopic
 from tests.broker.replication.world import TP, Clock, World, follower, role, world
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 
 PARTITIONS = tuple(TopicPartition("t", p) for p in range(3))
 

@@ -12,7 +12,7 @@ from kafkatool.core.protocol.records.batches import iter_batches
 from kafkatool.core.protocol.records.file_region import FileRegion
 from tests.broker.replication.leading.test_session_fetches import TP1, Client, lead
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 
 
 def _content(read: PartitionRead) -> bytes:

@@ -15,7 +15,7 @@ from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
 from tests.broker.handlers.served import broker_of, handler_context
 from tests.broker.replication.world import TP, World, role, world
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import everything
 from tests.waiting import eventually
 

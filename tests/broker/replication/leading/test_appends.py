@@ -10,7 +10,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import SessionState
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, world
 from tests.broker.runtime.timers import standing_still
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 
 TP1 = TopicPartition("t", 1)
 

@@ -9,7 +9,7 @@ from kafkatool.broker.replication.leading.fetch_session import FetchResults
 from kafkatool.broker.replication.partition.partition_reads import Reader
 from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, wanted, world
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 
 TP1 = TopicPartition("t", 1)
 BATCH_BYTES = len(batch())

@@ -9,7 +9,7 @@ from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.core.errors import ConnectionLostError, ZooKeeperError
 from kafkatool.core.model.values import LeaderAndIsr
 from tests.broker.replication.world import TP, Clock, World, follower, role, world
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 
 LAG_MS = 10_000
 

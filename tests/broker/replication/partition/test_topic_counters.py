@@ -5,7 +5,7 @@ import pytest
 from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.control.test_control import stop
 from tests.broker.replication.world import CONSUMER, TP, World, follower
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 
 OTHER = TopicPartition(TP.topic, 1)
 

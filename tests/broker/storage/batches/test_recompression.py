@@ -5,7 +5,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, check_crc, decode_records, encode_batch, read_header
 from kafkatool.core.protocol.records.compression import Codec
 from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
-from tests.broker.storage.batches import batch, marker
+from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.logs import everything, make_log
 
 _RECORDS = [Record(i, 5000 + i, b"k%d" % i, b"value " * 20, (("h", b"x"),)) for i in range(4)]

@@ -10,7 +10,7 @@ from kafkatool.broker.storage.compaction.offset_map import ENTRY_BYTES
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.protocol.records.batches import iter_batches
 from kafkatool.core.protocol.records.compression import Codec
-from tests.broker.storage.batches import batch, marker
+from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.compaction.compacting import (
     COMPACTED,
     append,

@@ -12,7 +12,7 @@ from kafkatool.broker.storage.segment import segment, segment_copy
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_file import SegmentFile
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.compaction.compacting import append, clean, cleaner_of, compacted_log, consumed, latest, roll
 from tests.broker.storage.crashing import Killed, Steps, kill_while_compacting
 from tests.broker.storage.logs import Later, broker_config, content, make_log

@@ -10,7 +10,7 @@ from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import broker_config
 from tests.waiting import eventually
 

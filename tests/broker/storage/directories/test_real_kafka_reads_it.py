@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.java import find_java
-from tests.broker.storage.batches import batch, marker
+from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.compaction.compacting import append, clean, compacted_log, roll
 from tests.broker.storage.logs import make_log
 from tests.compat.real_kafka import libraries, require

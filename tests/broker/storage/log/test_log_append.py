@@ -11,7 +11,7 @@ from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.core.errors import CorruptRecordsError, OffsetOrderError, StorageError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import check_crc, decode_records, iter_batches, read_header
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import Later, content, everything, log_config, make_log
 
 

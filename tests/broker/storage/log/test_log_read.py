@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.errors import OffsetOutOfRangeError
 from kafkatool.core.protocol.records.batches import iter_batches
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import content, make_log
 
 _counts = st.lists(st.integers(1, 4), min_size=1, max_size=30)

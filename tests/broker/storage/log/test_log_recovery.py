@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkatool.broker.storage.log.log import Log
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import everything, make_log
 
 _OPTIONS: dict[str, Any] = {"segment_bytes": "400", "index_interval_bytes": "100"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.core.protocol.records.batches import iter_batches
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import Later, everything, make_log
 
 _OPTIONS: dict[str, Any] = {"segment_bytes": "400", "index_interval_bytes": "100"}

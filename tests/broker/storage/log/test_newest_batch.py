@@ -6,7 +6,7 @@ import pytest
 
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.protocol.records.batches import set_base_offset_and_epoch
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import content, make_log
 
 

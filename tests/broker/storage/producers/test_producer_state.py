@@ -14,7 +14,7 @@ from kafkatool.broker.storage.producers.producer_snapshot import (
 from kafkatool.broker.storage.producers.producer_state import ProducedBatch, ProducerEntry, ProducerState
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import BatchHeader, read_header
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 
 _MAX = 2**31 - 1
 

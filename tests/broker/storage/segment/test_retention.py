@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.storage.log.log import Log
-from tests.broker.storage.batches import batch
+from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import Later, log_config, make_log
 
 _HOUR = 3_600_000

@@ -6,7 +6,7 @@ import pytest
 from kafkatool.broker.storage.log import log_reader
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
-from tests.broker.storage.batches import batch, marker
+from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.compaction.compacting import clean, compacted_log, roll
 from tests.broker.storage.logs import make_log
 

@@ -7,10 +7,10 @@ are told, and replicas are stopped only when their leader knows. Source: Kafka 1
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from kafkatool.broker.controller import transition_lines as lines
-from kafkatool.broker.controller.channels import Answer, Channels, ControlRequest, Message
 from kafkatool.broker.controller.context import ControllerContext
-from kafkatool.broker.controller.figures import Durations
+from kafkatool.broker.controller.gauges import Durations
+from kafkatool.broker.controller.telling import transition_lines as lines
+from kafkatool.broker.controller.telling.channels import Answer, Channels, ControlRequest, Message
 from kafkatool.broker.settings.protocol_versions import ProtocolVersions
 from kafkatool.core.errors import ControllerFencedError, KafkatoolError, SessionExpiredError
 from kafkatool.core.model.values import BrokerInfo, LeaderAndIsr, PartitionState, TopicPartition

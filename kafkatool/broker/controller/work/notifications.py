@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkatool.broker.controller import transition_lines as lines
-from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

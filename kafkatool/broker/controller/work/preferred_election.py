@@ -4,8 +4,8 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.partition_machine import Strategy
-from kafkatool.broker.controller.partition_states import PartitionStatus
+from kafkatool.broker.controller.deciding.partition_machine import Strategy
+from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import Watch

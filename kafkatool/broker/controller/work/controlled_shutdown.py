@@ -3,9 +3,9 @@
 import logging
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.partition_machine import Strategy
-from kafkatool.broker.controller.partition_states import PartitionStatus
-from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.deciding.partition_machine import Strategy
+from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
+from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 

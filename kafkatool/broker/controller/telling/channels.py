@@ -10,7 +10,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
-from kafkatool.broker.controller import transition_lines as lines
+from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError

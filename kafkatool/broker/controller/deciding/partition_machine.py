@@ -8,13 +8,13 @@ import enum
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from kafkatool.broker.controller import leader_selection as selection
-from kafkatool.broker.controller import transition_lines as lines
 from kafkatool.broker.controller.context import ControllerContext
-from kafkatool.broker.controller.leader_selection import Choice
-from kafkatool.broker.controller.partition_states import LEGAL, PartitionStatus
-from kafkatool.broker.controller.request_batch import RequestBatch
-from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
+from kafkatool.broker.controller.deciding import leader_selection as selection
+from kafkatool.broker.controller.deciding.leader_selection import Choice
+from kafkatool.broker.controller.deciding.partition_states import LEGAL, PartitionStatus
+from kafkatool.broker.controller.telling import transition_lines as lines
+from kafkatool.broker.controller.telling.request_batch import RequestBatch
+from kafkatool.broker.controller.writing.zookeeper_writes import FencedZooKeeper
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.zookeeper.cluster_view import States

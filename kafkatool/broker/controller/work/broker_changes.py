@@ -7,9 +7,9 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.partition_states import PartitionStatus
-from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
-from kafkatool.broker.controller.request_batch import IllegalBatchError
+from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
+from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.core.errors import (
     ConnectionLostError,
     ControllerFencedError,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkatool.broker.controller import channels
-from kafkatool.broker.controller.channels import BrokerSender, ControlRequest
+from kafkatool.broker.controller.telling import channels
+from kafkatool.broker.controller.telling.channels import BrokerSender, ControlRequest
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.model.values import BrokerInfo, Endpoint

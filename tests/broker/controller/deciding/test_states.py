@@ -2,11 +2,11 @@
 
 import pytest
 
-from kafkatool.broker.controller.partition_states import LEGAL as PARTITION_MOVES
-from kafkatool.broker.controller.partition_states import PartitionStatus as P
-from kafkatool.broker.controller.rebalance import imbalanced
-from kafkatool.broker.controller.replica_states import LEGAL as REPLICA_MOVES
-from kafkatool.broker.controller.replica_states import ReplicaStatus as R
+from kafkatool.broker.controller.deciding.partition_states import LEGAL as PARTITION_MOVES
+from kafkatool.broker.controller.deciding.partition_states import PartitionStatus as P
+from kafkatool.broker.controller.deciding.replica_states import LEGAL as REPLICA_MOVES
+from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus as R
+from kafkatool.broker.controller.work.rebalance import imbalanced
 from kafkatool.core.model.values import TopicPartition
 from tests.broker.controller.fake_cluster import FakeCluster
 

@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from kafkatool.broker.controller import transition_lines as lines
 from kafkatool.broker.controller.context import ControllerContext
-from kafkatool.broker.controller.leader_selection import without_replicas
-from kafkatool.broker.controller.partition_machine import is_from_newer_controller
-from kafkatool.broker.controller.replica_states import LEGAL, ReplicaStatus
-from kafkatool.broker.controller.request_batch import RequestBatch
-from kafkatool.broker.controller.zookeeper_writes import FencedZooKeeper
+from kafkatool.broker.controller.deciding.leader_selection import without_replicas
+from kafkatool.broker.controller.deciding.partition_machine import is_from_newer_controller
+from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.telling import transition_lines as lines
+from kafkatool.broker.controller.telling.request_batch import RequestBatch
+from kafkatool.broker.controller.writing.zookeeper_writes import FencedZooKeeper
 from kafkatool.core.model.values import PartitionState, TopicPartition
 from kafkatool.core.zookeeper.cluster_view import States
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.figures import FILE_NAME, Durations, Figures, GaugesFile
+from kafkatool.broker.controller.gauges import FILE_NAME, Durations, Figures, GaugesFile
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.controller.fake_cluster import FakeCluster, FakeTimer

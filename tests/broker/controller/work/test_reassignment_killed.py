@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.controller.channels import Answer, Channel, ChannelFactory, ControlRequest
 from kafkatool.broker.controller.controller import Controller
+from kafkatool.broker.controller.telling.channels import Answer, Channel, ChannelFactory, ControlRequest
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.core.errors import KafkatoolError, VersionConflictError

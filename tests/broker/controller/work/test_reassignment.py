@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkatool.broker.controller.reassignment import minus, union, why_unusable
+from kafkatool.broker.controller.work.reassignment import minus, union, why_unusable
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.zookeeper.session import Delete, Op, SetData
 from kafkatool.core.zookeeper.znodes import ControllerZnode, PartitionStateZnode, ReassignmentZnode, TopicZnode

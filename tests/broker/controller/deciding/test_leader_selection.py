@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkatool.broker.controller.leader_selection import (
+from kafkatool.broker.controller.deciding.leader_selection import (
     Choice,
     elect_for_shutdown,
     elect_offline,

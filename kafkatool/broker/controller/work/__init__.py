@@ -1,0 +1,1 @@
+"""One file per kind of event: brokers, topics, deletions, reassignments, elections, shutdowns."""

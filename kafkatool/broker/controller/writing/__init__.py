@@ -1,0 +1,1 @@
+"""Writing to ZooKeeper, each write bound to the controller epoch."""
