@@ -14,8 +14,8 @@ from benchmarks.clusters import DEADLINE_S, Cluster, ask_metadata
 from benchmarks.figures import Figure, alternate
 from benchmarks.topics import delete_topic, make_topic
 from kafkatool.core.model.values import BrokerInfo
-from kafkatool.core.protocol.codec.frames import decode_response, encode_request
 from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.frames import decode_response, encode_request
 from kafkatool.core.protocol.messages import leader_and_isr, produce, update_metadata
 from kafkatool.core.protocol.records.batches import Record, encode_batch
 from kafkatool.core.zookeeper.cluster_view import read_cluster

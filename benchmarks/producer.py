@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 
 from benchmarks.clusters import Cluster, wait_for
 from benchmarks.latency import Wire
-from kafkatool.core.protocol.codec.frames import decode_response, encode_request
+from kafkatool.core.protocol.frames import decode_response, encode_request
 from kafkatool.core.protocol.messages import produce
 from kafkatool.core.protocol.records.batches import Record, encode_batch
 

@@ -10,8 +10,8 @@ import time
 from typing import Final
 
 from kafkatool.core.model.values import BrokerInfo, Endpoint
-from kafkatool.core.protocol.codec.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.codec.types import Buffer
+from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.messages import api_versions, leader_and_isr, stop_replica, update_metadata
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse

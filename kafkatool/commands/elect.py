@@ -28,7 +28,10 @@ from kafkatool.commands.shared.output import Answer, Output, error_item, paint
 from kafkatool.commands.shared.progress_line import duration
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
-from kafkatool.core.model.plan_files import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.election import election
+from kafkatool.core.operations.election.election import ElectionResult, Outcome, PartitionResult, Selection
+from kafkatool.core.planner.plan_files import (
     STDIN,
     PartitionName,
     election_json,
@@ -37,9 +40,6 @@ from kafkatool.core.model.plan_files import (
     split_election,
     write_file,
 )
-from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.election import election
-from kafkatool.core.operations.election.election import ElectionResult, Outcome, PartitionResult, Selection
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import Create, ZooKeeper
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode

@@ -21,7 +21,6 @@ from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model import topic_names
-from kafkatool.core.model.plan_files import PartitionName
 from kafkatool.core.operations.verification.comparison import (
     EARLIEST,
     LATEST,
@@ -36,6 +35,7 @@ from kafkatool.core.operations.verification.replica_reader import (
     layout_from_brokers,
     layout_from_zookeeper,
 )
+from kafkatool.core.planner.plan_files import PartitionName
 
 COLUMNS: Final = (
     "topic",

@@ -20,12 +20,12 @@ from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.directories.dir_lock import DirLock
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import ConfigError, KafkatoolError, StorageError
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages import create_topics, fetch, metadata, produce
 from kafkatool.core.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsTopic
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
-from kafkatool.core.protocol.records.file_region import FileRegion
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokersZnode, BrokerZnode, ConfigChangeZnode, ConfigZnode, ControllerZnode
 from tests.broker.network.raw_client import wait_until

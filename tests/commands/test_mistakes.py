@@ -10,7 +10,7 @@ from kazoo.security import Permissions, make_acl
 
 from kafkatool.commands.main import kt
 from kafkatool.commands.shared import options
-from kafkatool.core.model.plan_files import plan_json
+from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
     BrokersZnode,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkatool.core.protocol.codec.frames import encode_request
+from kafkatool.core.protocol.frames import encode_request
 from kafkatool.core.protocol.messages import metadata
 from tests.faults.proxy import ANYONE, Healing, Proxy, broker_of
 from tests.waiting import eventually

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.codec.frames import encode_request
 from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Struct, Text, WireType, fields_of
 from kafkatool.core.protocol.codec.types import Fixed
+from kafkatool.core.protocol.frames import encode_request
 from kafkatool.core.protocol.messages.registry import APIS
 from kafkatool.core.protocol.records.batches import Record, encode_batch
 

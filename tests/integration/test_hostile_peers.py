@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.protocol.codec.frames import decode_response, encode_request
+from kafkatool.core.protocol.frames import decode_response, encode_request
 from kafkatool.core.protocol.messages import fetch, metadata
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.network.raw_client import RawClient

@@ -19,6 +19,7 @@ from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import (
     CONTROL,
     TRANSACTIONAL,
@@ -28,7 +29,6 @@ from kafkatool.core.protocol.records.batches import (
     decode_records,
     iter_batches,
 )
-from kafkatool.core.protocol.records.file_region import FileRegion
 
 log = logging.getLogger(__name__)
 

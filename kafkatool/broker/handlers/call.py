@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkatool.core.protocol.codec.frames import RequestHeader, encode_response
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.types import Chunk
-from kafkatool.core.protocol.records.file_region import FileRegion
+from kafkatool.core.protocol.frames import RequestHeader, encode_response
 
 if TYPE_CHECKING:
     from kafkatool.broker.administration.producer_ids import ProducerIds

@@ -12,7 +12,7 @@ from kafkatool.broker.network.client_quotas import FETCH as FETCH_RATE
 from kafkatool.broker.network.client_quotas import PRODUCE as PRODUCE_RATE
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.errors import KafkatoolError, ProtocolError
-from kafkatool.core.protocol.codec.frames import RequestHeader, decode_header, decode_request
+from kafkatool.core.protocol.frames import RequestHeader, decode_header, decode_request
 from kafkatool.core.protocol.messages.api_versions import API as API_VERSIONS
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

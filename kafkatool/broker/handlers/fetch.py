@@ -12,6 +12,7 @@ from kafkatool.broker.replication.leading.fetch_session import FetchEntries, Fet
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan
 from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, PartitionRead, Reader, failed_read
 from kafkatool.broker.replication.replica_manager import ReplicaManager
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import (
     FetchRequest,
@@ -19,7 +20,6 @@ from kafkatool.core.protocol.messages.fetch import (
     FetchResponsePartition,
     FetchResponseTopic,
 )
-from kafkatool.core.protocol.records.file_region import FileRegion
 
 _COPY_BELOW_BYTES = 2048  # fewer are copied into the response: one call sends all of it
 _KNOWS_STORAGE_ERROR = 6

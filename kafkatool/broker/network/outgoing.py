@@ -7,8 +7,8 @@ the kernel joins them into one segment.
 import os
 import socket
 
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.types import Chunk
-from kafkatool.core.protocol.records.file_region import FileRegion
 
 _MAX_VECTORS = 64  # far below IOV_MAX; a response has few chunks
 

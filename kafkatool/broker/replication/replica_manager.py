@@ -10,7 +10,6 @@ from pathlib import Path
 
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.control.commands import ControlRequests, MetadataUpdate, OnLeadershipChange
-from kafkatool.broker.replication.control.partitions import HostedPartitions
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager
 from kafkatool.broker.replication.leading.appends import Appends, WritableBuffer
 from kafkatool.broker.replication.leading.delayed_produce import AppendResults
@@ -18,7 +17,6 @@ from kafkatool.broker.replication.leading.fetch_session import FetchEntries, Fet
 from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
 from kafkatool.broker.replication.leading.fetches import Fetches
 from kafkatool.broker.replication.leading.parked_fetches import ParkedFetches
-from kafkatool.broker.replication.leading.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.broker.replication.partition.isr_propagation import PERIOD_MS as ISR_PROPAGATION_PERIOD_MS
 from kafkatool.broker.replication.partition.isr_propagation import IsrPropagation
 from kafkatool.broker.replication.partition.isr_writer import IsrWriter
@@ -30,6 +28,8 @@ from kafkatool.broker.replication.partition.partition_reads import (
     find_epoch_end,
     find_offset,
 )
+from kafkatool.broker.replication.partition.partitions import HostedPartitions
+from kafkatool.broker.replication.partition.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler

@@ -20,10 +20,10 @@ from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.operations.reassignment import requests as reassignment
 from kafkatool.core.operations.reassignment.requests import Status
 from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 PATIENCE_S: Final = 10.0  # a kt that carries out a plan looks for the mark every second

@@ -28,7 +28,11 @@ from kafkatool.commands.shared.options import (
 )
 from kafkatool.commands.shared.output import Answer
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.model.plan_files import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.reassignment import requests as reassignment
+from kafkatool.core.operations.reassignment.requests import Move, Proposal, Status, Strategy
+from kafkatool.core.planner.consequences import BrokerFigures
+from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     PROPOSED_ASSIGNMENT,
     parse_topics_to_move,
@@ -36,10 +40,6 @@ from kafkatool.core.model.plan_files import (
     read_text,
     write_file,
 )
-from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment import requests as reassignment
-from kafkatool.core.operations.reassignment.requests import Move, Proposal, Status, Strategy
-from kafkatool.core.planner.consequences import BrokerFigures
 
 TAKEN_BY: Final = {  # parameter -> the modes that take it; those not listed are taken by all
     "topics_to_move_json_file": ("generate",),

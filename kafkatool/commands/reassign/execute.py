@@ -22,7 +22,12 @@ from kafkatool.core.errors import (
     ZnodeTooLargeError,
     ZooKeeperError,
 )
-from kafkatool.core.model.plan_files import (
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.reassignment import requests as reassignment
+from kafkatool.core.operations.reassignment import run_lock, throttles
+from kafkatool.core.operations.reassignment.requests import Prepared, Status
+from kafkatool.core.operations.reassignment.saved_run import RunState, new_state, remove
+from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     STDIN,
     Moves,
@@ -31,11 +36,6 @@ from kafkatool.core.model.plan_files import (
     read_text,
     write_file,
 )
-from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment import requests as reassignment
-from kafkatool.core.operations.reassignment import run_lock, throttles
-from kafkatool.core.operations.reassignment.requests import Prepared, Status
-from kafkatool.core.operations.reassignment.saved_run import RunState, new_state, remove
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 THROTTLE_WARNING: Final = (

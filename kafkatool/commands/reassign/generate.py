@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from kafkatool.commands.shared.byte_sizes import byte_size
-from kafkatool.core.model.plan_files import PartitionName
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.requests import Proposal
 from kafkatool.core.planner.consequences import BrokerFigures, broker_figures, reason
+from kafkatool.core.planner.plan_files import PartitionName
 
 EXPLAINED_COLUMNS: Final = (
     *("reason", "copies_to"),

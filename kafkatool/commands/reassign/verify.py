@@ -11,12 +11,12 @@ from kafkatool.commands.reassign.progress import ProgressView
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import terminated_like_interrupted
-from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import requests as reassignment
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.requests import Move, Status, Verification
 from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 

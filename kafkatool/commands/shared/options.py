@@ -14,7 +14,7 @@ from kafkatool.commands.shared.settings import SettingOption, setting
 from kafkatool.core.errors import NoPermissionError, RefusedError, UsageError, ZooKeeperUnavailableError
 
 if TYPE_CHECKING:
-    from kafkatool.core.model.plan_files import PartitionName
+    from kafkatool.core.planner.plan_files import PartitionName
     from kafkatool.core.zookeeper.session import ZooKeeper
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -159,7 +159,7 @@ def partition_form_option(default: str) -> Callable[[F], F]:
     """``--partition-form bracket|dash`` (COM-9X); passes ``name_of: Callable[[TopicPartition], str]``."""
 
     def choose(ctx: click.Context, param: click.Parameter, value: str) -> "PartitionName":
-        from kafkatool.core.model.plan_files import bracketed, dashed
+        from kafkatool.core.planner.plan_files import bracketed, dashed
 
         return bracketed if value == "bracket" else dashed
 

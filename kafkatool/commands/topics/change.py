@@ -140,9 +140,9 @@ def _change_factor(
     dry_run: bool,
 ) -> list["Op"]:
     """One reassignment for all topics (TOP-29X): the way back and the plan are told before it starts."""
-    from kafkatool.core.model.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
     from kafkatool.core.operations.reassignment import requests as reassignment
     from kafkatool.core.operations.topics.changes import plan_replication_factor
+    from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
 
     try:
         plan = plan_replication_factor(zk, names, replication_factor)

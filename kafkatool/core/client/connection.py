@@ -11,8 +11,8 @@ from time import monotonic
 from typing import Self, TypeVar
 
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
-from kafkatool.core.protocol.codec.frames import decode_response, encode_request
 from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.frames import decode_response, encode_request
 
 _Response = TypeVar("_Response")
 

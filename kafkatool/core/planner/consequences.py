@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
+from kafkatool.core.planner.plan_files import Moves
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.assignment import SOME_RACKS, check_replication_factor
-from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.planner.balancing import HEAVY, SMALL, Search, Step
+from kafkatool.core.planner.plan_files import Moves
 
 MOVE = SMALL - 1
 """The cost of a replica moved: more than all the preferred replicas lost (1 each) in a cycle of the search."""

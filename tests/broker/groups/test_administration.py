@@ -10,9 +10,9 @@ import pytest
 from kafkatool.broker.groups.description import UNKNOWN_GROUP, GroupDescription, ListedGroups, MemberDescription
 from kafkatool.broker.groups.member import JoinRequest, Parked, SyncResult
 from kafkatool.broker.groups.records import GroupKey, OffsetKey, decode_key, encode_key
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
-from kafkatool.core.protocol.records.file_region import FileRegion
 from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, B, Stage, held, join
 
 

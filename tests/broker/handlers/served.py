@@ -10,8 +10,8 @@ from kafkatool.broker.handlers.dispatch import Dispatcher
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.broker.runtime.timer import Timer
-from kafkatool.core.protocol.codec.frames import decode_response, encode_request
 from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.frames import decode_response, encode_request
 from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,

@@ -17,7 +17,7 @@ import pytest
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.protocol.records.file_region import FileRegion
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from tests.broker.network.raw_client import RawClient, connected, echo, frame, network_config, serving, wait_until
 
 

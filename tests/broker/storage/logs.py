@@ -11,7 +11,7 @@ from kafkatool.broker.storage.log.log_opening import open_log
 from kafkatool.broker.storage.log.log_values import LogRead, LogServices
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.records.file_region import FileRegion
+from kafkatool.core.protocol.codec.file_region import FileRegion
 
 PARTITION = TopicPartition("t", 0)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkatool.core.model import plan_files
 from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.planner import plan_files
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.core.operations.reassignment.test_requests import plan

@@ -6,7 +6,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
-from kafkatool.core.model.plan_files import plan_json
+from kafkatool.core.planner.plan_files import plan_json
 from tests.core.operations.reassignment.test_requests import plan
 
 GOAL = {p: (3 - p % 2,) for p in range(9)}

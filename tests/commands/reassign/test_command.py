@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.core.model.plan_files import plan_json
 from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.reassign.runner import GOAL, plan_file, run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from kafkatool.core.model.plan_files import plan_json
+from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.reassign.runner import GOAL, run
 from tests.core.operations.reassignment.test_requests import NINE, plan

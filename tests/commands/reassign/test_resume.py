@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kafkatool.commands.reassign import cancel as reassign_cancel
-from kafkatool.core.model.plan_files import plan_json
 from kafkatool.core.operations.reassignment import run_lock, throttles
 from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset

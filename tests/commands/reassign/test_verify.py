@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kafkatool.commands.reassign.progress import ProgressView
-from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.operations.reassignment import run_lock, throttles
 from kafkatool.core.operations.reassignment.requests import Progress
 from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.reassign.runner import plan_file, run

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafkatool.commands.reassign.progress import ProgressView
-from kafkatool.core.model.plan_files import plan_json
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.requests import Progress
+from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign.runner import GOAL, plan_file, run

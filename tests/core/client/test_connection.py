@@ -10,8 +10,8 @@ import pytest
 
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
-from kafkatool.core.protocol.codec.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.messages import fetch, heartbeat, produce
 from tests.ports import free_port
 

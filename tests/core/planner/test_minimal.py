@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.assignment import assign_replicas
-from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.planner.minimal import plan_minimal
+from kafkatool.core.planner.plan_files import Moves
 
 MANY = 10_000
 LARGE_CPU_S = 30  # of processor time; some 3 s on the slow side, and the machine may be busy

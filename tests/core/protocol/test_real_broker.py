@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from kafkatool.core.client.connection import Connection
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import api_versions, create_topics, fetch, list_offsets, metadata, produce
 from kafkatool.core.protocol.messages import offset_for_leader_epoch as epochs
 from kafkatool.core.protocol.records.batches import Record, check_crc, decode_records, encode_batch, iter_batches
 from kafkatool.core.protocol.records.compression import Codec
-from kafkatool.core.protocol.records.file_region import FileRegion
 from tests.compat import real_kafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

@@ -11,9 +11,9 @@ from typing import NamedTuple, Protocol
 
 from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
 from kafkatool.broker.replication.control import state_lines as lines
-from kafkatool.broker.replication.control.partitions import HostedPartitions
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager, LeaderAddress
 from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.replication.partition.partitions import HostedPartitions
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.runtime.yielding import taking_turns
 from kafkatool.broker.state_change_log import StateChangeLog

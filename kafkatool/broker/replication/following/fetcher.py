@@ -17,7 +17,7 @@ from kafkatool.broker.replication.following.fetch_state import FollowedPartition
 from kafkatool.broker.replication.following.follow import Follow, FollowStep
 from kafkatool.broker.replication.following.follower_session import FollowerSession
 from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
-from kafkatool.broker.replication.leading.replication_quota import ReplicationQuota
+from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, StorageError
 from kafkatool.core.model.values import TopicPartition

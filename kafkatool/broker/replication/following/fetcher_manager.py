@@ -10,8 +10,8 @@ from typing import NamedTuple
 from kafkatool.broker.replication.following.fetch_state import FollowedPartition
 from kafkatool.broker.replication.following.fetcher import ReplicaFetcher
 from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
-from kafkatool.broker.replication.leading.replication_quota import ReplicationQuota
 from kafkatool.broker.replication.partition.partition import Partition
+from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import TopicPartition
 

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from kafkatool.broker.replication.control.partitions import HostedPartitions
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults, DelayedProduce
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
+from kafkatool.broker.replication.partition.partitions import HostedPartitions
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.errors import StorageError

@@ -9,11 +9,11 @@ from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_values import LogOffset
 from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import AbortedTransaction, FetchRequestPartition
 from kafkatool.core.protocol.messages.list_offsets import ListOffsetsRequestPartition
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
-from kafkatool.core.protocol.records.file_region import FileRegion
 
 CONSUMER = -1
 DEBUGGER = -2

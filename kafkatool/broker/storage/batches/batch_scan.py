@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 
 from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.protocol.codec.file_region import HasFileno
 from kafkatool.core.protocol.records.batches import HEADER_BYTES, PREFIX_BYTES, BatchHeader, check_crc, read_header
-from kafkatool.core.protocol.records.file_region import HasFileno
 
 _HEADERS_CHUNK_BYTES = 16 * 1024
 _RECORDS_CHUNK_BYTES = 1024 * 1024

@@ -7,8 +7,8 @@ from kafkatool.broker.storage.log.log_values import LogOffset, LogRead, Timestam
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segments import Segments
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import decode_records
-from kafkatool.core.protocol.records.file_region import FileRegion
 
 
 def read_log(

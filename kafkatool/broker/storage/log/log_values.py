@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.broker.storage.segment.segment import Segment
-from kafkatool.core.protocol.records.file_region import FileRegion
+from kafkatool.core.protocol.codec.file_region import FileRegion
 
 
 class LogOffset(NamedTuple):

@@ -17,8 +17,8 @@ from kafkatool.broker.storage.segment.index_file import OFFSET_ENTRY, TIME_ENTRY
 from kafkatool.broker.storage.segment.recent_batches import RecentBatches
 from kafkatool.broker.storage.segment.segment_file import SegmentFile, write_all
 from kafkatool.broker.storage.segment.transaction_index import truncate_aborted
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import BatchHeader
-from kafkatool.core.protocol.records.file_region import FileRegion
 
 DELETED_SUFFIX = ".deleted"
 LOG_SUFFIX = ".log"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkatool.core.errors import NodeExistsError, RefusedError
-from kafkatool.core.model.plan_files import PartitionName, dashed
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.planner.plan_files import PartitionName, dashed
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.watched_node import WatchedNode

@@ -13,12 +13,12 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
-from kafkatool.core.model.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.throttles import ConfigWrite
 from kafkatool.core.planner.kafkas import plan_like_new
 from kafkatool.core.planner.minimal import plan_minimal
+from kafkatool.core.planner.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
 from kafkatool.core.zookeeper.watched_node import WatchedNode

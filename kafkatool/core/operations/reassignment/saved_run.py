@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 import orjson
 
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model.plan_files import Moves, plan_json, replace_file
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
+from kafkatool.core.planner.plan_files import Moves, plan_json, replace_file
 
 VERSION: Final = 1
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkatool.core.errors import NodeExistsError, NoNodeError, VersionConflictError, ZooKeeperError
-from kafkatool.core.model.plan_files import Moves
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import Create, Node, Op, SetData, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 

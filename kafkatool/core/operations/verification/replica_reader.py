@@ -14,12 +14,12 @@ from kafkatool.core.errors import BrokerUnreachableError, CorruptRecordsError, P
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.verification.comparison import Entry, Fetched, Layout
 from kafkatool.core.operations.verification.read_rate import ReadRate
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.messages import api_versions, fetch, list_offsets, metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import check_crc, iter_batches
-from kafkatool.core.protocol.records.file_region import FileRegion
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.schema import Array, Blob, Field, Struct, Text, WireType
 from kafkatool.core.protocol.codec.source import Source, numbers_struct
 from kafkatool.core.protocol.codec.types import INT16, INT32, Fixed
-from kafkatool.core.protocol.records.file_region import FileRegion
 
 # Records below this are copied into the message: cheaper than one more buffer for the socket.
 _COPY_BELOW_BYTES = 2048

@@ -11,7 +11,7 @@ that has the field, unless ``NullSince`` says later. A default is the value in v
 
 from typing import Annotated, NamedTuple
 
-from kafkatool.core.protocol.records.file_region import FileRegion
+from kafkatool.core.protocol.codec.file_region import FileRegion
 
 Buffer = bytes | bytearray | memoryview
 """Bytes in memory. A memoryview must be of single bytes and contiguous."""

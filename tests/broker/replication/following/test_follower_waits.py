@@ -7,9 +7,9 @@ import pytest
 from kafkatool.broker.replication.leading.fetch_session import FetchResults
 from kafkatool.broker.replication.leading.follower_fetch import FollowerFetch
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import iter_batches
-from kafkatool.core.protocol.records.file_region import FileRegion
 from tests.broker.replication.leading.test_session_fetches import TP1, Client, lead
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
 from tests.broker.storage.batch_builders import batch

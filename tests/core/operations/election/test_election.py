@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model.plan_files import split_election
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.election import election
 from kafkatool.core.operations.election.election import ElectionResult, Outcome
+from kafkatool.core.planner.plan_files import split_election
 from kafkatool.core.zookeeper.cluster_view import read_cluster, read_states
 from kafkatool.core.zookeeper.session import Node, Watch, ZooKeeper
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kafkatool.core.model.plan_files import split_election
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.operations.election import election
+from kafkatool.core.planner.plan_files import split_election
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
 from kafkatool.core.zookeeper.znodes import (

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from kafkatool.core.errors import NodeExistsError, RefusedError, VersionConflictError
-from kafkatool.core.model.plan_files import Moves, dashed
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import requests as reassignment
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.requests import Progress, Status
+from kafkatool.core.planner.plan_files import Moves, dashed
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode, PreferredElectionZnode, ReassignmentZnode
 from tests.core.zookeeper import cluster_nodes as nodes

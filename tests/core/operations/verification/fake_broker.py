@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.codec.frames import decode_header, decode_request, encode_response
+from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.messages import api_versions, fetch, list_offsets, metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.registry import APIS

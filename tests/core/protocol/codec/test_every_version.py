@@ -5,15 +5,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkatool.core.errors import ProtocolError
-from kafkatool.core.protocol.codec.frames import (
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.codec.types import Chunk
+from kafkatool.core.protocol.frames import (
     decode_header,
     decode_request,
     decode_response,
     encode_request,
     encode_response,
 )
-from kafkatool.core.protocol.codec.schema import Api
-from kafkatool.core.protocol.codec.types import Chunk
 from tests.core.protocol.codec.messages import EVERY_VERSION, case_name, messages
 
 _FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.replication.leading.replication_quota import NO_RATE, RateWindow, ReplicationQuota
+from kafkatool.broker.replication.partition.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.world import TP, Clock, World, follower, world
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.model import plan_files
-from kafkatool.core.model.plan_files import plan_json, split_plan
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.planner import plan_files
+from kafkatool.core.planner.plan_files import plan_json, split_plan
 
 
 def plan(*entries: dict[str, object], **more: object) -> str:

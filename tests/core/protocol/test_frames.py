@@ -6,7 +6,8 @@ import pytest
 
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.codec.frames import (
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.frames import (
     RequestHeader,
     decode_header,
     decode_request,
@@ -14,7 +15,6 @@ from kafkatool.core.protocol.codec.frames import (
     encode_request,
     encode_response,
 )
-from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import (
     api_versions,
     controlled_shutdown,

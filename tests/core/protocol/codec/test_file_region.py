@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.core.protocol.codec.frames import decode_response, encode_response
+from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.protocol.frames import decode_response, encode_response
 from kafkatool.core.protocol.messages import fetch
-from kafkatool.core.protocol.records.file_region import FileRegion
 
 
 def test_a_region_reads_its_bytes_and_fewer_from_a_file_that_shrank(tmp_path: Path) -> None:

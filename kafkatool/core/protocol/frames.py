@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.protocol.codec.compiler import decoder, encoder
 from kafkatool.core.protocol.codec.decode_source import malformed, skip_tagged_fields
+from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.codec.types import Buffer, Chunk
 from kafkatool.core.protocol.messages.registry import APIS
-from kafkatool.core.protocol.records.file_region import FileRegion
 
 _LENGTH = Struct(">i")
 _HEADER_0 = Struct(">hhi")
