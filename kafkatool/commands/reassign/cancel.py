@@ -20,9 +20,9 @@ from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.operations.reassignment import requests as reassignment
-from kafkatool.core.operations.reassignment.requests import Status
+from kafkatool.core.operations.reassignment import following, status, submission
 from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 
@@ -41,7 +41,7 @@ def cancel(o: Options) -> None:
             ended = _go_back(o, zk, before)
         if ended and not o.preserve_throttles and (run := unfinished_run(o, plan)) is not None:
             end_run(o, zk, run)
-        found = reassignment.verify(zk, before if before is not None else plan, preserve_throttles=True)
+        found = status.verify(zk, before if before is not None else plan, preserve_throttles=True)
         if not ended:
             o.out.note("not finished: what is under way goes on; the same command looks again")
         if before is not None or not ended:
@@ -78,7 +78,7 @@ def _stop(o: Options, zk: ZooKeeper, plan: Moves) -> bool:
             if run is not None and not run.cancelled:
                 ended_at = None
                 run.cancel().write(state_file(o))
-            if not reassignment.wait(zk, plan, timeout_s=o.timeout, on_progress=view.show):
+            if not following.wait(zk, plan, timeout_s=o.timeout, on_progress=view.show):
                 return False
             ended_at = time.monotonic() if ended_at is None else ended_at
             run = unfinished_run(o, plan)
@@ -93,7 +93,7 @@ def _stop(o: Options, zk: ZooKeeper, plan: Moves) -> bool:
 
 def _go_back(o: Options, zk: ZooKeeper, before: Moves) -> bool:
     """Submit what differs from ``before`` and follow it; False: the deadline passed first."""
-    prepared = reassignment.prepare(zk, before, skip_unchanged=True, force=o.force, name_of=o.name_of)
+    prepared = submission.prepare(zk, before, skip_unchanged=True, force=o.force, name_of=o.name_of)
     with ProgressView(o, zk, prepared.moves, "back: ") as view:
-        followed = reassignment.follow(zk, prepared.batches, timeout_s=o.timeout, on_progress=view.show, started=False)
+        followed = following.follow(zk, prepared.batches, timeout_s=o.timeout, on_progress=view.show, started=False)
     return followed.finished == len(prepared.batches)

@@ -29,8 +29,9 @@ from kafkatool.commands.shared.options import (
 from kafkatool.commands.shared.output import Answer
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model.values import TopicPartition, join_ids
-from kafkatool.core.operations.reassignment import requests as reassignment
-from kafkatool.core.operations.reassignment.requests import Move, Proposal, Status, Strategy
+from kafkatool.core.operations.reassignment import proposal, status
+from kafkatool.core.operations.reassignment.proposal import Proposal, Strategy
+from kafkatool.core.operations.reassignment.status import Move, Status
 from kafkatool.core.planner.consequences import BrokerFigures
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
@@ -229,7 +230,7 @@ def _generate(o: Options) -> None:
     exclude = parse_broker_ids(o.exclude_brokers, "--exclude-brokers") if o.exclude_brokers else ()
     topics = parse_topics_to_move(read_text(o.topics_to_move_json_file, sys.stdin), o.topics_to_move_json_file)
     with session(o) as zk:
-        found = reassignment.generate(
+        found = proposal.generate(
             zk,
             topics,
             brokers,
@@ -291,7 +292,7 @@ def _note_meaning(o: Options, found: Proposal, rows: Sequence[BrokerFigures]) ->
 
 def _list(o: Options) -> None:
     with session(o) as zk:
-        moves = reassignment.list_running(zk)
+        moves = status.list_running(zk)
         cluster_id = None if o.out.is_text else read_cluster_id(zk)
     lines = ["No partition reassignments found."]
     if moves:

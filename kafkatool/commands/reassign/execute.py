@@ -23,10 +23,10 @@ from kafkatool.core.errors import (
     ZooKeeperError,
 )
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment import requests as reassignment
-from kafkatool.core.operations.reassignment import run_lock, throttles
-from kafkatool.core.operations.reassignment.requests import Prepared, Status
+from kafkatool.core.operations.reassignment import following, run_lock, status, submission, throttles
 from kafkatool.core.operations.reassignment.saved_run import RunState, new_state, remove
+from kafkatool.core.operations.reassignment.status import Status
+from kafkatool.core.operations.reassignment.submission import MAX_BATCH_BYTES, SHOWN_BY_LIST, Prepared
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     STDIN,
@@ -60,13 +60,13 @@ def execute(o: Options) -> None:
 
 def _execute(o: Options, plan: Moves) -> None:
     with session(o) as zk:
-        prepared = reassignment.prepare(
+        prepared = submission.prepare(
             zk,
             plan,
             throttle=o.throttle,
             skip_unchanged=o.skip_unchanged,
             force=o.force,
-            max_bytes=o.max_json_size or reassignment.MAX_BATCH_BYTES,
+            max_bytes=o.max_json_size or MAX_BATCH_BYTES,
             max_count=o.batch_partitions or 0,
             name_of=o.name_of,
         )
@@ -81,7 +81,7 @@ def _execute(o: Options, plan: Moves) -> None:
 
 def _check_batches_fit(o: Options, prepared: Prepared) -> None:
     """A batch that ZooKeeper refuses must not be found when others were carried out already (RSN-20X)."""
-    largest = o.max_json_size or reassignment.MAX_BATCH_BYTES
+    largest = o.max_json_size or MAX_BATCH_BYTES
     if len(prepared.batches) > 1 and largest + ZNODE_OVERHEAD_BYTES > o.zk_max_bytes:
         raise UsageError(
             f"batches of {largest} bytes may not fit into ZooKeeper's limit of {o.zk_max_bytes} bytes (--zk-max-bytes): "
@@ -92,12 +92,12 @@ def _check_batches_fit(o: Options, prepared: Prepared) -> None:
 def _only_throttle(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
     """A reassignment runs already: rates may change, nothing else (RSN-10)."""
     if o.throttle is None:
-        o.out.failure(RefusedError("There is an existing assignment running.", now=reassignment.SHOWN_BY_LIST))
+        o.out.failure(RefusedError("There is an existing assignment running.", now=SHOWN_BY_LIST))
     o.out.line("There is an existing assignment running.")
     if o.dry_run:
         o.out.planned(prepared.ops, sequential_paths=NUMBERED)
         return
-    reassignment.start(zk, prepared)
+    submission.start(zk, prepared)
     o.out.line(f"The throttle limit was set to {o.throttle} B/s")
     if not o.out.is_text:
         o.out.show(Answer((), items(prepared.moves, prepared, Status.PENDING), COLUMNS, read_cluster_id(zk)))
@@ -140,7 +140,7 @@ def _begin(
         _submit(o, zk, prepared)
         o.out.show(Answer((), items(prepared.moves, prepared, Status.IN_PROGRESS), COLUMNS, cluster_id))
         return
-    bounds = (o.max_json_size or reassignment.MAX_BATCH_BYTES, o.batch_partitions or 0)
+    bounds = (o.max_json_size or MAX_BATCH_BYTES, o.batch_partitions or 0)
     state = new_state(plan, prepared.batches, bounds, throttles.saved(prepared.throttle_writes))
     state = state.with_batch(0, finished=False)
     run = _Run(o, zk, state, plan, prepared.moves, cluster_id)
@@ -169,7 +169,7 @@ def _save_rollback(o: Options, prepared: Prepared, current: Moves) -> None:
 
 
 def _submit(o: Options, zk: ZooKeeper, prepared: Prepared) -> None:
-    reassignment.start(zk, prepared, name_of=o.name_of)
+    submission.start(zk, prepared, name_of=o.name_of)
     if o.throttle is not None:
         o.out.line(f"The throttle limit was set to {o.throttle} B/s")
     o.out.line(f"Successfully started reassignment of partitions {plan_json(prepared.moves)}")
@@ -199,7 +199,7 @@ class _Run:
         The file may have gone because a --verify found all completed before this run looked: then this run has ended.
         """
         elsewhere = unfinished_run(self.o, self.plan)
-        done = elsewhere is None and reassignment.verify(self.zk, self.moves, preserve_throttles=True).completed
+        done = elsewhere is None and status.verify(self.zk, self.moves, preserve_throttles=True).completed
         if not done and (elsewhere is None or elsewhere.cancelled):
             raise RefusedError("the run was cancelled: no further batch is sent")
         self.state = self.state.with_batch(number, finished=finished)
@@ -242,10 +242,10 @@ def _go_on(run: _Run, plan: Moves) -> None:
     begun = time.monotonic()
     throttles.set_again(zk, state.throttles)
     with ProgressView(o, zk, plan, "under way: ") as view:
-        ended = reassignment.wait(zk, plan, timeout_s=o.timeout, on_progress=view.show)
+        ended = following.wait(zk, plan, timeout_s=o.timeout, on_progress=view.show)
     if not ended:
         _finish(run, unsent=frozenset(), ended=False)
-    left = reassignment.prepare(
+    left = submission.prepare(
         zk,
         plan,
         skip_unchanged=True,
@@ -266,7 +266,7 @@ def _follow(
     """Follow the batches to their end (RSN-33X), take the throttle off again (RSN-23X), and end the command."""
     first = run.state.finished
     with view:
-        followed = reassignment.follow(
+        followed = following.follow(
             run.zk,
             batches,
             timeout_s=timeout_s,
@@ -281,7 +281,7 @@ def _follow(
 def _finish(run: _Run, *, unsent: Set[TopicPartition], ended: bool) -> NoReturn:
     """Say how far it is, leave the throttle and the state file as that asks for, and end the command."""
     o = run.o
-    found = reassignment.verify(run.zk, run.moves, preserve_throttles=True)
+    found = status.verify(run.zk, run.moves, preserve_throttles=True)
     moves = [
         replace(m, status=Status.PENDING) if m.partition in unsent and m.status is Status.FAILED else m
         for m in found.items
@@ -304,7 +304,7 @@ def _end_early(run: _Run) -> None:
     """The throttle goes unless something still moves under it; then say which commands go on from here (RSN-23X)."""
     o, removes, moving = run.o, bool(run.state.throttles), True
     try:
-        moving = bool(set(reassignment.running(run.zk) or ()).intersection(run.moves))
+        moving = bool(set(status.running(run.zk) or ()).intersection(run.moves))
         if removes and not moving:
             take_throttle_off(o, run.zk, run.state)
             removes = False

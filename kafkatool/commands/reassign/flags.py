@@ -9,7 +9,8 @@ from typing import Any, Final
 from kafkatool.commands.shared.options import connect
 from kafkatool.commands.shared.output import Output, paint
 from kafkatool.core.model.values import join_ids
-from kafkatool.core.operations.reassignment.requests import Move, Prepared, Status
+from kafkatool.core.operations.reassignment.status import Move, Status
+from kafkatool.core.operations.reassignment.submission import Prepared
 from kafkatool.core.planner.plan_files import STDIN, Moves, PartitionName, parse_plan, read_text
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 

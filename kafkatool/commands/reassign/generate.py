@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kafkatool.commands.shared.byte_sizes import byte_size
 from kafkatool.core.model.values import TopicPartition, join_ids
-from kafkatool.core.operations.reassignment.requests import Proposal
+from kafkatool.core.operations.reassignment.proposal import Proposal
 from kafkatool.core.planner.consequences import BrokerFigures, broker_figures, reason
 from kafkatool.core.planner.plan_files import PartitionName
 

@@ -7,7 +7,7 @@ from kafkatool.commands.reassign.flags import Options
 from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch, to_copy
-from kafkatool.core.operations.reassignment.requests import Progress
+from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 

@@ -12,10 +12,9 @@ from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.model.values import TopicPartition, join_ids
-from kafkatool.core.operations.reassignment import requests as reassignment
-from kafkatool.core.operations.reassignment import throttles
-from kafkatool.core.operations.reassignment.requests import Move, Status, Verification
+from kafkatool.core.operations.reassignment import following, status, throttles
 from kafkatool.core.operations.reassignment.saved_run import RunState
+from kafkatool.core.operations.reassignment.status import Move, Status, Verification
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 
@@ -26,12 +25,12 @@ def verify(o: Options) -> None:
     with session(o) as zk:
         if o.wait and not o.dry_run:
             with terminated_like_interrupted(), ProgressView(o, zk, plan) as view:
-                reassignment.wait(
+                following.wait(
                     zk, plan, timeout_s=o.timeout, on_progress=view.show, unsent=_Unsent(o, zk, plan).partitions
                 )
         run = unfinished_run(o, plan)
         ends = None if o.dry_run or o.preserve_throttles else run
-        found = reassignment.verify(zk, plan, preserve_throttles=o.preserve_throttles or ends is not None)
+        found = status.verify(zk, plan, preserve_throttles=o.preserve_throttles or ends is not None)
         if o.dry_run:
             o.out.planned([op for write in found.removal for op in write.ops], sequential_paths=NUMBERED)
             return
@@ -68,7 +67,7 @@ class _Unsent:
             self._run = None
             return frozenset()
         if run != self._run or not sent:  # else what was sent is all that can have changed
-            found = reassignment.verify(self._zk, self._plan, preserve_throttles=True)
+            found = status.verify(self._zk, self._plan, preserve_throttles=True)
             self._found = frozenset(m.partition for m in found.items if m.status is not Status.COMPLETED)
         if not sent and not is_carried_out(self._o):
             return frozenset()

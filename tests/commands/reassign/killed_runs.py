@@ -12,7 +12,7 @@ from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.planner import plan_files
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
-from tests.core.operations.reassignment.test_requests import plan
+from tests.core.operations.reassignment.plans import plan
 from tests.waiting import eventually
 
 BEFORE = {0: (1,), 1: (2,), 2: (3,)}

@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.core.planner.plan_files import plan_json
-from tests.core.operations.reassignment.test_requests import plan
+from tests.core.operations.reassignment.plans import plan
 
 GOAL = {p: (3 - p % 2,) for p in range(9)}
 

@@ -15,7 +15,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.reassign.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset
 from tests.commands.reassign.runner import plan_file, run
-from tests.core.operations.reassignment.test_requests import config
+from tests.core.operations.reassignment.plans import config
 from tests.core.zookeeper import cluster_nodes as nodes
 
 FLAGS: Final = ("--throttle", "5000", "--batch-partitions", "2", "--wait")

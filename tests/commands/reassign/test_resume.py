@@ -16,7 +16,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset
 from tests.commands.reassign.runner import plan_file, run
-from tests.core.operations.reassignment.test_requests import config, plan
+from tests.core.operations.reassignment.plans import config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.waiting import eventually
 

@@ -9,13 +9,13 @@ import pytest
 
 from kafkatool.commands.reassign.progress import ProgressView
 from kafkatool.core.operations.reassignment import run_lock, throttles
-from kafkatool.core.operations.reassignment.requests import Progress
+from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.saved_run import RunState
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.reassign.runner import plan_file, run
-from tests.core.operations.reassignment.test_requests import NINE, config, plan
+from tests.core.operations.reassignment.plans import NINE, config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
 
 GOAL = {p: (replicas[0] % 3 + 1,) for p, replicas in NINE.items()}  # every partition moves
