@@ -32,7 +32,7 @@ from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.reassignment import proposal, status
 from kafkatool.core.operations.reassignment.proposal import Proposal, Strategy
 from kafkatool.core.operations.reassignment.status import Move, Status
-from kafkatool.core.planner.consequences import BrokerFigures
+from kafkatool.core.planner.consequences import BrokerConsequences
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     PROPOSED_ASSIGNMENT,
@@ -277,7 +277,7 @@ def _sizes(found: Proposal) -> dict[TopicPartition, int]:
     return read_sizes(found.brokers.values(), found.current)
 
 
-def _note_meaning(o: Options, found: Proposal, rows: Sequence[BrokerFigures]) -> None:
+def _note_meaning(o: Options, found: Proposal, rows: Sequence[BrokerConsequences]) -> None:
     """What the plan will do, at a glance; beside the answer, which scripts parse."""
     if o.explain:
         for text in reassign_plan.partition_lines(found, o.name_of):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kafkatool.commands.shared.byte_sizes import byte_size
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.reassignment.proposal import Proposal
-from kafkatool.core.planner.consequences import BrokerFigures, broker_figures, reason
+from kafkatool.core.planner.consequences import BrokerConsequences, broker_consequences, reason
 from kafkatool.core.planner.plan_files import PartitionName
 
 EXPLAINED_COLUMNS: Final = (
@@ -21,9 +21,9 @@ EXPLAINED_COLUMNS: Final = (
 MANY_BROKERS: Final = 40  # of which --explain alone shows those that do not change
 
 
-def figures(found: Proposal, sizes: Mapping[TopicPartition, int] | None) -> tuple[BrokerFigures, ...]:
+def figures(found: Proposal, sizes: Mapping[TopicPartition, int] | None) -> tuple[BrokerConsequences, ...]:
     """``sizes`` of partitions in bytes; None: not asked."""
-    return broker_figures(found.current, found.proposed, found.targets, sizes)
+    return broker_consequences(found.current, found.proposed, found.targets, sizes)
 
 
 def partition_lines(found: Proposal, name_of: PartitionName) -> Iterator[str]:
@@ -34,7 +34,7 @@ def partition_lines(found: Proposal, name_of: PartitionName) -> Iterator[str]:
             yield f"{name_of(partition)}: {join_ids(before)} -> {join_ids(to)}  {why}"
 
 
-def broker_lines(rows: Sequence[BrokerFigures], *, all_brokers: bool) -> list[str]:
+def broker_lines(rows: Sequence[BrokerConsequences], *, all_brokers: bool) -> list[str]:
     """A table: replicas and preferred leaders before and after, replicas that come and go, bytes where known."""
     shown = rows if all_brokers or len(rows) <= MANY_BROKERS else [row for row in rows if _changes(row)]
     if not shown:
@@ -57,7 +57,7 @@ def broker_lines(rows: Sequence[BrokerFigures], *, all_brokers: bool) -> list[st
     return lines
 
 
-def total_line(found: Proposal, rows: Sequence[BrokerFigures]) -> str:
+def total_line(found: Proposal, rows: Sequence[BrokerConsequences]) -> str:
     """``3 of 9 partitions change, 2 replicas to copy (10 MiB)``."""
     changing = sum(found.current[p] != to for p, to in found.proposed.items())
     known = [row.copied_bytes for row in rows if row.incoming]
@@ -71,10 +71,10 @@ def partition_fields(found: Proposal, partition: TopicPartition) -> dict[str, An
     return {"reason": reason(before, to, found.targets), "copies_to": [b for b in to if b not in before]}
 
 
-def broker_items(rows: Sequence[BrokerFigures]) -> list[dict[str, Any]]:
+def broker_items(rows: Sequence[BrokerConsequences]) -> list[dict[str, Any]]:
     """An item for each broker."""
     return [asdict(row) for row in rows]
 
 
-def _changes(row: BrokerFigures) -> bool:
+def _changes(row: BrokerConsequences) -> bool:
     return bool(row.incoming or row.outgoing) or row.leaders_before != row.leaders_after

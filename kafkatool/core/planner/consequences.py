@@ -9,7 +9,7 @@ from kafkatool.core.planner.plan_files import Moves
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerFigures:
+class BrokerConsequences:
     """One broker's part in a plan. ``leaders``: partitions that prefer it. ``copied_bytes`` None: not known."""
 
     broker: int
@@ -22,9 +22,9 @@ class BrokerFigures:
     copied_bytes: int | None
 
 
-def broker_figures(
+def broker_consequences(
     current: Moves, proposed: Moves, brokers: Collection[int], sizes: Mapping[TopicPartition, int] | None = None
-) -> tuple[BrokerFigures, ...]:
+) -> tuple[BrokerConsequences, ...]:
     """Of ``brokers`` and all that hold a replica before or after, by id; ``sizes`` of partitions in bytes."""
     before, after = _replicas(current), _replicas(proposed)
     led, leads = _leaders(current), _leaders(proposed)
@@ -44,7 +44,7 @@ def broker_figures(
             else:
                 copied[broker] += size
     return tuple(
-        BrokerFigures(
+        BrokerConsequences(
             b,
             before[b],
             after[b],
