@@ -35,11 +35,19 @@ class Prepared:
     running: Moves | None
     throttle_writes: tuple[ConfigWrite, ...]
     controller: bool  # whether there is one: else nothing of it is carried out until there is
+    throttle: int | None
+    max_bytes: int
+    max_count: int
 
     @property
     def unchanged(self) -> list[TopicPartition]:
         """Plan partitions that have the planned replicas already (RSN-18X)."""
         return [p for p, replicas in self.moves.items() if self.current[p] == replicas]
+
+    @property
+    def way_back(self) -> Moves:
+        """Return the current replicas of what is moved."""
+        return {p: self.current[p] for p in self.moves}
 
     @property
     def ops(self) -> list[Op]:
@@ -90,7 +98,9 @@ def prepare(
         if view.reassignment is None:
             writes += throttles.plan_replicas(zk, moves, current)
     has_controller = view.controller_id is not None
-    return Prepared(moves, batches, current, view.reassignment, tuple(writes), has_controller)
+    return Prepared(
+        moves, batches, current, view.reassignment, tuple(writes), has_controller, throttle, max_bytes, max_count
+    )
 
 
 def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_of: PartitionName) -> None:

@@ -24,7 +24,7 @@ MINUTE_MS: Final = 60_000
 
 
 @dataclass(slots=True)
-class BrokerConsequences:
+class BrokerFigures:
     """What happened to one broker: leaderships lost and gained, times out of an ISR and back, partitions led at the end."""
 
     lost: int = 0
@@ -33,7 +33,7 @@ class BrokerConsequences:
     joined_isr: int = 0
     led_at_end: int = 0
 
-    def add(self, other: "BrokerConsequences") -> None:
+    def add(self, other: "BrokerFigures") -> None:
         """Adds another part."""
         for name in ("lost", "gained", "left_isr", "joined_isr", "led_at_end"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -58,7 +58,7 @@ class Sums:
     totals: Counter[str] = field(default_factory=Counter)
     longest_leaderless_ms: int = 0
     top: list[PartitionFigures] = field(default_factory=list)
-    brokers: dict[int, BrokerConsequences] = field(default_factory=dict)
+    brokers: dict[int, BrokerFigures] = field(default_factory=dict)
     led: Counter[tuple[int, int]] = field(default_factory=Counter)
     leaderless: Counter[int] = field(default_factory=Counter)
     missing: Counter[int] = field(default_factory=Counter)
@@ -76,7 +76,7 @@ class Sums:
                 mine[key] += number
         self.top = heapq.nsmallest(top, [*self.top, *other.top], key=lambda figures: figures.rank)
         for broker, figures in other.brokers.items():
-            self.brokers.setdefault(broker, BrokerConsequences()).add(figures)
+            self.brokers.setdefault(broker, BrokerFigures()).add(figures)
         for pair, skew in other.skew.items():
             self.skew[pair] = self.skew[pair].joined(skew) if pair in self.skew else skew
 
@@ -154,14 +154,14 @@ class _Judging:
                 if self.first <= fact.time <= self.last:
                     self._count(fact, own)
             if figures.leader is not None and not figures.deleted:
-                own.brokers.setdefault(figures.leader, BrokerConsequences()).led_at_end += 1
+                own.brokers.setdefault(figures.leader, BrokerFigures()).led_at_end += 1
             self._draw(figures, own)
             sums.add(own, self.top)
         return sums
 
     def _count(self, fact: Fact, sums: Sums) -> None:
-        def broker(number: int) -> BrokerConsequences:
-            return sums.brokers.setdefault(number, BrokerConsequences())
+        def broker(number: int) -> BrokerFigures:
+            return sums.brokers.setdefault(number, BrokerFigures())
 
         minute = fact.time[:16]
         if minute in self.busy:
