@@ -1,6 +1,7 @@
 """Value types that every part shares. Frozen; absence is None, never -1 (only the wire and the znodes say -1)."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -77,3 +78,8 @@ Assignment = Mapping[int, tuple[int, ...]]
 def join_ids(ids: Iterable[int], separator: str = ",") -> str:
     """Return the broker ids as texts and files name them: ``1,2,3``; of none an empty text."""
     return separator.join(map(str, ids))
+
+
+def leaders_by_preference(assigned: Iterable[Sequence[int]]) -> Counter[int]:
+    """Count for each broker the partitions that prefer it as leader, being first in their ``assigned`` replicas."""
+    return Counter(replicas[0] for replicas in assigned if replicas)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids
+from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids, leaders_by_preference
 from kafkatool.core.planner.plan_files import Moves
 
 
@@ -27,7 +27,7 @@ def broker_consequences(
 ) -> tuple[BrokerConsequences, ...]:
     """Of ``brokers`` and all that hold a replica before or after, by id; ``sizes`` of partitions in bytes."""
     before, after = _replicas(current), _replicas(proposed)
-    led, leads = _leaders(current), _leaders(proposed)
+    led, leads = leaders_by_preference(current.values()), leaders_by_preference(proposed.values())
     incoming: Counter[int] = Counter()
     outgoing: Counter[int] = Counter()
     copied: Counter[int] = Counter()
@@ -60,10 +60,6 @@ def broker_consequences(
 
 def _replicas(moves: Moves) -> Counter[int]:
     return Counter(b for replicas in moves.values() for b in replicas)
-
-
-def _leaders(moves: Moves) -> Counter[int]:
-    return Counter(replicas[0] for replicas in moves.values() if replicas)
 
 
 def reason(before: tuple[int, ...], after: tuple[int, ...], targets: Mapping[int, BrokerInfo]) -> str | None:
