@@ -1,4 +1,4 @@
-"""The flags of ``kt reassign`` by mode, and what is said about flags that do not go together (RSN-1)."""
+"""The modes of ``kt reassign``, and what is said about flags that do not go together (RSN-1)."""
 
 import shlex
 import sys
@@ -26,7 +26,7 @@ FIXED_BY_THE_FIRST_RUN: Final = {  # and not taken by --resume
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode(ABC):
-    """The flags of every mode. ``LACKING`` is said where one of ``REQUIRED`` is not given."""
+    """The flags that all modes take. ``LACKING`` is said where one of ``REQUIRED`` is not given."""
 
     REQUIRED: ClassVar[tuple[str, ...]] = ()
     LACKING: ClassVar[str]
@@ -48,7 +48,7 @@ class Mode(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanMode(Mode):
-    """The flags of every mode that works on a plan."""
+    """The flags that all modes take that work on a plan."""
 
     REQUIRED = ("reassignment_json_file",)
 

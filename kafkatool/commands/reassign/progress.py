@@ -1,4 +1,4 @@
-"""How ``kt reassign`` shows a reassignment under way: partitions, replicas in sync, bytes copied, rate, ETA (RSN-33X)."""
+"""The line that shows a reassignment under way: partitions, replicas in sync, bytes copied, rate, ETA (RSN-33X)."""
 
 from typing import Self
 

@@ -1,4 +1,4 @@
-"""How the events of a run are shown: Kafka's words on stdout, kt's own and the progress on stderr."""
+"""The events of a run as text: Kafka's words on stdout, kt's own and the progress on stderr."""
 
 from contextlib import ExitStack
 from typing import Final, Self
@@ -19,7 +19,7 @@ THROTTLE_WARNING: Final = (
 
 
 class RunOutput:
-    """Shows what one command learns of a run; as a context it ends the line of progress, whatever happens."""
+    """The output of one command about a run. As a context it ends the line of progress, whatever happens."""
 
     def __init__(self, mode: PlanMode) -> None:
         self._mode, self._out = mode, mode.out

@@ -13,17 +13,17 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """The form Kafka >= 1.0 prints: ``topic-0``."""
+        """Return the form Kafka >= 1.0 prints: ``topic-0``."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def bracketed(self) -> str:
-        """The form Kafka <= 0.11 prints: ``[topic,0]``."""
+        """Return the form Kafka <= 0.11 prints: ``[topic,0]``."""
         return f"[{self.topic},{self.partition}]"
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is reached. ``listener`` is its upper-case name, ``protocol`` the security protocol."""
+    """The address of a listener. ``listener`` is its upper-case name, ``protocol`` the security protocol."""
 
     listener: str
     host: str
@@ -46,7 +46,7 @@ class BrokerInfo:
     asks_for_isr_changes: bool = False
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The endpoint of that listener name, or None."""
+        """Return the endpoint of that listener name, or None."""
         return next((e for e in self.endpoints if e.listener == listener), None)
 
 

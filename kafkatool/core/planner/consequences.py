@@ -1,4 +1,4 @@
-"""What a plan means: for each broker before and after, for each partition why it changes (RSN-29X). Pure."""
+"""The consequences of a plan: for each broker before and after, for each partition why it changes (RSN-29X). Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ from kafkatool.core.planner.plan_files import Moves
 
 @dataclass(frozen=True, slots=True)
 class BrokerConsequences:
-    """One broker's part in a plan. ``leaders``: partitions that prefer it. ``copied_bytes`` None: not known."""
+    """The part of one broker in a plan. ``leaders``: partitions that prefer it. ``copied_bytes`` None: not known."""
 
     broker: int
     replicas_before: int
@@ -25,7 +25,7 @@ class BrokerConsequences:
 def broker_consequences(
     current: Moves, proposed: Moves, brokers: Collection[int], sizes: Mapping[TopicPartition, int] | None = None
 ) -> tuple[BrokerConsequences, ...]:
-    """Of ``brokers`` and all that hold a replica before or after, by id; ``sizes`` of partitions in bytes."""
+    """Return those of ``brokers`` and all that hold a replica before or after, by id; ``sizes`` of partitions in bytes."""
     before, after = _replicas(current), _replicas(proposed)
     led, leads = leaders_by_preference(current.values()), leaders_by_preference(proposed.values())
     incoming: Counter[int] = Counter()
@@ -63,7 +63,7 @@ def _replicas(moves: Moves) -> Counter[int]:
 
 
 def reason(before: tuple[int, ...], after: tuple[int, ...], targets: Mapping[int, BrokerInfo]) -> str | None:
-    """Why a partition changes, in words; None: it does not. ``targets`` are the brokers that were planned for."""
+    """Say why a partition changes; None: it does not. ``targets`` are the brokers that were planned for."""
     if before == after:
         return None
     reasons = []

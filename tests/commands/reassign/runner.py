@@ -1,4 +1,4 @@
-"""Runs ``kt reassign …`` in this process against a test's ZooKeeper; the controller is played by hand."""
+"""Run ``kt reassign …`` in this process against a test's ZooKeeper; the controller is played by hand."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -25,7 +25,7 @@ SECOND: Moves = plan({p: GOAL[p] for p in range(5, 9)})
 
 @pytest.fixture
 def begun(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> Path:
-    """The plan of a run of two batches of which the first is in the znode, and the second not sent."""
+    """Begin a run of two batches of which the first is in the znode, and the second not sent."""
     file = plan_file(tmp_path / "plan.json", GOAL)
     flags = ("--batch-partitions", "5", "--throttle", "5000", "--wait", "--timeout", "0")
     assert run(zk_connect, "--execute", "--reassignment-json-file", file, *flags).exit_code == 1

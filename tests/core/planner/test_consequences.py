@@ -1,4 +1,4 @@
-"""What a plan means for each broker and each partition."""
+"""The consequences of a plan for each broker and each partition."""
 
 import pytest
 

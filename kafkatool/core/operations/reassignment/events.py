@@ -10,7 +10,7 @@ from kafkatool.core.operations.reassignment.submission import Prepared
 
 
 class Event:
-    """One of the following."""
+    """The base of all events."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Wait for a reassignment, and submit its further batches, each when the one before it has ended (RSN-19X, RSN-33X)."""
+"""Waiting for a reassignment, and for its further batches, each submitted when the one before has ended (RSN-19X, 33X)."""
 
 import time
 from collections.abc import Callable, Sequence, Set
@@ -19,7 +19,7 @@ POLL_MS: Final = 1000  # how often the progress of a running move is read; the e
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Partitions that left the znode, and of the replicas the plan wants those that are in sync (RSN-33X).
+    """The partitions that left the znode, and of the replicas the plan wants those in sync (RSN-33X).
 
     Of the whole plan, ``batch`` of ``batches`` being in the znode; ``left`` are the partitions that have not finished.
     """
@@ -53,7 +53,7 @@ def wait(
     poll_ms: int = POLL_MS,
     unsent: Unsent = lambda sent: frozenset(),
 ) -> bool:
-    """Until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on.
+    """Wait until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on.
 
     ``unsent`` tells what somebody else is still to send, which is waited for too. It is given the partitions of
     ``moves`` in the znode.
@@ -77,7 +77,7 @@ def wait(
 
 
 class Followed(NamedTuple):
-    """How many of a plan's batches were submitted, and how many of those have finished."""
+    """The number of a plan's batches that were submitted, and of those that have finished."""
 
     sent: int
     finished: int

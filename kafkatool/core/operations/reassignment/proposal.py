@@ -15,7 +15,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 
 
 class Strategy(enum.StrEnum):
-    """How ``generate`` plans (RSN-26X)."""
+    """The way ``generate`` plans (RSN-26X)."""
 
     KAFKA = "kafka"  # every topic spread anew, as by Kafka's own tool
     MINIMAL = "minimal"  # the fewest moves that even out all topics together
@@ -36,7 +36,7 @@ class Proposal:
 
     @property
     def copies(self) -> int:
-        """Replicas that will be copied to a broker that has none of the partition."""
+        """Count the replicas that will be copied to a broker that has none of the partition."""
         return sum(len(set(to).difference(self.current[p])) for p, to in self.proposed.items())
 
 

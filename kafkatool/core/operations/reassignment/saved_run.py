@@ -32,7 +32,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Progress of one batch: ``sent`` is noted before it is written to ZooKeeper, ``finished`` when it has ended."""
+    """The progress of one batch: ``sent`` is noted before it is written to ZooKeeper, ``finished`` when it has ended."""
 
     partitions: int
     sent: bool = False
@@ -41,7 +41,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """One run of a plan. The bounds cut the same plan into the same batches again (RSN-20X)."""
+    """The state of one run of a plan. The bounds cut the same plan into the same batches again (RSN-20X)."""
 
     plan_sha256: str
     max_json_size: int
@@ -59,20 +59,20 @@ class RunState:
 
     @property
     def finished(self) -> int:
-        """Batches that have ended: always the first ones."""
+        """Count the batches that have ended: always the first ones."""
         return sum(batch.finished for batch in self.batches)
 
     def with_batch(self, number: int, *, finished: bool) -> Self:
-        """``number`` counts from 0; all before it have finished."""
+        """Note batch ``number``, from 0, as sent; all before it have finished."""
         changed = replace(self.batches[number], sent=True, finished=finished)
         return replace(self, batches=(*self.batches[:number], changed, *self.batches[number + 1 :]))
 
     def cancel(self) -> Self:
-        """To be written for the run that goes on elsewhere."""
+        """Return the state to be written for the run that goes on elsewhere."""
         return replace(self, cancelled=True)
 
     def resumed(self, left: Sequence[Moves]) -> Self:
-        """What has finished, and then the batches that are left to do."""
+        """Return the state with what has finished, and then the batches that are left to do."""
         batches = (*self.batches[: self.finished], *(Batch(len(batch)) for batch in left))
         return replace(self, batches=batches, cancelled=False)
 
@@ -82,7 +82,7 @@ class RunState:
 
     @classmethod
     def read(cls, path: Path, plan: Moves) -> Self:
-        """Raises RefusedError: no such file, not a state file, that of another plan."""
+        """Read the file. Raises RefusedError: no such file, not a state file, that of another plan."""
         try:
             value = orjson.loads(path.read_bytes())
             state = cls._from_json(value)
@@ -111,12 +111,12 @@ class RunState:
 
 
 def plan_hash(plan: Moves) -> str:
-    """Of the plan's content, whatever the file's layout."""
+    """Hash the plan's content, whatever the file's layout."""
     return hashlib.sha256(plan_json(plan).encode()).hexdigest()
 
 
 def remove(path: Path) -> None:
-    """When the run is over. Raises RefusedError."""
+    """Remove the file of a run that is over. Raises RefusedError."""
     try:
         path.unlink(missing_ok=True)
     except OSError as e:
@@ -125,7 +125,7 @@ def remove(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Those of the plan in file ``plan``; for one from stdin they lie in the working directory.
+    """The files of the plan in file ``plan``; for one from stdin they lie in the working directory.
 
     ``own_rollback``: a file for the way back other than the one beside the plan.
     """

@@ -1,4 +1,4 @@
-"""How far a plan is, and what is being reassigned, as ZooKeeper tells it (RSN-12, RSN-35X, RSN-38X). Writes nothing."""
+"""The status of a plan, and the reassignments under way, as ZooKeeper tells them (RSN-12, RSN-35X, RSN-38X)."""
 
 import enum
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
 
 class Status(enum.StrEnum):
-    """What became of one partition of a plan (RSN-35X)."""
+    """The status of one partition of a plan (RSN-35X)."""
 
     PENDING = "pending"  # not written yet
     IN_PROGRESS = "in_progress"
@@ -25,7 +25,7 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition: ``current`` replicas (empty: no such partition), ``target`` of the plan; ISR where it was read."""
+    """The move of one partition: ``current`` replicas (empty: no such partition), ``target`` of the plan; ISR if read."""
 
     partition: TopicPartition
     current: tuple[int, ...]
@@ -35,14 +35,14 @@ class Move:
 
 
 def running(zk: ZooKeeper) -> Moves | None:
-    """The reassignment under way; None: no such znode."""
+    """Read the reassignment under way; None: no such znode."""
     node = zk.get(ReassignmentZnode.PATH)
     return ReassignmentZnode.decode(node.data) if node else None
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How far a plan is. ``removal`` takes the throttles off: empty unless every partition completed (RSN-13).
+    """The status of a plan. ``removal`` takes the throttles off: empty unless every partition completed (RSN-13).
 
     ``awaited`` are brokers that partitions in progress are to be on, and that are not registered.
     """
@@ -66,7 +66,7 @@ def verify(zk: ZooKeeper, plan: Moves, *, preserve_throttles: bool = False) -> V
 
 
 def list_running(zk: ZooKeeper) -> tuple[Move, ...]:
-    """What /admin/reassign_partitions holds, with current replicas and ISR (RSN-38X); empty: nothing runs."""
+    """Read /admin/reassign_partitions, with current replicas and ISR (RSN-38X); empty: nothing runs."""
     moves = running(zk) or {}
     view = read_cluster(zk, {p.topic for p in moves}, states=False)
     states = read_states(zk, moves)
@@ -77,7 +77,7 @@ def list_running(zk: ZooKeeper) -> tuple[Move, ...]:
 
 
 def _awaited(moves: Iterable[Move], view: ClusterView) -> tuple[int, ...]:
-    """Without them those moves do not end."""
+    """Return the brokers without which those moves do not end."""
     targets = {broker for move in moves if move.status is Status.IN_PROGRESS for broker in move.target}
     return tuple(sorted(targets.difference(view.brokers)))
 

@@ -1,4 +1,4 @@
-"""Check a plan, cut it into batches, and submit the first with its throttles (RSN-7 to RSN-10, RSN-18X to RSN-31X).
+"""The way of a plan into ZooKeeper: checked, cut into batches, submitted with its throttles (RSN-7 to RSN-10, 18X to 31X).
 
 One reassignment runs at a time: it is the znode /admin/reassign_partitions, which the controller empties as partitions
 finish. Starting is one exclusive create, so of two that start together one wins and the other is told (RSN-31X).
@@ -41,7 +41,7 @@ class Prepared:
 
     @property
     def unchanged(self) -> list[TopicPartition]:
-        """Plan partitions that have the planned replicas already (RSN-18X)."""
+        """Return partitions that have the planned replicas already (RSN-18X)."""
         return [p for p, replicas in self.moves.items() if self.current[p] == replicas]
 
     @property
@@ -51,7 +51,7 @@ class Prepared:
 
     @property
     def ops(self) -> list[Op]:
-        """Every write in order, for showing them (COM-6X)."""
+        """Return every write in order, for showing them (COM-6X)."""
         ops = [op for write in self.throttle_writes for op in write.ops]
         if self.running is None:
             ops += [Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch)) for batch in self.batches]
@@ -124,7 +124,7 @@ def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_o
 
 
 def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracketed) -> list[ConfigWrite]:
-    """Write what was prepared: throttles first, then the znode (RSN-9, RSN-14). Returns what undoes the throttles.
+    """Write what was prepared: throttles first, then the znode (RSN-9, RSN-14). Return what undoes the throttles.
 
     Of several batches the first; ``follow`` submits the others. Raises RefusedError if another reassignment appeared
     meanwhile; the throttles are then back as they were.

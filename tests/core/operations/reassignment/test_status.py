@@ -1,4 +1,4 @@
-"""How far a plan is, and what runs, read from a real ZooKeeper."""
+"""The status of a plan and the list of what runs, read from a real ZooKeeper."""
 
 from collections.abc import Callable
 
