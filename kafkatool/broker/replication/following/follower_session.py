@@ -7,8 +7,7 @@ Source: Kafka 2.3.1 clients FetchSessionHandler.java.
 from typing import NamedTuple
 
 from kafkatool.broker.replication.following.fetch_state import FollowedPartition
-from kafkatool.broker.replication.leading.fetch_session import INITIAL_EPOCH, MAX_EPOCH
-from kafkatool.broker.replication.leading.fetch_sessions import FINAL_EPOCH, NO_SESSION
+from kafkatool.broker.replication.partition.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, epoch_after
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -81,7 +80,7 @@ class FollowerSession:
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         else:
             self._id = response.session_id
-            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+            self._epoch = epoch_after(self._epoch)
         return True
 
     def start_over(self) -> None:

@@ -11,12 +11,11 @@ from collections.abc import Iterable
 
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader
 from kafkatool.broker.replication.partition.replica import Pulse
+from kafkatool.broker.replication.partition.session_epochs import INITIAL_EPOCH, epoch_after
 from kafkatool.broker.storage.log.log_values import LogOffset
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition
 
-INITIAL_EPOCH = 0  # a full fetch, which may open a session
-MAX_EPOCH = 2**31 - 1
 _SLICE_MS = 1000
 _SLICES = 30  # so often a slice, and all partitions have been looked at
 
@@ -57,7 +56,7 @@ class FetchSession:
     def __init__(self, session_id: int, now_ms: float, *, privileged: bool) -> None:
         self.id = session_id
         self.privileged = privileged
-        self.epoch = INITIAL_EPOCH + 1  # of the next request
+        self.epoch = epoch_after(INITIAL_EPOCH)  # of the next request
         self.pulse = Pulse(now_ms)
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, Told] = {}
@@ -106,7 +105,7 @@ class FetchSession:
     def next_request(self, now_ms: float) -> None:
         """One has come, with the right epoch."""
         self.pulse.fetched_ms = now_ms
-        self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+        self.epoch = epoch_after(self.epoch)
         if now_ms >= self._slice_due_ms:
             self._slice_due_ms = now_ms + _SLICE_MS
             self._stir_a_slice()

@@ -8,20 +8,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kafkatool.broker.replication.leading.fetch_session import (
-    INITIAL_EPOCH,
-    MAX_EPOCH,
-    FetchEntries,
-    FetchResults,
-    FetchSession,
-)
+from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.partition.partition_reads import Reader
+from kafkatool.broker.replication.partition.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchRequest
 
-NO_SESSION = 0
-FINAL_EPOCH = -1  # no session; a named one is closed
 _EVICTION_MS = 120_000  # a session not used for that long is closed when another is opened
 
 

@@ -4,23 +4,6 @@ The state node is written outside the partition's lock, so that a slow ZooKeeper
 is known the high watermark waits for the members of the old *and* the new set, whichever turns out to hold.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from kafkatool.core.model.values import LeaderAndIsr
-
-if TYPE_CHECKING:
-    from kafkatool.broker.replication.partition.partition import Partition
-
-
-@dataclass(frozen=True, slots=True)
-class IsrChange:
-    """A new set to be written on the state node's ``version``."""
-
-    partition: "Partition"
-    state: LeaderAndIsr
-    version: int
-
 
 class InSyncReplicas:
     """The set as last agreed with ZooKeeper, ordered. Changed under the partition's lock, read without one."""

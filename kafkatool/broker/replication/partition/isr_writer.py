@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from kafkatool.broker.replication.partition.in_sync import IsrChange
+from kafkatool.broker.replication.partition.partition import IsrChange
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZnodeFormatError, ZooKeeperError
 from kafkatool.core.model.values import PartitionState, TopicPartition

@@ -8,9 +8,10 @@ Source: Kafka 2.3.1 cluster/Partition.scala.
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkatool.broker.replication.partition.in_sync import InSyncReplicas, IsrChange
+from kafkatool.broker.replication.partition.in_sync import InSyncReplicas
 from kafkatool.broker.replication.partition.replica import Pulse, RemoteReplica
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.storage.batches.append_error import AppendError
@@ -34,6 +35,15 @@ class LeaderAppend(NamedTuple):
 
     info: AppendInfo
     raised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """A new in-sync set, to be written on the state node's ``version``."""
+
+    partition: "Partition"
+    state: LeaderAndIsr
+    version: int
 
 
 class Partition:
