@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kafkatool.broker.runtime.yielding import taking_turns
+from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -132,7 +132,7 @@ def _apply(
     topics: dict[str, Mapping[int, UpdateMetadataPartition]] = dict(old)
     changed: dict[str, dict[int, UpdateMetadataPartition]] = {}
     removed: list[TopicPartition] = []
-    for state in taking_turns(states):
+    for state in yielding_gil(states):
         partitions = changed.get(state.topic)
         if partitions is None:
             partitions = changed[state.topic] = dict(topics.get(state.topic, ()))

@@ -13,7 +13,7 @@ from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offsets_partition, partition_for
 from kafkatool.broker.groups.records import Key
-from kafkatool.broker.runtime.gc_pause import long_lived_objects
+from kafkatool.broker.runtime.gc_pause import gc_paused
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
@@ -240,7 +240,7 @@ class HostedGroups:
         if source is None or not self._owned.still_loading(number, epoch):
             return
         try:
-            with long_lived_objects():
+            with gc_paused():
                 loaded = load(
                     source, self._config.offsets_load_buffer_size, lambda: self._owned.still_loading(number, epoch)
                 )

@@ -28,13 +28,13 @@ from kafkatool.broker.replication.partition.partition_reads import (
     find_epoch_end,
     find_offset,
 )
-from kafkatool.broker.replication.partition.partitions import HostedPartitions
+from kafkatool.broker.replication.partition.partitions import LocalPartitions
 from kafkatool.broker.replication.partition.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.runtime.timer import Timer
-from kafkatool.broker.runtime.yielding import taking_turns
+from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.directories.log_manager import LogManager
@@ -92,7 +92,7 @@ class ReplicaManager:
         self._session_confirmed = True
         self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda _: None
         """Hears of partitions whose log dir failed, once nothing is served of them any more."""
-        self._hosted = HostedPartitions(metadata_cache)
+        self._partitions = LocalPartitions(metadata_cache)
         self._produces = DelayedOperations(timer)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock_ms)
         self._fetches = ParkedFetches(timer, self.fetch_sessions)
@@ -103,14 +103,16 @@ class ReplicaManager:
             broker_id, lambda c: c.follower_replication_throttled_replicas, windows[1]
         )
         self._propagation = IsrPropagation(zookeeper, clock_ms)
-        self.isr_writer = IsrWriter(zookeeper, scheduler, on_written=self._propagation.record, wake=self._wake)
+        self.isr_writer = IsrWriter(
+            zookeeper, scheduler, on_written=self._propagation.record, check_delayed=self._check_delayed
+        )
         self.fetchers = FetcherManager(
-            config, broker_id, self.follower_quota, wake=self._fetches.check, thread_prefix=thread_prefix
+            config, broker_id, self.follower_quota, check_delayed=self._fetches.check, thread_prefix=thread_prefix
         )
         self._control = ControlRequests(
             broker_id,
             config.inter_broker_listener_name,
-            self._hosted,
+            self._partitions,
             log_manager,
             metadata_cache,
             self.fetchers,
@@ -121,9 +123,9 @@ class ReplicaManager:
             on_first_leader_and_isr=self._start_checkpoints,
         )
         self._appends = Appends(
-            self._hosted, self._produces, self._fetches, acks_all_allowed=lambda: self._session_confirmed
+            self._partitions, self._produces, self._fetches, acks_all_allowed=lambda: self._session_confirmed
         )
-        self._reads = Fetches(self._hosted, self._fetches, self._produces, self.isr_writer, self.leader_quota)
+        self._reads = Fetches(self._partitions, self._fetches, self._produces, self.isr_writer, self.leader_quota)
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -153,19 +155,19 @@ class ReplicaManager:
 
     def partition(self, partition: TopicPartition) -> Partition | None:
         """The partition, if it has a replica here that is online."""
-        return self._hosted.get(partition)
+        return self._partitions.get(partition)
 
     def partitions(self) -> list[Partition]:
         """All that are here and online."""
-        return self._hosted.all()
+        return self._partitions.all()
 
     def topic_counts(self) -> dict[str, TopicCounts]:
         """What clients brought and took, by topic with partitions here (BRK-157)."""
-        return self._hosted.counters.all()
+        return self._partitions.counters.all()
 
     def leader_partition_or_error(self, partition: TopicPartition) -> Partition | ErrorCode:
         """The partition if it is led here, or the code to answer."""
-        return self._hosted.leader(partition)
+        return self._partitions.leader(partition)
 
     def log_start_raised(self, partition: TopicPartition) -> None:
         """Have it told with the next answer of every fetch session, not only when its turn comes."""
@@ -182,7 +184,7 @@ class ReplicaManager:
             high_watermark=self._checkpointed.pop(topic_partition, 0),
         )
 
-    def _wake(self, partition: TopicPartition) -> None:
+    def _check_delayed(self, partition: TopicPartition) -> None:
         self._produces.check(partition)
         self._fetches.check(partition)
 
@@ -268,19 +270,19 @@ class ReplicaManager:
     ) -> FoundOffset:
         """ListOffsets of one partition (BRK-107, 108)."""
         missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
-        found = self._hosted.find(partition, missing=missing)
+        found = self._partitions.find(partition, missing=missing)
         return FoundOffset(found) if isinstance(found, ErrorCode) else find_offset(found, wanted, reader, version)
 
     def find_epoch_end(self, partition: TopicPartition, wanted: OffsetForLeaderEpochRequestPartition) -> FoundOffset:
         """OffsetForLeaderEpoch of one partition (BRK-61, 62)."""
-        found = self._hosted.find(partition)
+        found = self._partitions.find(partition)
         return FoundOffset(found) if isinstance(found, ErrorCode) else find_epoch_end(found, wanted)
 
     # --- tasks ----------------------------------------------------------------------------------------------------
 
     def shrink_isrs(self) -> None:
         """Drop followers that have not been caught up for too long (BRK-51, 77)."""
-        partitions = taking_turns(self._hosted.all())
+        partitions = yielding_gil(self._partitions.all())
         changes = [change for partition in partitions if (change := partition.stragglers_out()) is not None]
         self.isr_writer.write(changes)
 
@@ -295,7 +297,7 @@ class ReplicaManager:
     def checkpoint_high_watermarks(self) -> None:
         """Write them to each log dir; those of partitions not yet heard of stay as they were read (BRK-80)."""
         offsets = dict(self._checkpointed)
-        offsets.update((partition.tp, partition.high_watermark.offset) for partition in self._hosted.all())
+        offsets.update((partition.tp, partition.high_watermark.offset) for partition in self._partitions.all())
         self._log_manager.write_high_watermarks(offsets)
 
     # --- what happens around --------------------------------------------------------------------------------------
@@ -315,9 +317,9 @@ class ReplicaManager:
 
     def _take_offline(self, path: Path, partitions: Sequence[TopicPartition]) -> None:
         self.fetchers.remove(partitions)
-        self._hosted.take_offline(partitions)
+        self._partitions.take_offline(partitions)
         for partition in partitions:
-            self._wake(partition)
+            self._check_delayed(partition)
         self.on_offline(partitions)
         log.error("%d partitions are offline with log dir %s", len(partitions), path)
         try:

@@ -21,14 +21,14 @@ _keep = False
 _was_enabled = False
 
 
-def own_the_collector() -> None:
+def allow_gc_pauses() -> None:
     """This process runs nothing but a broker, or a controller."""
     global _ours
     _ours = True
 
 
-def hold() -> bool:
-    """The collector rests until as many have called ``release``; False: it is not ours, nothing is to be released."""
+def pause_gc() -> bool:
+    """The collector rests until as many have called ``resume_gc``; False: it is not ours, nothing is to be released."""
     global _holders, _was_enabled
     if not _ours:
         return False
@@ -40,8 +40,8 @@ def hold() -> bool:
     return True
 
 
-def release(*, keep: bool) -> None:
-    """The end of a ``hold``. ``keep``: what was made meanwhile is to stay, and is never looked at.
+def resume_gc(*, keep: bool) -> None:
+    """The end of a ``pause_gc``. ``keep``: what was made meanwhile is to stay, and is never looked at.
 
     Nor is what others have made meanwhile: it is freed as usual unless it is in a cycle, which this broker's objects are
     not as long as they work.
@@ -61,12 +61,12 @@ def release(*, keep: bool) -> None:
 
 
 @contextmanager
-def long_lived_objects() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """What is made inside stays, unless an error ends it; any number of threads at a time."""
-    hold()
+    pause_gc()
     done = False
     try:
         yield
         done = True
     finally:
-        release(keep=done)
+        resume_gc(keep=done)

@@ -15,7 +15,7 @@ _WORK_S = 0.001
 _PAUSE_S = 0.00005  # the kernel makes about 0.1 ms of it
 
 
-def taking_turns(items: Iterable[_T]) -> Iterator[_T]:
+def yielding_gil(items: Iterable[_T]) -> Iterator[_T]:
     """The items, with a short pause after each millisecond of work on them."""
     due = time.perf_counter() + _WORK_S
     for item in items:

@@ -13,9 +13,9 @@ from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
 from kafkatool.broker.replication.control import state_lines as lines
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager, LeaderAddress
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.partitions import HostedPartitions
+from kafkatool.broker.replication.partition.partitions import LocalPartitions
 from kafkatool.broker.runtime.purgatory import DelayedOperations
-from kafkatool.broker.runtime.yielding import taking_turns
+from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.errors import StorageError, ZooKeeperError
@@ -67,7 +67,7 @@ class ControlRequests:
         self,
         broker_id: int,
         inter_broker_listener: str,
-        hosted: HostedPartitions,
+        partitions: LocalPartitions,
         log_manager: LogManager,
         metadata_cache: MetadataCache,
         fetchers: FetcherManager,
@@ -81,7 +81,7 @@ class ControlRequests:
         """``make_partition(tp, is_new)`` opens or creates the log; raises StorageError."""
         self._broker_id = broker_id
         self._listener = inter_broker_listener
-        self._hosted = hosted
+        self._partitions = partitions
         self._log_manager = log_manager
         self._metadata_cache = metadata_cache
         self._fetchers = fetchers
@@ -128,10 +128,10 @@ class ControlRequests:
         return lines.Origin(self._broker_id, request.controller_id, request.controller_epoch, correlation_id)
 
     def _write(self, level: str, messages: Iterable[str]) -> None:
-        self._state_log.write(level, taking_turns(messages))
+        self._state_log.write(level, yielding_gil(messages))
 
-    def _wake(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in taking_turns(partitions):
+    def _check_delayed(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in yielding_gil(partitions):
             for operations in self._parked:
                 operations.check(partition)
 
@@ -170,11 +170,11 @@ class ControlRequests:
         codes: dict[TopicPartition, ErrorCode] = {}
         accepted: list[LeaderAndIsrPartition] = []
         ignored: list[str] = []
-        for state in taking_turns(states):
+        for state in yielding_gil(states):
             topic_partition = _name(state)
-            partition = self._hosted.get(topic_partition)
+            partition = self._partitions.get(topic_partition)
             current = partition.leader_epoch if partition else -1
-            if self._hosted.is_offline(topic_partition):
+            if self._partitions.is_offline(topic_partition):
                 codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 ignored.append(lines.ignored(origin, topic_partition, lines.in_offline_dir()))
             elif state.leader_epoch <= current:
@@ -202,9 +202,9 @@ class ControlRequests:
         self._fetchers.remove(names)
         self._write(lines.TRACE, lines.fetchers_stopped_to_lead(origin, states))
         led: list[Partition] = []
-        for state, topic_partition in taking_turns(zip(states, names, strict=True)):
+        for state, topic_partition in yielding_gil(zip(states, names, strict=True)):
             try:
-                partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
+                partition = self._partitions.get(topic_partition) or self._create(topic_partition, state.is_new)
                 is_new, _ = partition.make_leader(state)
             except _OPENING_ERRORS as e:
                 self._disk_failed(origin, "leader", state, e, codes)
@@ -212,7 +212,7 @@ class ControlRequests:
             led.append(partition)
             if not is_new:
                 self._state_log.write(lines.INFO, [lines.leads_already(origin, state)])
-        self._wake(p.tp for p in led)
+        self._check_delayed(p.tp for p in led)
         self._write(lines.TRACE, lines.completed(origin, "leader", names))
         return led
 
@@ -233,9 +233,9 @@ class ControlRequests:
         self._write(lines.TRACE, lines.starting(origin, "follower", names))
         changed: list[tuple[Partition, LeaderAddress]] = []
         deposed: list[Partition] = []
-        for state, topic_partition in taking_turns(zip(states, names, strict=True)):
+        for state, topic_partition in yielding_gil(zip(states, names, strict=True)):
             try:
-                partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
+                partition = self._partitions.get(topic_partition) or self._create(topic_partition, state.is_new)
             except _OPENING_ERRORS as e:
                 self._disk_failed(origin, "follower", state, e, codes)
                 continue
@@ -249,7 +249,7 @@ class ControlRequests:
                 changed.append((partition, address))
             else:
                 self._state_log.write(lines.INFO, [lines.follows_already(origin, state)])
-        self._wake(partition.tp for partition in deposed)
+        self._check_delayed(partition.tp for partition in deposed)
         self._start_following(origin, changed)
         self._write(lines.TRACE, lines.completed(origin, "follower", names))
         return [*deposed, *(partition for partition, _ in changed)]
@@ -260,7 +260,7 @@ class ControlRequests:
         names = [partition.tp for partition, _ in changed]
         self._fetchers.remove(names)
         self._write(lines.TRACE, lines.fetchers_stopped_to_follow(origin, names))
-        self._wake(names)
+        self._check_delayed(names)
         self._write(lines.TRACE, lines.truncated(origin, names))
         if self.shutting_down:
             self._write(lines.TRACE, lines.fetchers_not_started(origin, names))
@@ -270,7 +270,7 @@ class ControlRequests:
 
     def _create(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
         partition = self._make_partition(topic_partition, is_new)
-        self._hosted.add(partition)
+        self._partitions.add(partition)
         return partition
 
     def _address_of(self, broker_id: int) -> LeaderAddress | None:
@@ -313,7 +313,7 @@ class ControlRequests:
         followers: list[Partition] = []
         for topic_partition, (state, origin) in list(self._waiting.items()):
             address = self._address_of(state.leader)
-            partition = self._hosted.get(topic_partition)
+            partition = self._partitions.get(topic_partition)
             if partition is None:
                 del self._waiting[topic_partition]
             elif address is not None:
@@ -341,7 +341,7 @@ class ControlRequests:
             self._fetchers.remove(names)
             delete = request.delete_partitions
             answers = []
-            for topic_partition in taking_turns(names):
+            for topic_partition in yielding_gil(names):
                 self._state_log.write(lines.TRACE, [lines.stopping(self._broker_id, topic_partition, delete)])
                 code = self._delete(topic_partition) if delete else self._stop(topic_partition)
                 self._state_log.write(lines.TRACE, [lines.stopped(self._broker_id, topic_partition, delete)])
@@ -357,7 +357,7 @@ class ControlRequests:
 
     def _stop(self, topic_partition: TopicPartition) -> ErrorCode:
         """Keep the data. Nobody shall wait for it any longer (KAFKA-9198)."""
-        if self._hosted.is_offline(topic_partition):
+        if self._partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
         for operations in self._parked:
             operations.abandon(topic_partition)
@@ -365,14 +365,14 @@ class ControlRequests:
 
     def _delete(self, topic_partition: TopicPartition) -> ErrorCode:
         self._waiting.pop(topic_partition, None)
-        if self._hosted.is_offline(topic_partition):
+        if self._partitions.is_offline(topic_partition):
             line = lines.stop_failed(self._broker_id, topic_partition, True)
             self._state_log.write(lines.ERROR, [line])
             return ErrorCode.KAFKA_STORAGE_ERROR
-        partition = self._hosted.remove(topic_partition)
+        partition = self._partitions.remove(topic_partition)
         if partition is not None:
             partition.retire()
-            self._wake([topic_partition])
+            self._check_delayed([topic_partition])
         elif self._log_manager.get(topic_partition) is None:
             line = lines.nothing_to_stop(self._broker_id, topic_partition, True)
             self._state_log.write(lines.TRACE, [line])

@@ -41,11 +41,14 @@ class ReplicaFetcher:
         leader: LeaderEndpoint,
         quota: ReplicationQuota,
         *,
-        wake: Callable[[TopicPartition], None],
+        check_delayed: Callable[[TopicPartition], None],
         on_failed: Callable[[TopicPartition], None],
         clock_ms: Callable[[], float] = _now_ms,
     ) -> None:
-        """``wake(tp)``: the high watermark moved. ``on_failed(tp)``: given up until the next LeaderAndIsr (BRK-72)."""
+        """Call ``check_delayed(tp)`` when the high watermark moved.
+
+        ``on_failed(tp)``: given up until the next LeaderAndIsr (BRK-72).
+        """
         self.leader = leader
         self.requests = 0  # counters of BRK-157
         self.received_bytes = 0
@@ -53,7 +56,7 @@ class ReplicaFetcher:
         self._quota = quota
         self._on_failed = on_failed
         self._clock_ms = clock_ms
-        self._steps = Follow(config, leader, wake)
+        self._steps = Follow(config, leader, check_delayed)
         self._changed = threading.Condition()
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._to_place: dict[TopicPartition, None] = {}  # those about which something changed; guarded as well

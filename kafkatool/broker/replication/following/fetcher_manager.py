@@ -55,13 +55,13 @@ class FetcherManager:
         broker_id: int,
         quota: ReplicationQuota,
         *,
-        wake: Callable[[TopicPartition], None],
+        check_delayed: Callable[[TopicPartition], None],
         thread_prefix: str = "",
     ) -> None:
         self._config = config
         self._broker_id = broker_id
         self._quota = quota
-        self._wake = wake
+        self._check_delayed = check_delayed
         self._thread_prefix = f"{thread_prefix}:" if thread_prefix else ""
         self._lock = threading.Lock()
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}  # by (leader, number)
@@ -96,7 +96,7 @@ class FetcherManager:
         endpoint = LeaderEndpoint(self._config, self._broker_id, client_id, leader.host, leader.port)
         name = f"{self._thread_prefix}ReplicaFetcherThread-{number}-{leader.broker_id}"
         fetcher = self._fetchers[key] = ReplicaFetcher(
-            name, self._config, endpoint, self._quota, wake=self._wake, on_failed=self._failed.add
+            name, self._config, endpoint, self._quota, check_delayed=self._check_delayed, on_failed=self._failed.add
         )
         fetcher.start()
         return fetcher

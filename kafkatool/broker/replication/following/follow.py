@@ -35,9 +35,11 @@ class TruncationRefusedError(KafkatoolError):
 class Follow:
     """The steps. Used by one fetcher's thread; StorageError, OffsetOrderError and bugs pass through to it (BRK-72)."""
 
-    def __init__(self, config: BrokerConfig, leader: LeaderEndpoint, wake: Callable[[TopicPartition], None]) -> None:
+    def __init__(
+        self, config: BrokerConfig, leader: LeaderEndpoint, check_delayed: Callable[[TopicPartition], None]
+    ) -> None:
         self._leader = leader
-        self._wake = wake
+        self._check_delayed = check_delayed
         self._halt_below_high_watermark = config.kt_halt_on_truncation_below_hw
 
     def nothing_new(self, followed: FollowedPartition, answer: FetchResponsePartition) -> bool:
@@ -77,7 +79,7 @@ class Follow:
         wanted.log_start_offset = partition.log.log_start_offset
         followed.lag = max(0, answer.high_watermark - wanted.fetch_offset)
         if partition.high_watermark.offset != before:
-            self._wake(partition.tp)
+            self._check_delayed(partition.tp)
         return FollowStep.DONE
 
     def truncate_to_high_watermark(self, followed: FollowedPartition) -> FollowStep:

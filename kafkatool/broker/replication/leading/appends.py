@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults, DelayedProduce
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
-from kafkatool.broker.replication.partition.partitions import HostedPartitions
+from kafkatool.broker.replication.partition.partitions import LocalPartitions
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.errors import StorageError
@@ -28,13 +28,13 @@ class Appends:
 
     def __init__(
         self,
-        hosted: HostedPartitions,
+        partitions: LocalPartitions,
         produces: DelayedOperations,
         fetches: DelayedOperations,
         *,
         acks_all_allowed: Callable[[], bool],
     ) -> None:
-        self._hosted = hosted
+        self._partitions = partitions
         self._produces = produces
         self._fetches = fetches
         self._acks_all_allowed = acks_all_allowed
@@ -65,7 +65,7 @@ class Appends:
         if acks != ALL_IN_SYNC:
             on_done(results)
             return
-        operation = DelayedProduce(timeout_ms, self._hosted.leader, results, on_done)
+        operation = DelayedProduce(timeout_ms, self._partitions.leader, results, on_done)
         if operation.partitions:
             self._produces.watch(operation, operation.partitions)
         else:
@@ -74,7 +74,7 @@ class Appends:
     def _append_one(
         self, topic_partition: TopicPartition, records: WritableBuffer, acks: int, internal: bool
     ) -> AppendResult:
-        partition = self._hosted.find(topic_partition)
+        partition = self._partitions.find(topic_partition)
         if isinstance(partition, ErrorCode):
             return AppendResult(partition)
         if acks == ALL_IN_SYNC and not self._acks_all_allowed():

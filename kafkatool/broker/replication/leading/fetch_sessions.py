@@ -43,7 +43,7 @@ class FetchSessions:
 
     def __init__(self, slots: int, clock_ms: Callable[[], float]) -> None:
         self.on_closed: Callable[[FetchSession], object] = lambda _: None
-        """Told of each session that was closed; must not wait for anything."""
+        """SessionPartition of each session that was closed; must not wait for anything."""
         self._slots = slots
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
@@ -123,7 +123,7 @@ class FetchSessions:
     def _close_stale(self, now_ms: float) -> None:
         """Kafka keeps them until their slot is needed; here each costs a little at every change of its partitions."""
         for session in list(self._sessions.values()):
-            if now_ms - session.pulse.fetched_ms <= _EVICTION_MS:
+            if now_ms - session.last_fetch.time_ms <= _EVICTION_MS:
                 return
             self._close(session.id)
 

@@ -16,8 +16,8 @@ from kafkatool.broker.replication.partition.partition_reads import (
     failed_read,
     read_partition,
 )
-from kafkatool.broker.replication.partition.partitions import HostedPartitions
-from kafkatool.broker.replication.partition.replica import Pulse
+from kafkatool.broker.replication.partition.partitions import LocalPartitions
+from kafkatool.broker.replication.partition.replica import LastSessionFetch
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -30,13 +30,13 @@ class Fetches:
 
     def __init__(
         self,
-        hosted: HostedPartitions,
+        partitions: LocalPartitions,
         fetches: ParkedFetches,
         produces: DelayedOperations,
         isr_writer: IsrWriter,
         quota: ReplicationQuota,
     ) -> None:
-        self._hosted = hosted
+        self._partitions = partitions
         self._fetches = fetches
         self._produces = produces
         self._isr_writer = isr_writer
@@ -59,7 +59,7 @@ class Fetches:
         """
         results = self._read(entries, reader, max_bytes)
         if reader.is_follower:
-            self._record(entries, results, reader.replica_id, None if session is None else session.pulse)
+            self._record(entries, results, reader.replica_id, None if session is None else session.last_fetch)
         if max_wait_ms <= 0 or (not entries and session is None) or _enough(results, min_bytes):
             self._count(results, reader)
             on_done(results)
@@ -94,7 +94,7 @@ class Fetches:
             reader,
             min_bytes,
             awaited,
-            lambda tp: self._hosted.find(tp, missing=missing),
+            lambda tp: self._partitions.find(tp, missing=missing),
             self._is_held_back,
             lambda: respond(look()),
         )
@@ -107,7 +107,7 @@ class Fetches:
         missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
         throttled = self._quota.limited and reader.is_follower
         for topic_partition, wanted in entries:
-            partition = self._hosted.find(topic_partition, missing=missing)
+            partition = self._partitions.find(topic_partition, missing=missing)
             if isinstance(partition, ErrorCode):
                 results.append((topic_partition, failed_read(partition)))
                 continue
@@ -122,16 +122,18 @@ class Fetches:
             results.append((topic_partition, read))
         return results
 
-    def _record(self, entries: FetchEntries, results: FetchResults, replica_id: int, pulse: Pulse | None) -> None:
+    def _record(
+        self, entries: FetchEntries, results: FetchResults, replica_id: int, session_fetch: LastSessionFetch | None
+    ) -> None:
         """The follower's positions, and what follows from them: ISR, high watermark, acknowledgements (BRK-101)."""
         for index, (topic_partition, read) in enumerate(results):
             if read.start is None:
                 continue  # a failed read says nothing about the follower (BRK-40, KAFKA-8400)
-            partition = self._hosted.get(topic_partition)
+            partition = self._partitions.get(topic_partition)
             if partition is None:
                 continue
             recorded = partition.record_fetch(
-                replica_id, read.start, read.leader_end, entries[index][1].log_start_offset, pulse
+                replica_id, read.start, read.leader_end, entries[index][1].log_start_offset, session_fetch
             )
             if recorded is None:
                 log.warning(
@@ -155,7 +157,7 @@ class Fetches:
     def _count(self, results: FetchResults, reader: Reader) -> None:
         """Followers' bytes go to the replication quota, others' to the topic."""
         for topic_partition, read in results:
-            if read.size_bytes and (partition := self._hosted.get(topic_partition)) is not None:
+            if read.size_bytes and (partition := self._partitions.get(topic_partition)) is not None:
                 if reader.is_follower:
                     self._quota.count(partition, read.size_bytes)
                 else:

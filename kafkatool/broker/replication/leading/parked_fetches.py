@@ -29,7 +29,7 @@ class ParkedFetches(DelayedOperations):
         """Something changed in partition ``key``. A raised high watermark answers no ``followers``: they read beyond."""
         assert isinstance(key, TopicPartition)
         for session in self._sessions.watching(key):
-            session.stir(key)
+            session.mark_changed(key)
             if followers or not session.privileged:
                 self._try_all(session, key)
         super().check(key)
@@ -38,7 +38,7 @@ class ParkedFetches(DelayedOperations):
         """Partition ``key`` is gone."""
         assert isinstance(key, TopicPartition)
         for session in self._sessions.watching(key):
-            session.stir(key)
+            session.mark_changed(key)
             for operation in list(self._watched.get(session, ())):
                 operation.abandon(key)
         super().abandon(key)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.in_sync import InSyncReplicas
-from kafkatool.broker.replication.partition.replica import Pulse, RemoteReplica
+from kafkatool.broker.replication.partition.replica import LastSessionFetch, RemoteReplica
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.log.log import Log
@@ -192,7 +192,7 @@ class Partition:
             end = log.log_end_offset
             for replica in self.remote.values():
                 if replica.end.offset == end:
-                    replica.note_pulse()
+                    replica.note_session_fetch()
             info = log.append_as_leader(records, self.leader_epoch, origin_client=origin_client)
             return LeaderAppend(info, self._raise_high_watermark(log))
 
@@ -209,11 +209,16 @@ class Partition:
         return True, ErrorCode.NONE
 
     def record_fetch(
-        self, replica_id: int, start: LogOffset, leader_end: int, log_start_offset: int, pulse: Pulse | None = None
+        self,
+        replica_id: int,
+        start: LogOffset,
+        leader_end: int,
+        log_start_offset: int,
+        session_fetch: LastSessionFetch | None = None,
     ) -> tuple[bool, IsrChange | None] | None:
         """A follower has read from ``start``: (high watermark raised, ISR change to be written) (BRK-101).
 
-        ``pulse``: of the fetch session in which it goes on reading from there.
+        ``session_fetch``: of the fetch session in which it goes on reading from there.
         None: not led here any more, or the sender is not among the assigned replicas (KAFKA-5758).
         """
         now_ms = self._clock_ms()
@@ -222,7 +227,7 @@ class Partition:
             replica = self.remote.get(replica_id)
             if log is None or replica is None:
                 return None
-            replica.record_fetch(start, leader_end, log_start_offset, now_ms, pulse)
+            replica.record_fetch(start, leader_end, log_start_offset, now_ms, session_fetch)
             change = None
             if replica_id not in self.in_sync.members and self.in_sync.may_change and self._may_join(start.offset):
                 change = self._propose((*self.in_sync.members, replica_id))

@@ -9,7 +9,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-class HostedPartitions:
+class LocalPartitions:
     """Two write: the one control request under way and, beside it, a disk failure's job. All read, without a lock.
 
     Each step of a writer is one operation on a dict or a set, whole to everybody else. A partition made in the very

@@ -10,16 +10,16 @@ NEVER = float("-inf")
 UNKNOWN = LogOffset(-1)
 
 
-class Pulse:
+class LastSessionFetch:
     """When a follower last fetched in its session: whatever it did not list there, it fetched as before.
 
-    One object for all partitions of the session, so that a quiet partition costs nothing (see ``note_pulse``).
+    One object for all partitions of the session, so that a quiet partition costs nothing (see ``note_session_fetch``).
     """
 
-    __slots__ = ("fetched_ms",)
+    __slots__ = ("time_ms",)
 
     def __init__(self, now_ms: float) -> None:
-        self.fetched_ms = now_ms
+        self.time_ms = now_ms
 
 
 class RemoteReplica:
@@ -36,7 +36,7 @@ class RemoteReplica:
         "last_fetch_ms",
         "leader_end_at_last_fetch",
         "log_start_offset",
-        "pulse",
+        "session_fetch",
     )
 
     def __init__(self, broker_id: int) -> None:
@@ -46,10 +46,15 @@ class RemoteReplica:
         self.caught_up_ms = NEVER
         self.last_fetch_ms = NEVER
         self.leader_end_at_last_fetch = -1
-        self.pulse: Pulse | None = None
+        self.session_fetch: LastSessionFetch | None = None
 
     def record_fetch(
-        self, start: LogOffset, leader_end: int, log_start_offset: int, now_ms: float, pulse: Pulse | None = None
+        self,
+        start: LogOffset,
+        leader_end: int,
+        log_start_offset: int,
+        now_ms: float,
+        session_fetch: LastSessionFetch | None = None,
     ) -> None:
         """It fetched at ``start`` while the leader's log ended at ``leader_end``, read before the log was (BRK-39).
 
@@ -64,12 +69,12 @@ class RemoteReplica:
         self.log_start_offset = log_start_offset
         self.leader_end_at_last_fetch = leader_end
         self.last_fetch_ms = now_ms
-        self.pulse = pulse
+        self.session_fetch = session_fetch
 
-    def note_pulse(self) -> None:
+    def note_session_fetch(self) -> None:
         """The leader is about to append, and the follower is at its end: it has been there at every fetch until now."""
-        if self.pulse is not None and self.pulse.fetched_ms > self.last_fetch_ms:
-            self.last_fetch_ms = self.pulse.fetched_ms
+        if self.session_fetch is not None and self.session_fetch.time_ms > self.last_fetch_ms:
+            self.last_fetch_ms = self.session_fetch.time_ms
             self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
 
     def begin_term(self, leader_end: int, now_ms: float, *, in_sync: bool) -> None:
@@ -84,4 +89,4 @@ class RemoteReplica:
         self.log_start_offset = -1
         self.leader_end_at_last_fetch = -1
         self.last_fetch_ms = NEVER
-        self.pulse = None
+        self.session_fetch = None

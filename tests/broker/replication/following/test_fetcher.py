@@ -60,7 +60,7 @@ def fetcher_of(broker: World, leader: Any, *partitions: TopicPartition) -> Repli
         broker.manager._config,
         leader,
         broker.manager.follower_quota,
-        wake=lambda _: None,
+        check_delayed=lambda _: None,
         on_failed=lambda _: None,
         clock_ms=broker.clock,
     )

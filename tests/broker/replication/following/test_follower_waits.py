@@ -66,7 +66,7 @@ def test_behind_another_partitions_data_it_comes_only_if_it_fits(broker: World) 
     (session,) = broker.manager.fetch_sessions.watching(TP)
     for tp in (TP, TP1):
         broker.partition(tp).append_as_leader(batch())
-        session.stir(tp)
+        session.mark_changed(tp)
     broker.manager._fetches.check(TP1)
     assert client.last() == [(0, 0, True), (1, 0, False)]
     client.fetch(wanted(0, 1))
