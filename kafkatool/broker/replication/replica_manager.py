@@ -13,13 +13,14 @@ from kafkatool.broker.replication.control.commands import ControlRequests, Metad
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager
 from kafkatool.broker.replication.leading.appends import Appends, WritableBuffer
 from kafkatool.broker.replication.leading.delayed_produce import AppendResults
+from kafkatool.broker.replication.leading.delayed_requests import ParkedFetches
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
 from kafkatool.broker.replication.leading.fetches import Fetches
-from kafkatool.broker.replication.leading.parked_fetches import ParkedFetches
 from kafkatool.broker.replication.partition.isr_propagation import PERIOD_MS as ISR_PROPAGATION_PERIOD_MS
 from kafkatool.broker.replication.partition.isr_propagation import IsrPropagation
 from kafkatool.broker.replication.partition.isr_writer import IsrWriter
+from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import (
     DEBUGGER,
@@ -28,7 +29,6 @@ from kafkatool.broker.replication.partition.partition_reads import (
     find_epoch_end,
     find_offset,
 )
-from kafkatool.broker.replication.partition.partitions import LocalPartitions
 from kafkatool.broker.replication.partition.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.runtime.purgatory import DelayedOperations

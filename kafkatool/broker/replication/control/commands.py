@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
 from kafkatool.broker.replication.control import state_lines as lines
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager, LeaderAddress
+from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.partitions import LocalPartitions
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.broker.state_change_log import StateChangeLog

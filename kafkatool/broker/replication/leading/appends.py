@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults, DelayedProduce
+from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
-from kafkatool.broker.replication.partition.partitions import LocalPartitions
 from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.errors import StorageError

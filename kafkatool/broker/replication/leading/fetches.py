@@ -4,10 +4,11 @@ import logging
 from collections.abc import Callable, Hashable
 
 from kafkatool.broker.replication.leading.delayed_fetch import AwaitedPartition, Awaiting, DelayedFetch
+from kafkatool.broker.replication.leading.delayed_requests import ParkedFetches
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.leading.follower_fetch import FollowerFetch
-from kafkatool.broker.replication.leading.parked_fetches import ParkedFetches
 from kafkatool.broker.replication.partition.isr_writer import IsrWriter
+from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import (
     DEBUGGER,
@@ -16,7 +17,6 @@ from kafkatool.broker.replication.partition.partition_reads import (
     failed_read,
     read_partition,
 )
-from kafkatool.broker.replication.partition.partitions import LocalPartitions
 from kafkatool.broker.replication.partition.replica import LastSessionFetch
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
 from kafkatool.broker.runtime.purgatory import DelayedOperations
