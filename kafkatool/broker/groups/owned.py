@@ -235,7 +235,7 @@ class HostedGroups:
                 self._unload(partition.partition)
 
     def _load(self, number: int, epoch: int, retry_ms: float = 1000) -> None:
-        partition = self._replica_manager.partition(offsets_partition(number))
+        partition = self._replica_manager.partitions.get(offsets_partition(number))
         source = partition.log if partition is not None else None
         if source is None or not self._owned.still_loading(number, epoch):
             return

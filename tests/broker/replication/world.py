@@ -68,7 +68,7 @@ class ManualScheduler(Scheduler):
         else:
             assert name not in self.periodic, "scheduled twice"
             self.periodic[name] = (fn, period_ms)
-        return ScheduledTask(self, name, fn, period_ms)
+        return ScheduledTask(self._timer, name, fn, period_ms)
 
     def submit(self, fn: Callable[[], object], name: str = "job") -> None:
         self.jobs.append(fn)
@@ -181,9 +181,9 @@ class World:
     def follow(self, partition: TopicPartition = TP, *, leader: int = 2, epoch: int = 0) -> Partition:
         """Become follower, without fetching: as while the broker is stopping."""
         live = LeaderAndIsrLiveLeader(broker_id=leader, host="127.0.0.1", port=1)
-        self.manager._control.shutting_down = True
+        self.manager.control.shutting_down = True
         response = self.leader_and_isr(role(partition, leader, epoch, [leader], [leader, 1], 0), live=[live])
-        self.manager._control.shutting_down = False
+        self.manager.control.shutting_down = False
         assert [p.error_code for p in response.partitions] == [0], response
         return self.partition(partition)
 
@@ -206,24 +206,24 @@ class World:
             self.leaders += [p.tp for p in leaders]
             self.followers += [p.tp for p in followers]
 
-        return self.manager.become_leader_or_follower(request, note, correlation_id=7)
+        return self.manager.control.become_leader_or_follower(request, note, correlation_id=7)
 
     def partition(self, partition: TopicPartition = TP) -> Partition:
-        found = self.manager.partition(partition)
+        found = self.manager.partitions.get(partition)
         assert found is not None
         return found
 
     def know(self, *partitions: TopicPartition, brokers: Mapping[int, int] | None = None, leader: int = 1) -> None:
         """Metadata: these partitions exist; ``brokers`` id -> port are alive."""
         request = metadata_request(partitions, brokers or {1: 9001}, leader)
-        assert self.manager.update_metadata(request).error == 0
+        assert self.manager.control.update_metadata(request).error == 0
 
     def produce(
         self, partition: TopicPartition = TP, *, acks: int = 1, count: int = 1, timeout_ms: int = 60_000, **options: Any
     ) -> list[AppendResult]:
         """One batch; the list gets the result when it is there."""
         results: list[AppendResult] = []
-        self.manager.append_records(
+        self.manager.appends.append(
             {partition: batch(count)},
             acks=acks,
             timeout_ms=timeout_ms,
@@ -246,7 +246,7 @@ class World:
     ) -> list[PartitionRead]:
         """One partition; the list gets the result when it is there."""
         results: list[PartitionRead] = []
-        self.manager.fetch(
+        self.manager.fetches.fetch(
             [(partition, wanted(partition.partition, offset, epoch=epoch, log_start=log_start))],
             reader,
             max_wait_ms=max_wait_ms,
@@ -344,7 +344,6 @@ def world(directory: Path, *, clock: Clock | None = None, broker_id: int = 1, **
         timer,
         lines,
         lambda: BROKER_EPOCH,
-        lambda topic: {},
         clock_ms=monotonic_ms if clock is None else clock,
     )
     logs.on_dir_failure = manager.on_dir_failure

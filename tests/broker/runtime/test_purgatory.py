@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 import pytest
 
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, DelayedProduce
-from kafkatool.broker.runtime.purgatory import DelayedOperation, DelayedOperations
+from kafkatool.broker.runtime.purgatory import DelayedOperation, Purgatory
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -33,14 +33,14 @@ class Waiting(DelayedOperation):
 
 
 @pytest.fixture
-def operations() -> Iterator[DelayedOperations]:
+def operations() -> Iterator[Purgatory]:
     timer = Timer("test")
-    yield DelayedOperations(timer)
+    yield Purgatory(timer)
     timer.close()
 
 
 @pytest.mark.spec("BRK-81")
-def test_an_operation_whose_condition_holds_is_completed_at_once(operations: DelayedOperations) -> None:
+def test_an_operation_whose_condition_holds_is_completed_at_once(operations: Purgatory) -> None:
     operation = Waiting()
     operation.ready = True
     assert operations.watch(operation, ["a"])
@@ -49,7 +49,7 @@ def test_an_operation_whose_condition_holds_is_completed_at_once(operations: Del
 
 
 @pytest.mark.spec("BRK-81")
-def test_it_waits_under_all_its_keys_and_leaves_all_of_them(operations: DelayedOperations) -> None:
+def test_it_waits_under_all_its_keys_and_leaves_all_of_them(operations: Purgatory) -> None:
     operation = Waiting()
     assert not operations.watch(operation, ["a", "b", "c"])
     operations.check("b")
@@ -61,7 +61,7 @@ def test_it_waits_under_all_its_keys_and_leaves_all_of_them(operations: DelayedO
 
 
 @pytest.mark.spec("BRK-81")
-def test_it_can_be_found_when_it_is_tried_so_that_no_change_is_missed(operations: DelayedOperations) -> None:
+def test_it_can_be_found_when_it_is_tried_so_that_no_change_is_missed(operations: Purgatory) -> None:
     class ChangesMeanwhile(Waiting):
         def try_complete(self, key: Hashable | None = None) -> bool:
             if key is None:
@@ -76,7 +76,7 @@ def test_it_can_be_found_when_it_is_tried_so_that_no_change_is_missed(operations
 
 
 @pytest.mark.spec("BRK-81")
-def test_time_runs_out_once_and_a_late_check_changes_nothing(operations: DelayedOperations) -> None:
+def test_time_runs_out_once_and_a_late_check_changes_nothing(operations: Purgatory) -> None:
     operation = Waiting(delay_ms=10)
     operations.watch(operation, ["a"])
     assert operation.ended.wait(60)
@@ -86,7 +86,7 @@ def test_time_runs_out_once_and_a_late_check_changes_nothing(operations: Delayed
 
 
 @pytest.mark.spec("BRK-81", "BRK-127")
-def test_all_can_be_expired_at_a_stop(operations: DelayedOperations) -> None:
+def test_all_can_be_expired_at_a_stop(operations: Purgatory) -> None:
     waiting = [Waiting() for _ in range(3)]
     for operation in waiting:
         operations.watch(operation, ["a", operation])
@@ -95,7 +95,7 @@ def test_all_can_be_expired_at_a_stop(operations: DelayedOperations) -> None:
 
 
 @pytest.mark.spec("BRK-81")
-def test_many_threads_that_check_at_once_complete_it_once(operations: DelayedOperations) -> None:
+def test_many_threads_that_check_at_once_complete_it_once(operations: Purgatory) -> None:
     deadline = time.monotonic() + 1
     rounds = 0
     while rounds < 200 and time.monotonic() < deadline:

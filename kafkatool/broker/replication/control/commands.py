@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
 from kafkatool.broker.replication.control import state_lines as lines
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager, LeaderAddress
+from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.directories.log_manager import LogManager
@@ -71,7 +71,7 @@ class ControlRequests:
         log_manager: LogManager,
         metadata_cache: MetadataCache,
         fetchers: FetcherManager,
-        parked: Sequence[DelayedOperations],
+        delayed: DelayedRequests,
         state_change_log: StateChangeLog,
         *,
         broker_epoch: Callable[[], int | None],
@@ -85,7 +85,7 @@ class ControlRequests:
         self._log_manager = log_manager
         self._metadata_cache = metadata_cache
         self._fetchers = fetchers
-        self._parked = parked
+        self._delayed = delayed
         self._state_log = state_change_log
         self._broker_epoch = broker_epoch
         self._make_partition = make_partition
@@ -132,15 +132,17 @@ class ControlRequests:
 
     def _check_delayed(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in yielding_gil(partitions):
-            for operations in self._parked:
-                operations.check(partition)
+            self._delayed.check(partition)
 
     # --- LeaderAndIsr ---------------------------------------------------------------------------------------------
 
     def become_leader_or_follower(
-        self, request: LeaderAndIsrRequest, on_leadership_change: OnLeadershipChange, correlation_id: int
+        self, request: LeaderAndIsrRequest, on_leadership_change: OnLeadershipChange, *, correlation_id: int = 0
     ) -> LeaderAndIsrResponse:
-        """Take over the roles the controller decided; partition by partition (BRK-26 to 33)."""
+        """Take over the roles the controller decided; partition by partition (BRK-26 to 33).
+
+        ``on_leadership_change`` runs before the next control request begins (BRK-32).
+        """
         origin = self._origin(request, correlation_id)
         self._write(lines.TRACE, lines.received(origin, request.partition_states))
         with self._lock:
@@ -291,9 +293,16 @@ class ControlRequests:
     # --- UpdateMetadata -------------------------------------------------------------------------------------------
 
     def update_metadata(
-        self, request: UpdateMetadataRequest, on_leadership_change: OnLeadershipChange, correlation_id: int
+        self,
+        request: UpdateMetadataRequest,
+        on_leadership_change: OnLeadershipChange = lambda *_: None,
+        *,
+        correlation_id: int = 0,
     ) -> MetadataUpdate:
-        """Hand it to the metadata cache; partitions that waited for their leader's address follow it now (BRK-30)."""
+        """Hand it to the metadata cache; partitions that waited for their leader's address follow it now (BRK-30).
+
+        ``on_leadership_change`` is called with those.
+        """
         origin = self._origin(request, correlation_id)
         with self._lock:
             latest_epoch = self._controller_epoch
@@ -326,9 +335,12 @@ class ControlRequests:
     # --- StopReplica ----------------------------------------------------------------------------------------------
 
     def stop_replicas(
-        self, request: StopReplicaRequest, on_deleted: Callable[[list[TopicPartition]], None]
+        self, request: StopReplicaRequest, on_deleted: Callable[[list[TopicPartition]], None] = lambda _: None
     ) -> StopReplicaResponse:
-        """Stop fetching, and with ``delete_partitions`` drop partition and log (BRK-109 to 111)."""
+        """Stop fetching, and with ``delete_partitions`` drop partition and log (BRK-109 to 111).
+
+        ``on_deleted`` is called with the partitions that were to be deleted.
+        """
         with self._lock:
             latest_epoch = self._controller_epoch
             refusal = self._refusal(request)
@@ -359,8 +371,7 @@ class ControlRequests:
         """Keep the data. Nobody shall wait for it any longer (KAFKA-9198)."""
         if self._partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
-        for operations in self._parked:
-            operations.abandon(topic_partition)
+        self._delayed.abandon(topic_partition)
         return ErrorCode.NONE
 
     def _delete(self, topic_partition: TopicPartition) -> ErrorCode:

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable, Mapping
 
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults, DelayedProduce
+from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
-from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
@@ -27,16 +27,11 @@ class Appends:
     """One batch to each of some partitions. Any thread."""
 
     def __init__(
-        self,
-        partitions: LocalPartitions,
-        produces: DelayedOperations,
-        fetches: DelayedOperations,
-        *,
-        acks_all_allowed: Callable[[], bool],
+        self, partitions: LocalPartitions, delayed: DelayedRequests, *, acks_all_allowed: Callable[[], bool]
     ) -> None:
         self._partitions = partitions
-        self._produces = produces
-        self._fetches = fetches
+        self._produces = delayed.produces
+        self._fetches = delayed.fetches
         self._acks_all_allowed = acks_all_allowed
 
     def append(
@@ -45,13 +40,14 @@ class Appends:
         *,
         acks: int,
         timeout_ms: float,
-        internal: bool,
-        allow_internal_topics: bool,
+        internal: bool = False,
+        allow_internal_topics: bool = False,
         on_done: Callable[[AppendResults], None],
     ) -> None:
         """Append; ``on_done`` is called once, on this thread or on the one that completes the wait.
 
-        ``internal``: by this broker's own coordinators, whose batches are not checked like a client's.
+        ``internal``: by this broker's own coordinators, whose batches are not checked like a client's. Others need
+        ``allow_internal_topics`` to write to theirs.
         """
         if acks not in (ALL_IN_SYNC, 0, 1):
             on_done(dict.fromkeys(entries, _BAD_ACKS))

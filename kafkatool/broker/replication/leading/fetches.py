@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Hashable
 
 from kafkatool.broker.replication.leading.delayed_fetch import AwaitedPartition, Awaiting, DelayedFetch
-from kafkatool.broker.replication.leading.delayed_requests import ParkedFetches
+from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.leading.follower_fetch import FollowerFetch
 from kafkatool.broker.replication.partition.isr_writer import IsrWriter
@@ -19,7 +19,6 @@ from kafkatool.broker.replication.partition.partition_reads import (
 )
 from kafkatool.broker.replication.partition.replica import LastSessionFetch
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
-from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -31,14 +30,12 @@ class Fetches:
     def __init__(
         self,
         partitions: LocalPartitions,
-        fetches: ParkedFetches,
-        produces: DelayedOperations,
+        delayed: DelayedRequests,
         isr_writer: IsrWriter,
         quota: ReplicationQuota,
     ) -> None:
         self._partitions = partitions
-        self._fetches = fetches
-        self._produces = produces
+        self._produces, self._fetches, self._deletions = delayed.produces, delayed.fetches, delayed.deletions
         self._isr_writer = isr_writer
         self._quota = quota
 
@@ -150,6 +147,9 @@ class Fetches:
             if raised:
                 self._produces.check(topic_partition)
                 self._fetches.check(topic_partition, followers=False)
+        if self._deletions:  # rarely: the log starts of followers matter to nothing else
+            for topic_partition, _ in results:
+                self._deletions.check(topic_partition)
 
     def _is_held_back(self, partition: Partition, replica_id: int) -> bool:
         return self._quota.holds_back(partition, in_sync=replica_id in partition.isr)

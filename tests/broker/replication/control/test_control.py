@@ -38,7 +38,7 @@ def codes(response: LeaderAndIsrResponse | StopReplicaResponse) -> dict[int, int
 def stop(
     broker: World, *partitions: TopicPartition, delete: bool = False, epoch: int = 1, broker_epoch: int = -1
 ) -> StopReplicaResponse:
-    return broker.manager.stop_replicas(
+    return broker.manager.control.stop_replicas(
         StopReplicaRequest(
             controller_id=9,
             controller_epoch=epoch,
@@ -56,7 +56,7 @@ def test_an_older_controller_is_refused_by_every_request(broker: World) -> None:
     assert (refused.error_code, codes(refused)) == (11, {0: 11})
     stopped = stop(broker, TP, delete=True, epoch=4)
     assert (stopped.error_code, stopped.partitions) == (11, [])
-    assert broker.manager.update_metadata(metadata_request([TP], {1: 1}, 1, controller_epoch=4)).error == 11
+    assert broker.manager.control.update_metadata(metadata_request([TP], {1: 1}, 1, controller_epoch=4)).error == 11
     assert broker.partition().leader_epoch == 0
     assert not broker.cache.contains(TP)
     assert ("WARN", "[Broker id=1] Received stop replica request from an old controller epoch 4. "
@@ -68,7 +68,7 @@ def test_an_older_controller_is_refused_by_every_request(broker: World) -> None:
 def test_requests_for_another_life_of_this_broker_are_refused_before_all_else(broker: World) -> None:
     stale = broker.leader_and_isr(role(TP, 1, 0, [1], [1]), controller_epoch=5, broker_epoch=BROKER_EPOCH - 1)
     assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
-    assert broker.manager.partition(TP) is None
+    assert broker.manager.partitions.get(TP) is None
     assert stop(broker, TP, broker_epoch=BROKER_EPOCH - 1).error_code == 77
     accepted = broker.leader_and_isr(role(TP, 1, 0, [1], [1]), controller_epoch=1, broker_epoch=BROKER_EPOCH)
     assert accepted.error_code == 0, "the refused request's controller epoch was not stored"
@@ -80,7 +80,7 @@ def test_a_broker_that_is_just_registering_waits_to_know_which_life_is_meant(
     broker: World, told: int, code: int
 ) -> None:
     answers = iter([None, None, BROKER_EPOCH])
-    broker.manager._control._broker_epoch = lambda: next(answers)
+    broker.manager.control._broker_epoch = lambda: next(answers)
     assert broker.leader_and_isr(role(TP, 1, 0, [1], [1]), broker_epoch=told).error_code == code
 
 
@@ -96,7 +96,7 @@ def test_each_partition_is_judged_by_itself_and_all_are_answered(broker: World) 
     broker.lead(epoch=3)
     response = broker.leader_and_isr(role(TP, 1, 3, [1], [1]), role(TP1, 2, 0, [2], [2, 3]), role(TP2, 1, 0, [1], [1]))
     assert codes(response) == {0: 11, 1: 3, 2: 0}
-    assert broker.manager.partition(TP1) is None, "no object for a partition that is not ours"
+    assert broker.manager.partitions.get(TP1) is None, "no object for a partition that is not ours"
     assert broker.partition(TP2).is_leader
     ignored = [m for level, m in broker.lines.written if level == "WARN"]
     assert ignored == [
@@ -190,7 +190,7 @@ def test_a_deposed_leader_serves_nobody_while_the_new_one_is_unknown(broker: Wor
     assert [r.error for r in broker.produce()] == [ErrorCode.NOT_LEADER_FOR_PARTITION]
     told: list[tuple[int, list[TopicPartition]]] = []
     request = metadata_request([TP], {1: 1, 2: 2}, 2)
-    broker.manager.update_metadata(
+    broker.manager.control.update_metadata(
         request, lambda lead, follow: told.append((len(lead), [p.tp for p in follow])), correlation_id=1
     )
     assert told == [(0, [TP])]
@@ -219,7 +219,7 @@ def test_control_requests_take_turns(broker: World) -> None:
         order.append("leader_and_isr")
 
     request = LeaderAndIsrRequest(controller_id=9, controller_epoch=1, partition_states=[], live_leaders=[])
-    first = threading.Thread(target=lambda: broker.manager.become_leader_or_follower(request, slow))
+    first = threading.Thread(target=lambda: broker.manager.control.become_leader_or_follower(request, slow))
     first.start()
     assert inside.wait(60)
 
@@ -294,10 +294,10 @@ def test_deleting_drops_partition_log_and_every_wait(broker: World, tmp_path: Pa
     fetched = broker.fetch(1, follower(2), max_wait_ms=60_000)
     assert codes(stop(broker, TP, delete=True)) == {0: 0}
     assert (produced[0].error, fetched[0].error) == (6, 6)
-    assert broker.manager.partition(TP) is None
+    assert broker.manager.partitions.get(TP) is None
     assert not (tmp_path / "logs/t-0").exists()
     assert broker.produce()[0].error == 6
-    broker.manager.update_metadata(metadata_request([TP], {1: 1}, -2))
+    broker.manager.control.update_metadata(metadata_request([TP], {1: 1}, -2))
     assert broker.produce()[0].error == 3
 
 
@@ -307,7 +307,7 @@ def test_deleting_works_when_only_the_directory_or_nothing_exists(tmp_path: Path
         broker.lead()
         broker.produce()
     with world(tmp_path, clock=Clock()) as broker:
-        assert broker.manager.partition(TP) is None
+        assert broker.manager.partitions.get(TP) is None
         assert codes(stop(broker, TP, TP1, delete=True)) == {0: 0, 1: 0}
         assert not (tmp_path / "logs/t-0").exists()
         assert ("TRACE", "[Broker id=1] Ignoring stop replica (delete=true) for partition t-1 as replica doesn't exist "
@@ -328,7 +328,7 @@ def test_a_topic_made_anew_does_not_inherit_a_high_watermark(tmp_path: Path) -> 
 @pytest.mark.spec("BRK-112", "BRK-113")
 def test_metadata_goes_to_the_cache_and_what_was_removed_comes_back(broker: World) -> None:
     broker.know(TP, TP1)
-    update = broker.manager.update_metadata(metadata_request([TP], {1: 1}, -2), correlation_id=3)
+    update = broker.manager.control.update_metadata(metadata_request([TP], {1: 1}, -2), correlation_id=3)
     assert update.removed == [TP]
     assert broker.cache.contains(TP1)
     assert broker.lines.written[-1][1] == (

@@ -67,7 +67,7 @@ def test_behind_another_partitions_data_it_comes_only_if_it_fits(broker: World) 
     for tp in (TP, TP1):
         broker.partition(tp).append_as_leader(batch())
         session.mark_changed(tp)
-    broker.manager._fetches.check(TP1)
+    broker.manager.delayed.fetches.check(TP1)
     assert client.last() == [(0, 0, True), (1, 0, False)]
     client.fetch(wanted(0, 1))
     assert client.last() == [(1, 0, True)]
@@ -78,7 +78,7 @@ def test_of_two_batches_appended_before_anybody_looked_both_come(broker: World) 
     client = _parked(broker)
     for _ in range(2):
         broker.partition().append_as_leader(batch())
-    broker.manager._fetches.check(TP)
+    broker.manager.delayed.fetches.check(TP)
     assert _offsets(_data(client)) == [1, 2]
 
 
@@ -86,7 +86,7 @@ def test_of_two_batches_appended_before_anybody_looked_both_come(broker: World) 
 def test_the_look_of_the_append_before_finds_nothing_left_to_answer(broker: World) -> None:
     client = _parked(broker)
     broker.produce()
-    broker.manager._fetches.check(TP)
+    broker.manager.delayed.fetches.check(TP)
     assert len(client.told) == 1
     client.fetch(wanted(0, 2, epoch=0))
     assert len(client.told) == 1, "it waits again"
@@ -111,7 +111,7 @@ def test_a_leader_deposed_between_append_and_answer_gives_nothing(broker: World)
     client = _parked(broker)
     broker.partition().append_as_leader(batch())
     broker.partition().stop_leading()
-    broker.manager._fetches.check(TP)
+    broker.manager.delayed.fetches.check(TP)
     assert client.last() == [(0, ErrorCode.NOT_LEADER_FOR_PARTITION, False)]
 
 
@@ -129,7 +129,7 @@ def test_a_batch_that_was_cut_off_before_the_answer_is_not_in_it(broker: World) 
     log = broker.partition().log
     broker.partition().append_as_leader(batch())
     log.truncate_to(1)
-    broker.manager._fetches.check(TP)
+    broker.manager.delayed.fetches.check(TP)
     assert client.told == []
 
 
@@ -139,7 +139,7 @@ def test_a_session_that_was_closed_meanwhile_still_gets_its_answer(broker: World
     sessions = broker.manager.fetch_sessions
     with sessions._lock:
         sessions._close(client._session)
-    broker.manager._fetches.expire_all()
+    broker.manager.delayed.fetches.expire_all()
     assert len(client.told) == 1
     broker.produce()
     assert len(client.told) == 1
@@ -149,7 +149,7 @@ def test_a_session_that_was_closed_meanwhile_still_gets_its_answer(broker: World
 def test_while_the_quota_holds_it_back_no_append_ends_the_wait(tmp_path: Path) -> None:
     with world(tmp_path, clock=Clock()) as broker:
         broker.lead(isr=(1, 2), replicas=(1, 2, 3))
-        broker.manager.on_topic_config("t", {"leader.replication.throttled.replicas": "0:1"})
+        broker.logs.update_topic_config("t", {"leader.replication.throttled.replicas": "0:1"})
         broker.manager.on_broker_config({"leader.replication.throttled.rate": "1"})
         broker.produce(count=100)
         broker.fetch(100, follower(2))
@@ -160,7 +160,7 @@ def test_while_the_quota_holds_it_back_no_append_ends_the_wait(tmp_path: Path) -
         broker.produce()
         assert behind.told == [], "bytes that are held back do not count"
         assert _offsets(_data(in_sync)) == [100], "one in sync is never held back"
-        broker.manager._fetches.expire_all()
+        broker.manager.delayed.fetches.expire_all()
         assert behind.last() == [(0, 0, False)]
 
 
@@ -168,7 +168,7 @@ def test_while_the_quota_holds_it_back_no_append_ends_the_wait(tmp_path: Path) -
 def test_bytes_from_memory_count_for_the_quota(tmp_path: Path) -> None:
     with world(tmp_path, clock=Clock()) as broker:
         client = _parked(broker)
-        broker.manager.on_topic_config("t", {"leader.replication.throttled.replicas": "*"})
+        broker.logs.update_topic_config("t", {"leader.replication.throttled.replicas": "*"})
         broker.produce()
         assert sum(broker.manager.leader_quota._window._counts.values()) == len(_data(client))
 
@@ -187,5 +187,5 @@ def test_of_two_threads_that_find_something_one_answers() -> None:
     assert not fetch.try_complete()
     fetch._look = look
     assert fetch.try_complete(TP) and fetch.try_complete(TP)
-    fetch._expire()
+    fetch.expire()
     assert told == [found]

@@ -40,7 +40,7 @@ class Client:
         plan = sessions.plan(request)
         assert plan.error == 0 and plan.session is not None
         self._session, self._epoch = plan.session_id, self._epoch + 1
-        self._broker.manager.fetch(
+        self._broker.manager.fetches.fetch(
             plan.entries,
             self._reader,
             max_wait_ms=WAIT_MS,
@@ -97,11 +97,11 @@ def test_a_log_start_raised_by_a_client_is_told_with_the_next_answer(broker: Wor
     broker.produce(TP)
     client = Client(broker)
     client.fetch(wanted(0, 1), wanted(1, 0))
-    broker.manager._fetches.expire_all()
+    broker.manager.delayed.fetches.expire_all()
     client.fetch()
     broker.partition(TP).log.advance_log_start(1)
-    broker.manager.log_start_raised(TP)
-    broker.manager._fetches.expire_all()
+    broker.manager.delayed.fetches.check(TP)
+    broker.manager.delayed.fetches.expire_all()
     assert [(tp.partition, read.log_start_offset) for tp, read in client.told[-1]] == [(0, 1)]
 
 
@@ -147,7 +147,7 @@ def test_a_stopped_replica_ends_the_wait(broker: World, delete: bool) -> None:
     lead(broker)
     client = Client(broker)
     client.fetch(wanted(0, 0), wanted(1, 0))
-    broker.manager.stop_replicas(
+    broker.manager.control.stop_replicas(
         StopReplicaRequest(
             controller_id=9, controller_epoch=1, broker_epoch=-1, delete_partitions=delete, partitions=[TP1]
         )
@@ -192,5 +192,5 @@ def test_a_quiet_follower_joins_when_the_change_before_is_written(broker: World)
 @pytest.fixture(autouse=True)
 def _nothing_is_left_waiting(broker: World) -> object:
     yield
-    broker.manager._fetches.expire_all()
-    assert len(broker.manager._fetches) == 0
+    broker.manager.delayed.fetches.expire_all()
+    assert len(broker.manager.delayed.fetches) == 0
