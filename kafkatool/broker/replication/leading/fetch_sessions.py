@@ -5,7 +5,7 @@ Source: Kafka 1.1.1 server/FetchSession.scala.
 
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
@@ -52,6 +52,11 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def watched(self) -> Collection[TopicPartition]:
+        """Return the partitions that any session wants."""
+        return self._watching.keys()
 
     def watching(self, partition: TopicPartition) -> tuple[FetchSession, ...]:
         """The sessions that want that partition."""

@@ -57,7 +57,7 @@ def broker(tmp_path: Path) -> Iterator[World]:
 def fetcher_of(broker: World, leader: Any, *partitions: TopicPartition) -> ReplicaFetcher:
     made = ReplicaFetcher(
         "test",
-        broker.manager._config,
+        broker.config,
         leader,
         broker.manager.follower_quota,
         check_delayed=lambda _: None,

@@ -1,16 +1,18 @@
 """A follower's fetch parked in its session: answered from what was just appended, with all that a look would find."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafkatool.broker.replication.leading.fetch_session import FetchResults
 from kafkatool.broker.replication.leading.follower_fetch import FollowerFetch
-from kafkatool.broker.replication.partition.partition_reads import PartitionRead
+from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader
+from kafkatool.broker.replication.partition.replication_quota import RateWindow
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import iter_batches
-from tests.broker.replication.leading.test_session_fetches import TP1, Client, lead
+from tests.broker.replication.leading.test_session_fetches import TP1, Client, closing, lead
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
 from tests.broker.storage.batch_builders import batch
 
@@ -43,12 +45,11 @@ def test_the_answer_from_memory_is_the_answer_from_the_file(broker: World) -> No
     client = _parked(broker)
     broker.produce()
     ((_, told),) = client.told[-1]
-    partition = broker.partition()
     assert isinstance(told.records, bytes), "nothing was read"
-    partition.log._newest = None
-    (read,) = broker.fetch(1, follower(2), epoch=0)
+    (read,) = broker.fetch(1, Reader(2, committed=True), epoch=0)
+    assert isinstance(read.records, FileRegion), "who asks for aborted transactions is answered from the file"
     assert _content(told) == _content(read)
-    assert told._replace(records=b"") == read._replace(records=b"")
+    assert told._replace(records=b"") == read._replace(records=b"", aborted=None)
 
 
 @pytest.mark.spec("BRK-96")
@@ -137,8 +138,8 @@ def test_a_batch_that_was_cut_off_before_the_answer_is_not_in_it(broker: World) 
 def test_a_session_that_was_closed_meanwhile_still_gets_its_answer(broker: World) -> None:
     client = _parked(broker)
     sessions = broker.manager.fetch_sessions
-    with sessions._lock:
-        sessions._close(client._session)
+    (session,) = sessions.watching(TP)
+    sessions.plan(closing(session))
     broker.manager.delayed.fetches.expire_all()
     assert len(client.told) == 1
     broker.produce()
@@ -165,27 +166,32 @@ def test_while_the_quota_holds_it_back_no_append_ends_the_wait(tmp_path: Path) -
 
 
 @pytest.mark.spec("BRK-76")
-def test_bytes_from_memory_count_for_the_quota(tmp_path: Path) -> None:
+def test_bytes_from_memory_count_for_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    monkeypatch.setattr(RateWindow, "add", lambda _, size_bytes: counted.append(size_bytes))
     with world(tmp_path, clock=Clock()) as broker:
         client = _parked(broker)
         broker.logs.update_topic_config("t", {"leader.replication.throttled.replicas": "*"})
         broker.produce()
-        assert sum(broker.manager.leader_quota._window._counts.values()) == len(_data(client))
+        assert sum(counted) == len(_data(client))
 
 
 @pytest.mark.spec("BRK-98")
 def test_of_two_threads_that_find_something_one_answers() -> None:
     told: list[FetchResults] = []
     found: FetchResults = [(TP, PartitionRead(size_bytes=1))]
-    fetch = FollowerFetch(60_000, list, told.append)
 
-    def look() -> FetchResults:
-        fetch._look = lambda: found
+    def meanwhile() -> FetchResults:
         assert fetch.try_complete(TP), "the other thread, between look and answer of this one"
         return [(TP, PartitionRead(size_bytes=2))]
 
+    looks: list[Callable[[], FetchResults]] = [list, meanwhile, lambda: found]
+
+    def look() -> FetchResults:
+        return looks.pop(0)()
+
+    fetch = FollowerFetch(60_000, look, told.append)
     assert not fetch.try_complete()
-    fetch._look = look
     assert fetch.try_complete(TP) and fetch.try_complete(TP)
     fetch.expire()
     assert told == [found]

@@ -14,6 +14,7 @@ from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
 from tests.broker.handlers.served import broker_of, handler_context
+from tests.broker.replication.leading.test_session_fetches import closing
 from tests.broker.replication.world import TP, World, role, world
 from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import everything
@@ -85,8 +86,8 @@ def test_a_follower_whose_session_the_leader_lost_goes_on_in_a_new_one(tmp_path:
             assert all(r.error == 0 for r in one.produce(acks=-1, count=3))
             eventually(lambda: same(one, two), "caught up")
             eventually(lambda: len(sessions) == 1, "a session")
-            for session_id in list(sessions._sessions):
-                sessions._close(session_id)
+            for session in sessions.watching(TP):
+                sessions.plan(closing(session))
             asked = two.manager.fetchers.traffic()[(1, 0)][0]
             eventually(lambda a=asked: two.manager.fetchers.traffic()[(1, 0)][0] > a + 2, f"goes on {count}")  # type: ignore[misc]
         one.produce(count=3)

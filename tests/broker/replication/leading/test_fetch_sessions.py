@@ -143,7 +143,7 @@ def test_closed_and_forgotten_sessions_hear_of_nothing() -> None:
     assert [s.id for s in sessions.watching(TopicPartition("t", 0))] == [second]
     sessions.plan(request(first, -1, {0: 0}))
     sessions.plan(request(second, 1, forget=(0,)))
-    assert len(sessions) == 0 and not sessions._watching, "a session without partitions ends"
+    assert len(sessions) == 0 and not sessions.watched, "a session without partitions ends"
 
 
 @pytest.mark.spec("BRK-106")
@@ -159,16 +159,17 @@ def test_a_session_closed_while_it_forgets_leaves_nothing_behind(monkeypatch: py
 
     monkeypatch.setattr(FetchSession, "update", then_closed)
     sessions.plan(request(opened, 1, {2: 0}, forget=(0,)))
-    assert len(sessions) == 0 and not sessions._watching
+    assert len(sessions) == 0 and not sessions.watched
 
 
 @pytest.mark.spec("BRK-105")
 def test_unknown_sessions_and_wrong_epochs() -> None:
     sessions = FetchSessions(10, Clock())
     assert sessions.plan(request(99, 1)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    session = sessions.plan(request(0, 0, {0: 0})).session_id
+    made = sessions.plan(request(0, 0, {0: 0})).session
+    assert made is not None
+    session = made.id
     assert sessions.plan(request(session, 2)).error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    made = sessions._sessions[session]
     made.epoch = 2**31 - 1
     assert sessions.plan(request(session, 2**31 - 1)).error is ErrorCode.NONE
     assert made.epoch == 1

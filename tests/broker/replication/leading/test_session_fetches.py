@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkatool.broker.replication.leading.fetch_session import FetchResults
+from kafkatool.broker.replication.leading.fetch_session import FetchResults, FetchSession
 from kafkatool.broker.replication.partition.partition_reads import Reader
+from kafkatool.broker.replication.partition.session_epochs import FINAL_EPOCH
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
@@ -53,6 +54,19 @@ class Client:
     def last(self) -> list[tuple[int, int, int]]:
         """(partition, error, has data) of the last answer."""
         return sorted((tp.partition, int(read.error), bool(read.size_bytes)) for tp, read in self.told[-1])
+
+
+def closing(session: FetchSession) -> FetchRequest:
+    """The request that closes a session."""
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=0,
+        session_id=session.id,
+        session_epoch=FINAL_EPOCH,
+        topics=[],
+    )
 
 
 def lead(broker: World, partitions: Sequence[TopicPartition] = (TP, TP1), **options: Sequence[int]) -> None:
