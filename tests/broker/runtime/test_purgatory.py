@@ -8,6 +8,7 @@ import pytest
 
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, DelayedProduce
 from kafkatool.broker.runtime.purgatory import DelayedOperation, Purgatory
+from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -83,6 +84,31 @@ def test_time_runs_out_once_and_a_late_check_changes_nothing(operations: Purgato
     operation.ready = True
     operations.check("a")
     assert (operation.expired, operation.completions, len(operations)) == (True, 1, 0)
+
+
+@pytest.mark.spec("BRK-81")
+def test_an_expiry_that_blocks_holds_up_no_other_task_of_the_timer() -> None:
+    gate, holds = threading.Event(), threading.Event()
+
+    class Blocking(Waiting):
+        def on_expire(self) -> None:
+            holds.set()
+            assert gate.wait(60)
+
+    scheduler = Scheduler(2, "test")
+    timer = Timer("test", scheduler.submit)
+    operations = Purgatory(timer)
+    blocking, later, ran = Blocking(delay_ms=0), Waiting(delay_ms=0), threading.Event()
+    operations.watch(blocking, ["a"])
+    assert holds.wait(60)
+    timer.add(0, ran.set)
+    operations.watch(later, ["a"])
+    assert ran.wait(60) and later.ended.wait(60)
+    assert blocking.completions == 0
+    gate.set()
+    assert blocking.ended.wait(60)
+    timer.close()
+    scheduler.shutdown()
 
 
 @pytest.mark.spec("BRK-81", "BRK-127")
