@@ -77,7 +77,7 @@ class DelayedDeletion(DelayedOperation):
         metadata_cache: MetadataCache,
         on_done: Callable[[], None],
     ) -> None:
-        """``deletions``: as done on the leader. Those without error are waited for, and settled in place."""
+        """Take the ``deletions`` as done on the leader; those without error are waited for, and settled in place."""
         super().__init__(timeout_ms)
         self._unsettled = {p: deletion for p, deletion in deletions.items() if deletion.error is ErrorCode.NONE}
         self._find_leader = find_leader

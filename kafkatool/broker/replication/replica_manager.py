@@ -72,7 +72,7 @@ class ReplicaManager:
         thread_prefix: str = "",
         clock_ms: Callable[[], float] = monotonic_ms,
     ) -> None:
-        """``timer``: see Purgatory. ``thread_prefix`` begins the fetchers' names (BRK-65)."""
+        """Make the parts. ``timer``: see Purgatory. ``thread_prefix`` begins the fetchers' names (BRK-65)."""
         self._config = config
         self._broker_id = broker_id
         self.log_manager = log_manager
@@ -171,7 +171,7 @@ class ReplicaManager:
     def shrink_isrs(self) -> None:
         """Drop followers that have not been caught up for too long (BRK-51, 77)."""
         partitions = yielding_gil(self.partitions.all())
-        changes = [change for partition in partitions if (change := partition.stragglers_out()) is not None]
+        changes = [change for partition in partitions if (change := partition.propose_shrink()) is not None]
         self.isr_writer.write(changes)
 
     def _start_checkpoints(self) -> None:

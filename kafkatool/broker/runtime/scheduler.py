@@ -18,7 +18,7 @@ class ScheduledTask:
     """Handle of a scheduled function."""
 
     def __init__(self, timer: Timer, name: str, fn: Callable[[], object], period_ms: float | None) -> None:
-        """``timer`` hands its tasks to threads that may block."""
+        """Note what to run. ``timer`` hands its tasks to threads that may block."""
         self._timer = timer
         self._name = name
         self._fn = fn

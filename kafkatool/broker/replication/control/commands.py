@@ -45,7 +45,7 @@ _OPENING_ERRORS = (*_DISK_ERRORS, ZooKeeperError)
 
 
 class _FromController(Protocol):
-    """What every control request begins with."""
+    """The fields that every control request begins with."""
 
     controller_id: int
     controller_epoch: int
@@ -61,7 +61,7 @@ class MetadataUpdate(NamedTuple):
 
 
 class ControlRequests:
-    """One writer of roles and of the set of partitions hosted. Any thread; requests take turns."""
+    """The one writer of roles and of the set of partitions here. Any thread; one request at a time."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ControlRequests:
         make_partition: Callable[[TopicPartition, bool], Partition],
         on_first_leader_and_isr: Callable[[], object],
     ) -> None:
-        """``make_partition(tp, is_new)`` opens or creates the log; raises StorageError."""
+        """Take the parts it works on. ``make_partition(tp, is_new)`` opens or creates the log; raises StorageError."""
         self._broker_id = broker_id
         self._listener = inter_broker_listener
         self._partitions = partitions
@@ -98,7 +98,7 @@ class ControlRequests:
     # --- checks ---------------------------------------------------------------------------------------------------
 
     def _refusal(self, request: _FromController) -> ErrorCode:
-        """Why the request as a whole is not obeyed (BRK-24, 25); NONE: it is, and its epoch is noted.
+        """Return why the request as a whole is not obeyed (BRK-24, 25); NONE: it is, and its epoch is noted.
 
         A broker epoch above the own one is obeyed, as in Kafka 2.8: after a new session the controller may know of the
         registration before this broker has read its own node, and it does not ask twice.
@@ -114,7 +114,7 @@ class ControlRequests:
         return ErrorCode.NONE
 
     def _own_epoch(self) -> int | None:
-        """Of this registration. While there is none it is waited for.
+        """Return the epoch of this registration; wait while there is none.
 
         A request that comes meanwhile is for a former life, or for the node that was made a moment ago and has not been
         read back yet: the controller will not send that again.
@@ -168,7 +168,7 @@ class ControlRequests:
     def _sort_out(
         self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition]
     ) -> tuple[dict[TopicPartition, ErrorCode], list[LeaderAndIsrPartition]]:
-        """A code for each partition, and those to go on with (BRK-26)."""
+        """Return a code for each partition, and those to go on with (BRK-26)."""
         codes: dict[TopicPartition, ErrorCode] = {}
         accepted: list[LeaderAndIsrPartition] = []
         ignored: list[str] = []
@@ -196,7 +196,7 @@ class ControlRequests:
     def _make_leaders(
         self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition], codes: dict[TopicPartition, ErrorCode]
     ) -> list[Partition]:
-        """All as one batch: stop their fetchers, then lead (BRK-28)."""
+        """Stop the fetchers of all, then lead (BRK-28)."""
         if not states:
             return []
         names = [_name(s) for s in states]
@@ -227,7 +227,7 @@ class ControlRequests:
     ) -> list[Partition]:
         """Adopt the new leader, then fetch from it (BRK-29). Partitions whose leader is not known wait (BRK-30).
 
-        Those that now follow, and those that wait but were led here: nobody may be served by a deposed leader.
+        Return those that now follow, and those that wait but were led here: a deposed leader may serve nobody.
         """
         if not states:
             return []
@@ -368,7 +368,7 @@ class ControlRequests:
             return StopReplicaResponse(partitions=answers)
 
     def _stop(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Keep the data. Nobody shall wait for it any longer (KAFKA-9198)."""
+        """Keep the data, but let no request wait for it any longer (KAFKA-9198)."""
         if self._partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._delayed.abandon(topic_partition)

@@ -1,6 +1,6 @@
 """The follower's side of a fetch session: only what changed is asked, what is no longer wanted is named once (KIP-227).
 
-Without sessions (Fetch below 7, or a leader that has no slot) every request is the full list, in the order of turns.
+Without sessions (Fetch below 7, or a leader that has no slot) every request is the full list, in round-robin order.
 Source: Kafka 2.3.1 clients FetchSessionHandler.java.
 """
 
@@ -17,7 +17,7 @@ _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH
 
 
 class FetchQuestion(NamedTuple):
-    """What one fetch request says of session and partitions, by topic."""
+    """The session and the partitions of one fetch request, by topic."""
 
     session_id: int
     session_epoch: int
@@ -26,12 +26,12 @@ class FetchQuestion(NamedTuple):
 
 
 class FollowerSession:
-    """Used by a fetcher's thread alone."""
+    """The session with one leader. Used by a fetcher's thread alone."""
 
     def __init__(self, *, sessions: bool) -> None:
-        """``sessions``: whether the leader's version of Fetch knows them."""
+        """Begin without a session. ``sessions``: whether the leader's version of Fetch knows them."""
         self.asked: dict[TopicPartition, FollowedPartition] = {}
-        """What the next answer may be about; in the order of turns (BRK-69)."""
+        """The partitions the next answer may be about; in round-robin order (BRK-69)."""
         self._sessions = sessions
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH  # of the next request
@@ -39,7 +39,7 @@ class FollowerSession:
         self._forgotten: dict[TopicPartition, None] = {}
 
     def want(self, followed: FollowedPartition) -> None:
-        """Have it in the next request, if there is anything new to say of it; then it goes to the end of the order."""
+        """Put it into the next request, if there is anything new to say of it; then it goes to the end of the order."""
         topic_partition = followed.partition.tp
         position = (followed.wanted.fetch_offset, followed.wanted.log_start_offset)
         if self.asked.get(topic_partition) is followed and followed.asked_at == position:
@@ -57,7 +57,7 @@ class FollowerSession:
             self._forgotten[partition] = None
 
     def question(self) -> FetchQuestion:
-        """The next request; it counts as sent: unless it is answered, call ``start_over``."""
+        """Return the next request; it counts as sent: unless it is answered, call ``start_over``."""
         full = self._epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         wanted: dict[str, list[FetchRequestPartition]] = {}
         for topic_partition in self.asked if full else self._changed:
@@ -84,5 +84,5 @@ class FollowerSession:
         return True
 
     def start_over(self) -> None:
-        """The next request is a full one; it closes the session it names, should the leader still have it."""
+        """Make the next request a full one; it closes the session it names, should the leader still have it."""
         self._epoch = INITIAL_EPOCH

@@ -1,4 +1,4 @@
-"""Appends on the leader: write, wake who waits for it, and answer now or when enough replicas have it (BRK-82 to 90)."""
+"""Appends on the leader: write, try what waits for it, answer now or when enough replicas have it (BRK-82 to 90)."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ _BAD_ACKS = AppendResult(ErrorCode.INVALID_REQUIRED_ACKS)
 
 
 class Appends:
-    """One batch to each of some partitions. Any thread."""
+    """The way of batches into the partitions led here. Any thread."""
 
     def __init__(
         self, partitions: LocalPartitions, delayed: DelayedRequests, *, acks_all_allowed: Callable[[], bool]

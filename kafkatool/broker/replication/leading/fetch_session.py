@@ -1,4 +1,4 @@
-"""One incremental fetch session: what its client wants, what it was told, and what has to be looked at (KIP-227).
+"""The state of one incremental fetch session: partitions wanted, what was told, what has changed (KIP-227).
 
 Most partitions of a follower do not change between two fetches, and thousands of them must cost nothing. So a fetch
 looks only at the partitions that were marked as changed: by an append, a raised high watermark, a change of role, or by
@@ -24,7 +24,7 @@ FetchResults = list[tuple[TopicPartition, PartitionRead]]
 
 
 class SessionPartition:
-    """One partition of a session: its part of the request, where that lies, and what the client was told last."""
+    """One partition of a session: its part of the request, where that lies, and what was told last."""
 
     __slots__ = ("high_watermark", "log_start_offset", "start", "wanted")
 
@@ -35,7 +35,7 @@ class SessionPartition:
         self.log_start_offset = -1
 
     def is_news(self, read: PartitionRead) -> bool:
-        """Whether the client must hear of it; noted as told."""
+        """Tell whether the client must hear of it, and note it as told."""
         news = bool(
             read.size_bytes
             or read.error
@@ -48,7 +48,7 @@ class SessionPartition:
 
 
 class FetchSession:
-    """Used by one request at a time: its connection waits for each answer. A lock guards against clients that do not.
+    """A session, used by one request at a time: its client waits for each answer. A lock guards against others.
 
     ``privileged``: a follower's, not taken for a consumer's.
     """
@@ -63,7 +63,7 @@ class FetchSession:
         # A mark is taken before its partition is looked at and made after a change is done, each in one step: so none
         # is lost, whoever comes first.
         self._changed: dict[TopicPartition, None] = {}
-        self._untold: dict[TopicPartition, PartitionRead] = {}  # what the parked request found when it came
+        self._untold: dict[TopicPartition, PartitionRead] = {}  # what the waiting request found when it came
         self._not_looked_at: list[TopicPartition] = []
         self._slice_due_ms = now_ms + _SLICE_MS
 
@@ -72,17 +72,17 @@ class FetchSession:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """All the client wants."""
+        """Return all the client wants."""
         return list(self._partitions)
 
     # --- what changes -----------------------------------------------------------------------------------------------
 
     def mark_changed(self, partition: TopicPartition) -> None:
-        """The next fetch has to look at it. From any thread."""
+        """Have the next fetch look at it. From any thread."""
         self._changed[partition] = None
 
     def update(self, request: FetchRequest) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """Take over what the client lists and forgets; those that are new here, those that are gone."""
+        """Take over what the client lists and forgets; return those that are new here and those that are gone."""
         added, gone = [], []
         with self._lock:
             for topic in request.topics:
@@ -103,7 +103,7 @@ class FetchSession:
         return added, gone
 
     def next_request(self, now_ms: float) -> None:
-        """One has come, with the right epoch."""
+        """Note that one has come, with the right epoch."""
         self.last_fetch.time_ms = now_ms
         self.epoch = epoch_after(self.epoch)
         if now_ms >= self._slice_due_ms:
@@ -120,7 +120,7 @@ class FetchSession:
     # --- what is looked at ------------------------------------------------------------------------------------------
 
     def take(self) -> FetchEntries:
-        """What a new request has to look at, in the order of turns."""
+        """Return what a new request has to look at, and take off the marks; longest unserved first."""
         entries: FetchEntries = []
         for topic_partition in list(self._changed):
             self._changed.pop(topic_partition, None)
@@ -128,8 +128,8 @@ class FetchSession:
                 entries.append((topic_partition, told.wanted))
         return entries
 
-    def park(self, results: FetchResults) -> None:
-        """They were looked at, but nobody was told: the request waits."""
+    def wait(self, results: FetchResults) -> None:
+        """Note that they were looked at but not told: the request waits."""
         for topic_partition, read in results:
             if (told := self._partitions.get(topic_partition)) is not None:
                 told.start = read.start
@@ -138,7 +138,7 @@ class FetchSession:
         self._untold = dict(results)
 
     def take_again(self) -> FetchEntries:
-        """What to look at when the wait is over.
+        """Return what to look at when the wait is over.
 
         Marks stay: with the next request the client's position is noted there, and that may be what the mark is about.
         """
@@ -146,22 +146,22 @@ class FetchSession:
         return [(tp, told.wanted) for tp in list(self._changed) if (told := partitions.get(tp)) is not None]
 
     def with_untold(self, results: FetchResults) -> FetchResults:
-        """Those of the last look, after what was found before and has not changed since."""
+        """Return the results of the last look, after what was found before and has not changed since."""
         untold, self._untold = self._untold, {}
         for topic_partition, _ in results:
             untold.pop(topic_partition, None)
         return [*untold.items(), *results]
 
     def get(self, partition: TopicPartition) -> SessionPartition | None:
-        """What a parked fetch waits for of that partition; None: nothing, it was forgotten."""
+        """Return what a waiting fetch wants of that partition; None: nothing, it was forgotten."""
         return self._partitions.get(partition)
 
     def items(self) -> Iterable[tuple[TopicPartition, SessionPartition]]:
-        """The partitions of which a parked fetch may find something."""
+        """Return the partitions of which a waiting fetch may find something."""
         return [(tp, told) for tp in list(self._changed) if (told := self._partitions.get(tp)) is not None]
 
     def tell(self, results: FetchResults, reader: Reader, *, everything: bool) -> FetchResults:
-        """The part of the results that the client does not know yet, or all of them; now it knows.
+        """Return the part of the results that the client does not know yet, or all; note them as told.
 
         Those of which more can be read come next time too, after all others if they had data this time (BRK-106).
         """

@@ -1,4 +1,4 @@
-"""The incremental fetch sessions of a broker: opened, found, closed, and told what changes (BRK-105, 106; KIP-227).
+"""The incremental fetch sessions of a broker: opens, finds and closes them (BRK-105, 106; KIP-227).
 
 Source: Kafka 1.1.1 server/FetchSession.scala.
 """
@@ -19,7 +19,7 @@ _EVICTION_MS = 120_000  # a session not used for that long is closed when anothe
 
 
 class FetchPlan(NamedTuple):
-    """What a fetch request means. With ``error`` there is nothing to read, only the session's error to tell."""
+    """The meaning of a fetch request. With ``error`` there is nothing to read, only the session's error to tell."""
 
     entries: FetchEntries
     session: FetchSession | None = None
@@ -28,11 +28,11 @@ class FetchPlan(NamedTuple):
 
     @property
     def session_id(self) -> int:
-        """To be told to the client."""
+        """Return the id to tell the client."""
         return NO_SESSION if self.session is None else self.session.id
 
     def to_tell(self, results: FetchResults, reader: Reader) -> FetchResults:
-        """The part of the results that the client does not know yet."""
+        """Return the part of the results that the client does not know yet."""
         if self.session is None:
             return results
         return self.session.tell(results, reader, everything=not self.incremental)
@@ -59,7 +59,7 @@ class FetchSessions:
         return self._watching.keys()
 
     def watching(self, partition: TopicPartition) -> tuple[FetchSession, ...]:
-        """The sessions that want that partition."""
+        """Return the sessions that want that partition."""
         return self._watching.get(partition, ())
 
     def plan(self, request: FetchRequest) -> FetchPlan:
@@ -126,14 +126,14 @@ class FetchSessions:
             return session
 
     def _close_stale(self, now_ms: float) -> None:
-        """Kafka keeps them until their slot is needed; here each costs a little at every change of its partitions."""
+        """Close sessions out of use. Kafka waits until their slot is needed; here each costs a little at every change."""
         for session in list(self._sessions.values()):
             if now_ms - session.last_fetch.time_ms <= _EVICTION_MS:
                 return
             self._close(session.id)
 
     def _evict_for(self, privileged: bool) -> bool:
-        """For a follower, take the slot of the consumer that was idle longest."""
+        """Free the slot of the consumer that was idle longest, for a follower."""
         consumer = next((s for s in self._sessions.values() if not s.privileged), None)
         if consumer is None or not privileged:
             return False
@@ -141,7 +141,7 @@ class FetchSessions:
         return True
 
     def _close(self, session_id: int) -> None:
-        """Under the lock."""
+        """Close a session, if there is one. Under the lock."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._unwatch(session, session.partitions)

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Fetches:
-    """Reads of some partitions in one request. Any thread."""
+    """The fetches served here, each reading some partitions. Any thread."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Fetches:
         on_done: Callable[[FetchResults], None],
         session: FetchSession | None = None,
     ) -> None:
-        """``on_done`` is called once, on this thread or on the one that ends the wait; results in request order.
+        """Read; ``on_done`` is called once, on this thread or on the one that ends the wait; results in request order.
 
         ``entries`` of a ``session`` are those to be looked at; it says which those are when the wait is over.
         """
@@ -64,7 +64,7 @@ class Fetches:
         awaited: Awaiting
         keys: tuple[Hashable, ...]
         if session is not None:
-            session.park(results)
+            session.wait(results)
             awaited, keys = session, (session,)
         else:
             awaited = {
@@ -122,7 +122,7 @@ class Fetches:
     def _record(
         self, entries: FetchEntries, results: FetchResults, replica_id: int, session_fetch: LastSessionFetch | None
     ) -> None:
-        """The follower's positions, and what follows from them: ISR, high watermark, acknowledgements (BRK-101)."""
+        """Note the follower's positions, and draw conclusions: ISR, high watermark, what waits for them (BRK-101)."""
         for index, (topic_partition, read) in enumerate(results):
             if read.start is None:
                 continue  # a failed read says nothing about the follower (BRK-40, KAFKA-8400)
@@ -155,7 +155,7 @@ class Fetches:
         return self._quota.holds_back(partition, in_sync=replica_id in partition.isr)
 
     def _count(self, results: FetchResults, reader: Reader) -> None:
-        """Followers' bytes go to the replication quota, others' to the topic."""
+        """Count bytes: followers' go to the replication quota, others' to the topic."""
         for topic_partition, read in results:
             if read.size_bytes and (partition := self._partitions.get(topic_partition)) is not None:
                 if reader.is_follower:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class IsrWriter:
-    """Thread-safe. ``on_written(tp)``: an ISR changed, tell the controller.
+    """The queue of ISR changes and their writer. Thread-safe. ``on_written(tp)``: an ISR changed, tell the controller.
 
     ``check_delayed(tp)``: try the requests that wait for something of that partition.
     """

@@ -25,9 +25,6 @@ class LocalPartitions:
         self.checkpointed: dict[TopicPartition, int] = {}
         """High watermarks the last run wrote, of partitions the controller has not told of yet."""
 
-    def __len__(self) -> int:
-        return len(self._partitions)
-
     def all(self) -> list[Partition]:
         """Return those that are online, as of now."""
         return list(self._partitions.values())

@@ -194,7 +194,7 @@ def test_a_leadership_decision_that_comes_during_the_write_wins(broker: World) -
     partition = broker.lead(isr=(1, 2))
     broker.produce()
     broker.clock.pass_ms(LAG_MS + 1)
-    change = partition.stragglers_out()
+    change = partition.propose_shrink()
     assert change is not None
     broker.lead(epoch=1, isr=(1, 2), version=2)
     assert not partition.isr_written(change, 1)
