@@ -86,8 +86,8 @@ class DelayedDeletion(DelayedOperation):
         self._settling = threading.Lock()  # one thread looks at a time: none changes what another has answered
 
     @property
-    def keys(self) -> tuple[Hashable, ...]:
-        """Return what to watch it under."""
+    def subjects(self) -> tuple[Hashable, ...]:
+        """Return the keys to watch it under."""
         return (*self._unsettled, LIVE_BROKERS)
 
     def try_complete(self, key: Hashable | None = None) -> bool:

@@ -43,4 +43,4 @@ def handle(request: DeleteRecordsRequest, call: Call) -> None:
 
     timeout_ms = call.patience_ms(request.timeout_ms)
     waiting = DelayedDeletion(timeout_ms, deletions, find_leader, context.metadata_cache, answer)
-    context.replica_manager.delayed.deletions.watch(waiting, waiting.keys)
+    context.replica_manager.delayed.deletions.watch(waiting, waiting.subjects)

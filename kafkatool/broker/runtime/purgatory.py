@@ -19,9 +19,9 @@ class DelayedOperation:
     def __init__(self, delay_ms: float) -> None:
         self.delay_ms = delay_ms
         self._once = threading.Lock()  # taken for good by whoever completes
-        self._purgatory: Purgatory | None = None
-        self._keys: Sequence[Hashable] = ()
-        self._timer_task: TimerTask | None = None
+        self.purgatory: Purgatory | None = None  # these three are set by the purgatory that watches it
+        self.keys: Sequence[Hashable] = ()
+        self.timer_task: TimerTask | None = None
 
     @property
     def completed(self) -> bool:
@@ -59,23 +59,13 @@ class DelayedOperation:
             self.on_expire()
             self.on_complete()
 
-    def wait_in(self, purgatory: "Purgatory", keys: Sequence[Hashable]) -> None:
-        """Note where it is watched, to leave there when it is completed."""
-        self._purgatory, self._keys = purgatory, keys
-
-    def start_timer(self, timer: Timer) -> None:
-        """Have it expire when its time is out."""
-        self._timer_task = task = timer.add(self.delay_ms, self.expire)
-        if self._once.locked():
-            task.cancel()  # it was completed before it could see its timer
-
     def _claim(self) -> bool:
         if not self._once.acquire(blocking=False):
             return False
-        if self._purgatory is not None:
-            self._purgatory.forget(self, self._keys)
-        if self._timer_task is not None:
-            self._timer_task.cancel()
+        if self.purgatory is not None:
+            self.purgatory.forget(self)
+        if self.timer_task is not None:
+            self.timer_task.cancel()
         return True
 
 
@@ -99,13 +89,15 @@ class Purgatory:
 
         It is tried when it can be found, not before: so a change between a try and the watching is not missed.
         """
-        operation.wait_in(self, keys)
+        operation.purgatory, operation.keys = self, keys
         with self._lock:
             for key in keys:
                 self._watched.setdefault(key, {})[operation] = None
         if operation.try_complete():
             return True
-        operation.start_timer(self._timer)
+        operation.timer_task = task = self._timer.add(operation.delay_ms, operation.expire)
+        if operation.completed:
+            task.cancel()  # it was completed before it could see its timer
         return False
 
     def check(self, key: Hashable) -> None:
@@ -130,10 +122,10 @@ class Purgatory:
         for operation in operations:
             operation.expire()
 
-    def forget(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> None:
+    def forget(self, operation: DelayedOperation) -> None:
         """Take an operation that is completed off its watch lists."""
         with self._lock:
-            for key in keys:
+            for key in operation.keys:
                 if waiting := self._watched.get(key):
                     waiting.pop(operation, None)
                     if not waiting:

@@ -31,7 +31,7 @@ def deleting(broker: World, *partitions: TopicPartition) -> tuple[dict[TopicPart
     deletions = {tp: delete_on_leader(tp, 2, leader) for tp in partitions}
     answers: list[None] = []
     waiting = DelayedDeletion(60_000, deletions, leader, broker.cache, lambda: answers.append(None))
-    broker.manager.delayed.deletions.watch(waiting, waiting.keys)
+    broker.manager.delayed.deletions.watch(waiting, waiting.subjects)
     assert not answers
     return deletions, answers
 
