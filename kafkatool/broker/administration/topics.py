@@ -8,7 +8,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkatool.broker.administration.waiting_topics import WaitingTopics
+from kafkatool.broker.administration.waiting_topics import TopicPurgatory
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
@@ -64,7 +64,7 @@ class TopicAdmin:
         self._zookeeper = zookeeper
         self._config = config
         self._metadata_cache = metadata_cache
-        self.waiting = WaitingTopics(metadata_cache, timer)
+        self.waiting = TopicPurgatory(metadata_cache, timer)
 
     # --- topics made without being asked for --------------------------------------------------------------------
 
