@@ -108,8 +108,8 @@ def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "topics": ("kafkatool.commands.topics.group:topics", "Create, list, describe, alter and delete topics."),
     "reassign": ("kafkatool.commands.reassign.command:reassign", "Move partitions' replicas to other brokers."),
-    "elect": ("kafkatool.commands.elect:elect", "Give leadership back to the preferred replicas."),
-    "replica-verify": ("kafkatool.commands.replica_verify:replica_verify", "Compare the data of all replicas."),
+    "elect": ("kafkatool.commands.elect.command:elect", "Give leadership back to the preferred replicas."),
+    "replica-verify": ("kafkatool.commands.replica_verify.command:replica_verify", "Compare the data of all replicas."),
     "logs": ("kafkatool.commands.logs.group:logs", "Merge and analyse state-change logs of all brokers."),
     "cluster": ("kafkatool.commands.servers.cluster:cluster", "Run a whole cluster on this machine."),
     "broker": ("kafkatool.commands.servers.broker:broker", "Run one broker from a server.properties file."),
