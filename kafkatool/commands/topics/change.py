@@ -85,13 +85,15 @@ def alter(
     if partitions is None and replication_factor is None and not (config or delete_config):
         raise UsageError("alter needs --partitions, --replication-factor, --config or --delete-config")
     from kafkatool.core.model.topic_names import OFFSETS_TOPIC
-    from kafkatool.core.operations.topics import changes as operation
+    from kafkatool.core.operations.topics import configs as topic_configs
+    from kafkatool.core.operations.topics import growth as topic_growth
+    from kafkatool.core.operations.topics.replica_lists import parse_replica_lists
 
     try:
         configs = parse_configs(config)
         removed = [name.strip() for name in delete_config]
         check_names(removed)
-        groups = operation.parse_replica_lists(replica_assignment) if replica_assignment else None
+        groups = parse_replica_lists(replica_assignment) if replica_assignment else None
     except RefusedError as e:
         fail(out, e, topic=topic)
     note_ignored_configs(out, configs)
@@ -105,9 +107,9 @@ def alter(
             try:
                 if config or delete_config:
                     if dry_run:
-                        planned += operation.plan_config_change(zk, name, configs, removed).ops
+                        planned += topic_configs.plan_config_change(zk, name, configs, removed).ops
                     else:
-                        change = operation.change_configs(zk, name, configs, removed)
+                        change = topic_configs.change_configs(zk, name, configs, removed)
                         items.append({"topic": name, "change": "configs", "value": dict(change.configs)})
                         out.line(f'Updated config for topic "{name}".')
                 if partitions is not None:
@@ -115,9 +117,9 @@ def alter(
                     if name != OFFSETS_TOPIC and not dry_run:
                         out.line(GROWTH_WARNING)
                     if dry_run:
-                        planned += operation.plan_growth(zk, name, partitions, **rules).ops  # type: ignore[arg-type]
+                        planned += topic_growth.plan_growth(zk, name, partitions, **rules).ops  # type: ignore[arg-type]
                     else:
-                        growth = operation.grow(zk, name, partitions, **rules)  # type: ignore[arg-type]
+                        growth = topic_growth.grow(zk, name, partitions, **rules)  # type: ignore[arg-type]
                         added = {str(p): list(r) for p, r in growth.added.items()}
                         items.append({"topic": name, "change": "partitions", "value": added})
                         out.line("Adding partitions succeeded!")
@@ -141,7 +143,7 @@ def _change_factor(
 ) -> list["Op"]:
     """One reassignment for all topics (TOP-29X): the way back and the plan are told before it starts."""
     from kafkatool.core.operations.reassignment import requests as reassignment
-    from kafkatool.core.operations.topics.changes import plan_replication_factor
+    from kafkatool.core.operations.topics.growth import plan_replication_factor
     from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
 
     try:
@@ -219,8 +221,7 @@ def delete(
     zk_max_bytes: int,
 ) -> None:
     """Mark topics for deletion; the controller deletes them if delete.topic.enable is true."""
-    from kafkatool.core.operations.topics import changes as operation
-    from kafkatool.core.operations.topics import deletion as topic_deletion
+    from kafkatool.core.operations.topics import deletion
 
     status: dict[str, str] = {}
     errors: list[dict[str, Any]] = []
@@ -229,7 +230,7 @@ def delete(
         found = matching(out, zk, topic, zookeeper, if_exists=if_exists)
         if dry_run:
             try:
-                out.planned([operation.plan_deletion(name) for name in found])
+                out.planned([deletion.plan_deletion(name) for name in found])
             except RefusedError as e:
                 fail(out, e, topic=topic)
             return
@@ -239,11 +240,11 @@ def delete(
                 raise RefusedError("no topic was marked for deletion")
         for name in found:
             try:
-                operation.mark_for_deletion(zk, name)
+                deletion.mark_for_deletion(zk, name)
                 status[name] = "marked"
                 out.line(f"Topic {name} is marked for deletion.")
                 out.line("Note: This will have no impact if delete.topic.enable is not set to true.")
-            except operation.MarkedForDeletionError as e:
+            except deletion.MarkedForDeletionError as e:
                 status[name] = "already_marked"
                 out.line(str(e))
             except RefusedError as e:
@@ -251,7 +252,7 @@ def delete(
                 errors.append(error_item(e, topic=name))
         if wait is not None:
             with out.progress("deleting") as update:
-                left = topic_deletion.wait_until_gone(zk, status, wait, update)
+                left = deletion.wait_until_gone(zk, status, wait, update)
             gone = [name for name in status if name not in {item.topic for item in left}]
             status |= dict.fromkeys(gone, "deleted")
             if gone:

@@ -70,18 +70,18 @@ def create(
         },
     )
     from kafkatool.core.model import topic_names as names
-    from kafkatool.core.operations.topics import changes as operation
+    from kafkatool.core.operations.topics import creation, replica_lists
 
     try:
         configs = parse_configs(config)
-        groups = operation.parse_replica_lists(replica_assignment) if replica_assignment else None
+        groups = replica_lists.parse_replica_lists(replica_assignment) if replica_assignment else None
     except RefusedError as e:
         fail(out, e, topic=topic)
     note_ignored_configs(out, configs)
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         try:
             if if_not_exists:
-                operation.check_absent(zk, topic)  # says nothing else about a topic that is there
+                creation.check_absent(zk, topic)  # says nothing else about a topic that is there
             if names.has_collision_chars(topic):
                 out.line(names.COLLISION_WARNING)
             if groups is not None:
@@ -89,7 +89,7 @@ def create(
             else:
                 assert partitions is not None
                 assert replication_factor is not None
-                assignment = operation.plan_spread(
+                assignment = creation.plan_spread(
                     zk,
                     partitions,
                     replication_factor,
@@ -97,12 +97,12 @@ def create(
                     replica_shift=replica_shift,
                     rack_aware=not disable_rack_aware,
                 )
-            creation = operation.plan_creation(zk, topic, assignment, configs)
+            planned = creation.plan_creation(zk, topic, assignment, configs)
             if dry_run:
-                out.planned(creation.ops)
+                out.planned(planned.ops)
                 return
-            operation.commit_creation(zk, creation)
-        except operation.TopicExistsError as e:
+            creation.commit_creation(zk, planned)
+        except creation.TopicExistsError as e:
             if e.marked:
                 out.note(f"note: topic {topic} is marked for deletion; once it is gone it can be created anew")
             if not if_not_exists:
