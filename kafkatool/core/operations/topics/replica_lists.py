@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.values import join_ids
 
 
 def parse_replica_lists(text: str) -> list[tuple[int, ...]]:
@@ -22,10 +23,9 @@ def check_replica_lists(groups: Sequence[tuple[int, ...]]) -> None:
     """Check a new topic's lists (TOP-2); live brokers are not required. Raises RefusedError with Kafka's text."""
     for number, group in enumerate(groups):
         if twice := sorted({b for b in group if group.count(b) > 1}):
-            ids = ",".join(map(str, twice))
-            raise RefusedError(f"Partition replica lists may not contain duplicate entries: {ids}")
+            raise RefusedError(f"Partition replica lists may not contain duplicate entries: {join_ids(twice)}")
         if len(group) != len(groups[0]):
-            raise RefusedError(f"Partition {number} has different replication factor: {':'.join(map(str, group))}")
+            raise RefusedError(f"Partition {number} has different replication factor: {join_ids(group, ':')}")
 
 
 def check_added_lists(added: Mapping[int, tuple[int, ...]], replication_factor: int, live: Iterable[int]) -> None:
@@ -35,7 +35,7 @@ def check_added_lists(added: Mapping[int, tuple[int, ...]], replication_factor: 
     """
     available = sorted(live)
     for number, replicas in added.items():
-        shown = ", ".join(map(str, replicas))
+        shown = join_ids(replicas, ", ")
         if len(set(replicas)) != len(replicas):
             raise RefusedError(
                 f"Duplicate brokers not allowed in replica assignment: {shown} for partition id {number}."
@@ -43,11 +43,11 @@ def check_added_lists(added: Mapping[int, tuple[int, ...]], replication_factor: 
         if not set(replicas) <= set(available):
             raise RefusedError(
                 f"Some brokers specified for partition id {number} are not available. Specified brokers: {shown}, "
-                f"available brokers: {', '.join(map(str, available))}."
+                f"available brokers: {join_ids(available, ', ')}."
             )
     if uneven := {p: len(r) for p, r in sorted(added.items()) if len(r) != replication_factor}:
         raise RefusedError(
             f"Inconsistent replication factor between partitions, partition 0 has {replication_factor} while "
-            f"partitions [{', '.join(map(str, uneven))}] have replication factors "
-            f"[{', '.join(map(str, uneven.values()))}], respectively."
+            f"partitions [{join_ids(uneven, ', ')}] have replication factors "
+            f"[{join_ids(uneven.values(), ', ')}], respectively."
         )
