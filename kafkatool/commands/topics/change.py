@@ -18,7 +18,7 @@ from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.topics.flags import (
     CONFIG_DEFINITIONS,
     config_option,
-    fail,
+    failed,
     failure_text,
     matching,
     note_ignored_configs,
@@ -76,7 +76,7 @@ def alter(
     dry_run: bool,
     cluster_id: str | None,
     zk_max_bytes: int,
-) -> None:
+) -> int:
     """Change overrides, add partitions, or change the number of replicas."""
     if partitions is None and replica_assignment:
         raise UsageError("--replica-assignment needs --partitions")
@@ -95,31 +95,35 @@ def alter(
         check_names(removed)
         groups = parse_replica_lists(replica_assignment) if replica_assignment else None
     except RefusedError as e:
-        fail(out, e, topic=topic)
+        return failed(out, e, topic=topic)
     note_ignored_configs(out, configs)
     items: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
     planned: list[Any] = []
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
-        names = matching(out, zk, topic, zookeeper, if_exists=if_exists)
+        try:
+            names = matching(zk, topic, zookeeper, if_exists=if_exists)
+        except RefusedError as e:
+            return failed(out, e, topic=topic)
         for name in names:
             try:
                 if config or delete_config:
+                    merge = topic_configs.plan_config_change if dry_run else topic_configs.change_configs
+                    change = merge(zk, name, configs, removed)
                     if dry_run:
-                        planned += topic_configs.plan_config_change(zk, name, configs, removed).ops
+                        planned += change.ops
                     else:
-                        change = topic_configs.change_configs(zk, name, configs, removed)
                         items.append({"topic": name, "change": "configs", "value": dict(change.configs)})
                         out.line(f'Updated config for topic "{name}".')
                 if partitions is not None:
-                    rules = {"groups": groups, "rack_aware": not disable_rack_aware}
                     if name != OFFSETS_TOPIC and not dry_run:
                         out.line(GROWTH_WARNING)
+                    add = topic_growth.plan_growth if dry_run else topic_growth.grow
+                    growth = add(zk, name, partitions, groups=groups, rack_aware=not disable_rack_aware)
                     if dry_run:
-                        planned += topic_growth.plan_growth(zk, name, partitions, **rules).ops  # type: ignore[arg-type]
+                        planned += growth.ops
                     else:
-                        growth = topic_growth.grow(zk, name, partitions, **rules)  # type: ignore[arg-type]
                         added = {str(p): list(r) for p, r in growth.added.items()}
                         items.append({"topic": name, "change": "partitions", "value": added})
                         out.line("Adding partitions succeeded!")
@@ -128,7 +132,7 @@ def alter(
                 errors.append(error_item(e, topic=name))
         if replication_factor is not None and not errors:
             planned += _change_factor(out, zk, names, replication_factor, items, errors, dry_run=dry_run)
-    _finish(out, items, errors, planned, ("topic", "change", "value"), id_of_cluster, dry_run=dry_run)
+    return _finish(out, items, errors, planned, ("topic", "change", "value"), id_of_cluster, dry_run=dry_run)
 
 
 def _change_factor(
@@ -141,7 +145,7 @@ def _change_factor(
     *,
     dry_run: bool,
 ) -> list["Op"]:
-    """One reassignment for all topics (TOP-29X): the way back and the plan are told before it starts."""
+    """Start one reassignment for all topics (TOP-29X); the way back and the plan are printed before it starts."""
     from kafkatool.core.operations.reassignment import requests as reassignment
     from kafkatool.core.operations.topics.growth import plan_replication_factor
     from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
@@ -179,16 +183,15 @@ def _finish(
     cluster_id: str | None,
     *,
     dry_run: bool,
-) -> None:
-    """The text is out already, line by line as things happened; the other forms are told at once here."""
+) -> int:
+    """Show the answer in the forms other than text, which was printed as things happened. Return the exit code."""
     if dry_run and not errors:
         from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
         out.planned(planned, sequential_paths=(ConfigChangeZnode.PREFIX,))
     elif not out.is_text:
         out.show(Answer((), items, columns, cluster_id, errors))
-    if errors:
-        out.exit(1)
+    return 1 if errors else 0
 
 
 @click.command(
@@ -219,7 +222,7 @@ def delete(
     dry_run: bool,
     cluster_id: str | None,
     zk_max_bytes: int,
-) -> None:
+) -> int:
     """Mark topics for deletion; the controller deletes them if delete.topic.enable is true."""
     from kafkatool.core.operations.topics import deletion
 
@@ -227,13 +230,13 @@ def delete(
     errors: list[dict[str, Any]] = []
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
-        found = matching(out, zk, topic, zookeeper, if_exists=if_exists)
-        if dry_run:
-            try:
+        try:
+            found = matching(zk, topic, zookeeper, if_exists=if_exists)
+            if dry_run:
                 out.planned([deletion.plan_deletion(name) for name in found])
-            except RefusedError as e:
-                fail(out, e, topic=topic)
-            return
+                return 0
+        except RefusedError as e:
+            return failed(out, e, topic=topic)
         if len(found) > 1 and not force and sys.stdin.isatty():
             question = f"Mark {len(found)} topics for deletion: {', '.join(found)}?"
             if not click.confirm(question, err=True):
@@ -261,4 +264,4 @@ def delete(
                 out.note(str(item))
                 errors.append({"topic": item.topic, "error": "still_there", "message": str(item)})
     items = [{"topic": name, "status": s} for name, s in status.items()]
-    _finish(out, items, errors, [], ("topic", "status"), id_of_cluster, dry_run=False)
+    return _finish(out, items, errors, [], ("topic", "status"), id_of_cluster, dry_run=False)

@@ -14,7 +14,13 @@ from kafkatool.commands.shared.options import (
     zookeeper_option,
 )
 from kafkatool.commands.shared.output import Answer, Output
-from kafkatool.commands.topics.flags import CONFIG_DEFINITIONS, config_option, fail, note_ignored_configs, racks_option
+from kafkatool.commands.topics.flags import (
+    CONFIG_DEFINITIONS,
+    config_option,
+    failed,
+    note_ignored_configs,
+    racks_option,
+)
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model.topic_configs import parse_configs
 
@@ -58,7 +64,7 @@ def create(
     dry_run: bool,
     cluster_id: str | None,
     zk_max_bytes: int,
-) -> None:
+) -> int:
     """Create a topic, its config and its replica assignment in one transaction."""
     _check_flags(
         replica_assignment is not None,
@@ -76,7 +82,7 @@ def create(
         configs = parse_configs(config)
         groups = replica_lists.parse_replica_lists(replica_assignment) if replica_assignment else None
     except RefusedError as e:
-        fail(out, e, topic=topic)
+        return failed(out, e, topic=topic)
     note_ignored_configs(out, configs)
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         try:
@@ -100,25 +106,26 @@ def create(
             planned = creation.plan_creation(zk, topic, assignment, configs)
             if dry_run:
                 out.planned(planned.ops)
-                return
+                return 0
             creation.commit_creation(zk, planned)
         except creation.TopicExistsError as e:
             if e.marked:
                 out.note(f"note: topic {topic} is marked for deletion; once it is gone it can be created anew")
             if not if_not_exists:
-                fail(out, e, topic=topic, marked_for_deletion=e.marked)
+                return failed(out, e, topic=topic, marked_for_deletion=e.marked)
             out.show(Answer((), (), COLUMNS))
-            return
+            return 0
         except RefusedError as e:
-            fail(out, e, topic=topic)
+            return failed(out, e, topic=topic)
         items = [{"topic": topic, "partition": p, "replicas": list(r)} for p, r in assignment.items()]
         done = [f'Created topic "{topic}".']
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
         out.show(Answer(done, items, COLUMNS, id_of_cluster))
+    return 0
 
 
 def _check_flags(by_hand: bool, given: dict[str, bool]) -> None:
-    """Either brokers by hand, or numbers to spread; raises UsageError (TOP-2)."""
+    """Check that there are brokers by hand, or numbers to spread by. Raises UsageError (TOP-2)."""
     if not by_hand and not (given["--partitions"] and given["--replication-factor"]):
         raise UsageError("create needs --partitions and --replication-factor, or --replica-assignment")
     for flag, on in given.items():
