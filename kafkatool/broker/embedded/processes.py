@@ -34,7 +34,7 @@ def spawn(
 
 
 def find(program: str, marker: Path) -> psutil.Process | None:
-    """The live process with ``program`` and after it ``marker`` (an absolute path) among its arguments, or None."""
+    """Find the live process with ``program`` and after it ``marker`` (an absolute path) among its arguments."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             arguments = process.cmdline()
@@ -45,7 +45,7 @@ def find(program: str, marker: Path) -> psutil.Process | None:
 
 
 def end(*running: psutil.Process, gentle: bool, timeout_ms: int = 60_000) -> None:
-    """SIGTERM to all and, past ``timeout_ms``, SIGKILL; or SIGKILL at once. Returns when they are gone."""
+    """Send SIGTERM to all and, past ``timeout_ms``, SIGKILL; or SIGKILL at once. Return when they are gone."""
     for process in running:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGTERM if gentle else signal.SIGKILL)
@@ -73,7 +73,7 @@ def _gone(process: psutil.Process, timeout_ms: int) -> bool:
 
 
 def tail(output: Path, lines: int = 5) -> str:
-    """The last lines a process printed, for the error that reports its end."""
+    """Read the last lines a process printed, for the error that reports its end."""
     try:
         with output.open("rb") as f:
             f.seek(max(0, output.stat().st_size - 4096))

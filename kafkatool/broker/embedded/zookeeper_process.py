@@ -68,7 +68,7 @@ class ZooKeeperProcess:
         return self
 
     def wait_ready(self, timeout_ms: int = 30_000) -> Self:
-        """Until it serves (``srvr`` answers with its mode). Raises ProcessEndedError, KafkatoolError."""
+        """Wait until it serves (``srvr`` answers with its mode). Raises ProcessEndedError, KafkatoolError."""
         deadline = time.monotonic() + timeout_ms / 1000
         while time.monotonic() < deadline:
             if self._child is not None and (code := self._child.poll()) is not None:
@@ -79,7 +79,7 @@ class ZooKeeperProcess:
         raise KafkatoolError(f"ZooKeeper did not serve on port {self.port} within {timeout_ms} ms; see {self.output}")
 
     def answers(self) -> bool:
-        """Whether it is serving clients now."""
+        """Tell whether it is serving clients now."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as s:
                 s.sendall(b"srvr")
@@ -91,7 +91,7 @@ class ZooKeeperProcess:
             return False
 
     def process(self) -> psutil.Process | None:
-        """The running process, whoever started it, or None."""
+        """Find the running process, whoever started it, or None."""
         return processes.find(_MAIN, self.config)
 
     def stop(self, *, gentle: bool = True) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kafkatool.core.errors import NodeExistsError, RefusedError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
+from kafkatool.core.model.values import join_ids
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import Create, ZooKeeper
 from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, TopicZnode
@@ -71,6 +72,6 @@ def _causes(view: ClusterView, topic: str) -> Iterable[str]:
         yield "the cluster has no controller"
     holders = {broker for replicas in view.topics[topic].assignment.values() for broker in replicas}
     if down := sorted(holders - view.brokers.keys()):
-        yield f"replicas are on brokers that are down: {', '.join(map(str, down))}"
+        yield f"replicas are on brokers that are down: {join_ids(down, ', ')}"
     if any(partition.topic == topic for partition in view.reassignment or ()):
         yield "a reassignment of it is running"
