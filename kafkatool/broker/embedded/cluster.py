@@ -234,26 +234,20 @@ class EmbeddedCluster:
     def _make_spec(self, owned: bool) -> ClusterSpec:
         """Check the ports given, keep those of the last run that are still free, pick the others."""
         before = self.files.load()
-        ids = range(1, self._wanted_brokers + 1)
-        ports: dict[int, int] = {}
-        for i in ids:
-            if self._first_port is not None:
-                ports[i] = self._first_port + i - 1
-                self._check_free(ports[i], f"broker {i}")
-            elif before and i in before.ports and is_free(before.ports[i]):
-                ports[i] = before.ports[i]
-        zookeeper_port = self._zookeeper_port
-        if zookeeper_port is not None:
-            self._check_free(zookeeper_port, "ZooKeeper")
-        elif before and is_free(before.zookeeper_port):
-            zookeeper_port = before.zookeeper_port
-        free = free_ports(len(ids) + 1)
-        return ClusterSpec(
-            zookeeper_port or next(free),
-            {i: ports[i] if i in ports else next(free) for i in ids},
-            self._options,
-            this_process() if owned else None,
-        )
+        free = free_ports(self._wanted_brokers + 1)
+
+        def pick(given: int | None, last: int | None, what: str) -> int:
+            if given is not None:
+                self._check_free(given, what)
+                return given
+            return last if last and is_free(last) else next(free)
+
+        ports = {}
+        for i in range(1, self._wanted_brokers + 1):
+            given = None if self._first_port is None else self._first_port + i - 1
+            ports[i] = pick(given, before.ports.get(i) if before else None, f"broker {i}")
+        zookeeper_port = pick(self._zookeeper_port, before.zookeeper_port if before else None, "ZooKeeper")
+        return ClusterSpec(zookeeper_port, ports, self._options, this_process() if owned else None)
 
     def _check_free(self, port: int, what: str, patience_ms: int = 0) -> None:
         deadline = time.monotonic() + patience_ms / 1000

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -18,18 +18,11 @@ import psutil
 from kafkatool.core.errors import KafkatoolError
 
 
-def spawn(
-    command: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
-) -> subprocess.Popen[bytes]:
+def spawn(command: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, so that a Ctrl-C meant for us does not reach it; output is appended."""
     with output.open("ab") as sink:
         return subprocess.Popen(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-            env=None if environment is None else {**os.environ, **environment},
+            list(command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
         )
 
 

@@ -22,6 +22,7 @@ _JARS = (
     "snappy-java-",
 )
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_TICK_MS = 500  # a session may time out after two of them
 # Quick to start, small to keep: no tuning compiler, no parallel collector.
 _JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m", "-Djava.awt.headless=true")
 
@@ -39,13 +40,12 @@ def _class_path() -> str:
 class ZooKeeperProcess:
     """One standalone ZooKeeper under ``directory`` (zoo.cfg, data, its output), listening on 127.0.0.1.
 
-    Data survives a restart. ``tick_ms`` bounds session time-outs: 2 to 60 ticks.
+    Data survives a restart.
     """
 
-    def __init__(self, directory: Path, port: int, *, tick_ms: int = 500) -> None:
+    def __init__(self, directory: Path, port: int) -> None:
         self.directory = directory.absolute()
         self.port = port
-        self.tick_ms = tick_ms
         self.config = self.directory / "zoo.cfg"
         self.output = self.directory / "zookeeper.out"
         self._child: subprocess.Popen[bytes] | None = None
@@ -59,7 +59,7 @@ class ZooKeeperProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.config.write_text(
             f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
-            f"tickTime={self.tick_ms}\nmaxSessionTimeout={self.tick_ms * 120}\nmaxClientCnxns=0\n"
+            f"tickTime={_TICK_MS}\nmaxSessionTimeout={_TICK_MS * 120}\nmaxClientCnxns=0\n"
             "admin.enableServer=false\nautopurge.purgeInterval=1\nforceSync=no\n"
         )
         java = find_java()
