@@ -1,7 +1,7 @@
 """``kt replica-verify``: compares the data of all replicas as Kafka's own tool does, or once, with an answer (RPV)."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 
 import click
@@ -132,24 +132,24 @@ def replica_verify(
             return _run(verifier, out, name_of, report_interval_ms / 1000)
         with terminated_like_interrupted():  # else the terminal would be left without its cursor
             _run_once(verifier, line)
-        _show(verifier.reports, out, name_of, layout.cluster_id)
-        return _exit_code(verifier.reports, allow_missing)
+        reports = verifier.reports
+        _say_news(reports, out, name_of, {})
+        lines, items = [report_line(r, name_of) for r in reports], [report_item(r) for r in reports]
+        out.show(Answer(lines, items, cluster_id=layout.cluster_id))
+        fine = {"equal", "unreachable"} if allow_missing else {"equal"}
+        return 0 if all(status(r) in fine for r in reports) else 1
     finally:
         reader.close()
         verifier.close()
 
 
 def _layout(broker_list: str | None, zookeeper: str | None, pattern: str) -> Layout:
-    choose = partial(_chosen, pattern=pattern)
+    choose = partial(topic_names.select, pattern=pattern)
     if broker_list is not None:
         return layout_from_brokers(_addresses(broker_list), choose)
     assert zookeeper is not None
     with connect(zookeeper) as zk:
         return layout_from_zookeeper(zk, choose)
-
-
-def _chosen(topics: Sequence[str], *, pattern: str) -> list[str]:
-    return topic_names.select(topics, pattern)
 
 
 def _addresses(text: str) -> list[tuple[str, int]]:
@@ -213,13 +213,3 @@ def _say_news(
             if (-1, text) not in told:
                 told[-1, text] = None
                 out.note(text)
-
-
-def _exit_code(reports: Iterable[PartitionReport], allow_missing: bool) -> int:
-    fine = {"equal", "unreachable"} if allow_missing else {"equal"}
-    return 0 if all(status(r) in fine for r in reports) else 1
-
-
-def _show(reports: Sequence[PartitionReport], out: Output, name_of: PartitionName, cluster_id: str | None) -> None:
-    _say_news(reports, out, name_of, {})
-    out.show(Answer([report_line(r, name_of) for r in reports], [report_item(r) for r in reports], COLUMNS, cluster_id))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, FORMATS, Output
-from kafkatool.commands.shared.settings import SettingOption, setting
+from kafkatool.commands.shared.settings import SettingOption
 from kafkatool.core.errors import NoPermissionError, RefusedError, UsageError, ZooKeeperUnavailableError
 
 if TYPE_CHECKING:
@@ -68,10 +68,6 @@ class KtCommand(click.Command):
 # --- flags -----------------------------------------------------------------------------------------------------
 
 
-def _from_settings(key: str) -> Callable[[], str | None]:
-    return lambda: setting(key)
-
-
 def _zookeeper(required: bool) -> Callable[[F], F]:
     def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         if value is None:
@@ -86,9 +82,6 @@ def _zookeeper(required: bool) -> Callable[[F], F]:
         "--zookeeper",
         metavar="HOST:PORT[,HOST:PORT…][/CHROOT]",
         cls=SettingOption,
-        key="zookeeper",
-        envvar="KAFKATOOL_ZOOKEEPER",
-        default=_from_settings("zookeeper"),
         callback=check,
         help=f"Where the cluster keeps its metadata. [{'required; ' if required else ''}env KAFKATOOL_ZOOKEEPER]",
     )
@@ -114,9 +107,7 @@ def output_option(function: F) -> F:
         "out",
         type=click.Choice(FORMATS),
         cls=SettingOption,
-        key="output",
-        envvar="KAFKATOOL_OUTPUT",
-        default=lambda: setting("output") or "text",
+        fallback="text",
         callback=make,
         help="Form of the answer on stdout. [default: text; env KAFKATOOL_OUTPUT]",
     )(function)
@@ -131,9 +122,6 @@ cluster_id_option = click.option(
     "--cluster-id",
     metavar="ID",
     cls=SettingOption,
-    key="cluster-id",
-    envvar="KAFKATOOL_CLUSTER_ID",
-    default=_from_settings("cluster-id"),
     help="Write only if this is the cluster's id. [env KAFKATOOL_CLUSTER_ID]",
 )
 """``--cluster-id``; passes ``cluster_id: str | None``. Give it to ``connect`` (COM-5X)."""
@@ -142,9 +130,7 @@ zk_max_bytes_option = click.option(
     "--zk-max-bytes",
     type=click.IntRange(min=1024),
     cls=SettingOption,
-    key="zk-max-bytes",
-    envvar="KAFKATOOL_ZK_MAX_BYTES",
-    default=lambda: setting("zk-max-bytes") or DEFAULT_ZK_MAX_BYTES,
+    fallback=DEFAULT_ZK_MAX_BYTES,
     help=f"Largest packet ZooKeeper takes (its jute.maxbuffer). [default: {DEFAULT_ZK_MAX_BYTES}]",
 )
 """``--zk-max-bytes``; passes ``zk_max_bytes: int``. Give it to ``connect`` (COM-10X)."""
@@ -168,9 +154,7 @@ def partition_form_option(default: str) -> Callable[[F], F]:
         "name_of",
         type=click.Choice(("bracket", "dash")),
         cls=SettingOption,
-        key="partition-form",
-        envvar="KAFKATOOL_PARTITION_FORM",
-        default=lambda: setting("partition-form") or default,
+        fallback=default,
         callback=choose,
         help=f"Name a partition as [t,0] or as t-0. [default: {default}]",
     )

@@ -34,12 +34,13 @@ ProgressUpdate = Callable[[int, int], None]
 class Answer:
     """One command's result in all three forms: ``lines`` are the text, ``items`` with ``columns`` the JSON and TSV.
 
-    ``errors`` are items that failed, with ``error`` (a word) and ``message``. ``columns`` are keys of items.
+    ``errors`` are items that failed, with ``error`` (a word) and ``message``. ``columns`` are keys of items; without
+    them those that the command's help promises.
     """
 
     lines: Iterable[str]
     items: Sequence[Item]
-    columns: Sequence[str]
+    columns: Sequence[str] = ()
     cluster_id: str | None = None
     errors: Sequence[Item] = ()
 
@@ -62,7 +63,7 @@ def paint(text: str, colour: str | None, *, err: bool = False) -> str:
 class Output:
     """The command's two streams. ``tool`` is what JSON names: ``kt topics list``.
 
-    ``columns`` are those of an answer that has none of its own: an error leaves the table its heading.
+    ``columns`` are those of an answer that has none of its own.
     """
 
     def __init__(self, form: str = "text", *, tool: str = "kt", columns: Sequence[str] = ()) -> None:

@@ -84,15 +84,16 @@ def setting(key: str) -> str | None:
 
 
 class SettingOption(click.Option):
-    """A flag that a settings file may give too; ``key`` is its name there.
+    """A flag that the environment and a settings file may give too; ``fallback`` is its default.
 
     A value of the context that the flag --context names goes before the environment's (COM-7X): somebody who types a
     cluster's name must not be sent to another one.
     """
 
-    def __init__(self, *args: Any, key: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._key = key
+    def __init__(self, param_decls: Sequence[str], *, fallback: str | int | None = None, **kwargs: Any) -> None:
+        self._key = key = param_decls[0].removeprefix("--")
+        variable = f"KAFKATOOL_{key.upper().replace('-', '_')}"
+        super().__init__(param_decls, envvar=variable, default=lambda: setting(key) or fallback, **kwargs)
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """Return None where the settings go first: click then takes the default, which is their value."""

@@ -31,6 +31,8 @@ from kafkatool.core.model.topic_configs import check_names, parse_configs
 if TYPE_CHECKING:
     from kafkatool.core.zookeeper.session import Op, ZooKeeper
 
+Rows = list[dict[str, Any]]
+
 GROWTH_WARNING: Final = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "
     "messages will be affected"
@@ -97,9 +99,9 @@ def alter(
     except RefusedError as e:
         return failed(out, e, topic=topic)
     note_ignored_configs(out, configs)
-    items: list[dict[str, Any]] = []
-    errors: list[dict[str, Any]] = []
-    planned: list[Any] = []
+    items: Rows = []
+    errors: Rows = []
+    planned: list[Op] = []
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
         try:
@@ -132,18 +134,11 @@ def alter(
                 errors.append(error_item(e, topic=name))
         if replication_factor is not None and not errors:
             planned += _change_factor(out, zk, names, replication_factor, items, errors, dry_run=dry_run)
-    return _finish(out, items, errors, planned, ("topic", "change", "value"), id_of_cluster, dry_run=dry_run)
+    return _finish(out, items, errors, id_of_cluster, planned if dry_run else None)
 
 
 def _change_factor(
-    out: Output,
-    zk: "ZooKeeper",
-    names: Sequence[str],
-    replication_factor: int,
-    items: list[dict[str, Any]],
-    errors: list[dict[str, Any]],
-    *,
-    dry_run: bool,
+    out: Output, zk: "ZooKeeper", names: Sequence[str], factor: int, items: Rows, errors: Rows, *, dry_run: bool
 ) -> list["Op"]:
     """Start one reassignment for all topics (TOP-29X); the way back and the plan are printed before it starts."""
     from kafkatool.core.operations.reassignment import requests as reassignment
@@ -151,9 +146,9 @@ def _change_factor(
     from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
 
     try:
-        plan = plan_replication_factor(zk, names, replication_factor)
+        plan = plan_replication_factor(zk, names, factor)
         if not plan:
-            out.note(f"note: every partition has {replication_factor} replicas already")
+            out.note(f"note: every partition has {factor} replicas already")
             return []
         prepared = reassignment.prepare(zk, plan)
         if dry_run:
@@ -174,23 +169,14 @@ def _change_factor(
     return []
 
 
-def _finish(
-    out: Output,
-    items: list[dict[str, Any]],
-    errors: list[dict[str, Any]],
-    planned: list[Any],
-    columns: Sequence[str],
-    cluster_id: str | None,
-    *,
-    dry_run: bool,
-) -> int:
+def _finish(out: Output, items: Rows, errors: Rows, cluster_id: str | None, planned: list["Op"] | None = None) -> int:
     """Show the answer in the forms other than text, which was printed as things happened. Return the exit code."""
-    if dry_run and not errors:
+    if planned is not None and not errors:
         from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
         out.planned(planned, sequential_paths=(ConfigChangeZnode.PREFIX,))
     elif not out.is_text:
-        out.show(Answer((), items, columns, cluster_id, errors))
+        out.show(Answer((), items, cluster_id=cluster_id, errors=errors))
     return 1 if errors else 0
 
 
@@ -227,7 +213,7 @@ def delete(
     from kafkatool.core.operations.topics import deletion
 
     status: dict[str, str] = {}
-    errors: list[dict[str, Any]] = []
+    errors: Rows = []
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
         try:
@@ -264,4 +250,4 @@ def delete(
                 out.note(str(item))
                 errors.append({"topic": item.topic, "error": "still_there", "message": str(item)})
     items = [{"topic": name, "status": s} for name, s in status.items()]
-    return _finish(out, items, errors, [], ("topic", "status"), id_of_cluster, dry_run=False)
+    return _finish(out, items, errors, id_of_cluster)

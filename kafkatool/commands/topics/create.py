@@ -1,7 +1,6 @@
 """``kt topics create`` (TOP-1 to TOP-7, TOP-23X, TOP-24X, TOP-30X)."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import click
 
@@ -24,8 +23,6 @@ from kafkatool.commands.topics.flags import (
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model.topic_configs import parse_configs
 
-COLUMNS: Final = ("topic", "partition", "replicas")
-
 
 @click.command(
     cls=KtCommand,
@@ -34,7 +31,7 @@ COLUMNS: Final = ("topic", "partition", "replicas")
         "    --config retention.ms=86400000",
         "kt topics create --zookeeper zk1:2181/kafka --topic orders --replica-assignment 1:2,2:3,3:1",
     ),
-    columns=COLUMNS,
+    columns=("topic", "partition", "replicas"),
     definitions=CONFIG_DEFINITIONS,
 )
 @zookeeper_option
@@ -113,14 +110,14 @@ def create(
                 out.note(f"note: topic {topic} is marked for deletion; once it is gone it can be created anew")
             if not if_not_exists:
                 return failed(out, e, topic=topic, marked_for_deletion=e.marked)
-            out.show(Answer((), (), COLUMNS))
+            out.show(Answer((), ()))
             return 0
         except RefusedError as e:
             return failed(out, e, topic=topic)
         items = [{"topic": topic, "partition": p, "replicas": list(r)} for p, r in assignment.items()]
         done = [f'Created topic "{topic}".']
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
-        out.show(Answer(done, items, COLUMNS, id_of_cluster))
+        out.show(Answer(done, items, cluster_id=id_of_cluster))
     return 0
 
 

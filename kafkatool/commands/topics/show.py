@@ -64,7 +64,7 @@ def list_(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool
     found = [t for t in found if not (exclude_internal and t in INTERNAL_TOPICS)]
     lines = (f"{t} - marked for deletion" if t in gone else t for t in found)
     items = [{"topic": t, "marked_for_deletion": t in gone, "internal": t in INTERNAL_TOPICS} for t in found]
-    out.show(Answer(lines, items, ("topic", "marked_for_deletion", "internal"), id_of_cluster))
+    out.show(Answer(lines, items, cluster_id=id_of_cluster))
     return 0
 
 
@@ -132,7 +132,7 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
     only = descriptions.Filter(chosen[0]) if chosen else None
     rows = [(t, [p for p in t.partitions if only is None or only.selects(p)]) for t in found]
     items = [_partition_item(p) for _, partitions in rows for p in partitions]
-    out.show(Answer(_description_lines(rows, headers=only is None), items, DESCRIBE_KEYS, view.cluster_id))
+    out.show(Answer(_description_lines(rows, headers=only is None), items, cluster_id=view.cluster_id))
     return 0
 
 
@@ -144,9 +144,7 @@ def _header(topic: "TopicDescription") -> str:
     )
 
 
-def _description_lines(
-    rows: Sequence[tuple["TopicDescription", Sequence["PartitionDescription"]]], *, headers: bool
-) -> Iterator[str]:
+def _description_lines(rows: Sequence["Row"], *, headers: bool) -> Iterator[str]:
     for topic, partitions in rows:
         if headers:
             yield _header(topic)

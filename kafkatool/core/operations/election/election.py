@@ -7,7 +7,7 @@ every partition, and leaves no word of success. So the outcome is read from the 
 import enum
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkatool.core.errors import NodeExistsError, RefusedError
@@ -261,9 +261,5 @@ def report(view: ClusterView) -> tuple[BrokerBalance, ...]:
         if state is not None:
             leaders[state.leader] += 1
             elsewhere[wanted] += state.leader != wanted
-    brokers = sorted(set(view.brokers) | _known(preferred) | _known(leaders))
+    brokers = sorted({*view.brokers, *(b for b in (*preferred, *leaders) if b is not None)})
     return tuple(BrokerBalance(b, b in view.brokers, leaders[b], preferred[b], elsewhere[b]) for b in brokers)
-
-
-def _known(brokers: Iterable[int | None]) -> set[int]:
-    return {b for b in brokers if b is not None}
