@@ -1,5 +1,5 @@
-"""What a test suite gets by installing kafkatool: the pytest plugin and its fixtures.
+"""The pytest plugin that a test suite gets by installing kafkatool.
 
-Doors: `plugin`, which pytest loads by the entry point `pytest11`. Nothing here is imported by the product, and loading
-the plugin imports neither broker nor client libraries: every pytest run pays for it.
+Door: `plugin`, which pytest loads by the entry point `pytest11`. The product imports nothing of it, and loading it imports
+no broker: every pytest run pays for that.
 """
