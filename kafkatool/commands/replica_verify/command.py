@@ -133,7 +133,7 @@ def replica_verify(
         with terminated_like_interrupted():  # else the terminal would be left without its cursor
             _run_once(verifier, line)
         reports = verifier.reports
-        _say_news(reports, out, name_of, {})
+        _say_news(reports, out, name_of, set())
         lines, items = [report_line(r, name_of) for r in reports], [report_item(r) for r in reports]
         out.show(Answer(lines, items, cluster_id=layout.cluster_id))
         fine = {"equal", "unreachable"} if allow_missing else {"equal"}
@@ -183,7 +183,7 @@ def _run_once(verifier: Verifier, line: ProgressLine) -> None:
 
 def _run(verifier: Verifier, out: Output, name_of: PartitionName, interval_s: float) -> int:
     """Compare and report until replicas differ in an offset: exit code 1 at once (RPV-5)."""
-    told: dict[tuple[int, str], None] = {}
+    told: set[tuple[int, str]] = set()
     next_report = time.monotonic() + interval_s
     while True:
         verifier.round()
@@ -200,16 +200,16 @@ def _run(verifier: Verifier, out: Output, name_of: PartitionName, interval_s: fl
 
 
 def _say_news(
-    reports: Iterable[PartitionReport], out: Output, name_of: PartitionName, told: dict[tuple[int, str], None]
+    reports: Iterable[PartitionReport], out: Output, name_of: PartitionName, told: set[tuple[int, str]]
 ) -> None:
     """Print on stderr, each once, replicas that cannot be read (RPV-9X) and ranges that are skipped (RPV-10X)."""
     for report in reports:
         for broker, why in report.missing.items():
             if (broker, why) not in told:
-                told[broker, why] = None
+                told.add((broker, why))
                 out.note(f"replica {broker} is unreachable, e.g. of partition {name_of(report.partition)}: {why}")
         for start, end in report.skipped:
             text = f"partition {name_of(report.partition)}: offsets {start} to {end - 1} are not on every replica"
             if (-1, text) not in told:
-                told[-1, text] = None
+                told.add((-1, text))
                 out.note(text)

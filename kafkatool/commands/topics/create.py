@@ -1,6 +1,6 @@
 """``kt topics create`` (TOP-1 to TOP-7, TOP-23X, TOP-24X, TOP-30X)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -63,15 +63,13 @@ def create(
     zk_max_bytes: int,
 ) -> int:
     """Create a topic, its config and its replica assignment in one transaction."""
-    _check_flags(
-        replica_assignment is not None,
-        {
-            "--partitions": partitions is not None,
-            "--replication-factor": replication_factor is not None,
-            "--start-index": start_index is not None,
-            "--replica-shift": replica_shift is not None,
-        },
-    )
+    numbers = {
+        "--partitions": partitions,
+        "--replication-factor": replication_factor,
+        "--start-index": start_index,
+        "--replica-shift": replica_shift,
+    }
+    _check_flags(replica_assignment, numbers)
     from kafkatool.core.model import topic_names as names
     from kafkatool.core.operations.topics import creation, replica_lists
 
@@ -90,8 +88,7 @@ def create(
             if groups is not None:
                 assignment = dict(enumerate(groups))
             else:
-                assert partitions is not None
-                assert replication_factor is not None
+                assert partitions is not None and replication_factor is not None
                 assignment = creation.plan_spread(
                     zk,
                     partitions,
@@ -121,10 +118,10 @@ def create(
     return 0
 
 
-def _check_flags(by_hand: bool, given: dict[str, bool]) -> None:
+def _check_flags(replica_assignment: str | None, numbers: Mapping[str, int | None]) -> None:
     """Check that there are brokers by hand, or numbers to spread by. Raises UsageError (TOP-2)."""
-    if not by_hand and not (given["--partitions"] and given["--replication-factor"]):
+    given = [flag for flag, number in numbers.items() if number is not None]
+    if replica_assignment is None and given[:2] != ["--partitions", "--replication-factor"]:
         raise UsageError("create needs --partitions and --replication-factor, or --replica-assignment")
-    for flag, on in given.items():
-        if by_hand and on:
-            raise UsageError(f"--replica-assignment can't be used with {flag}")
+    if replica_assignment is not None and given:
+        raise UsageError(f"--replica-assignment can't be used with {given[0]}")
