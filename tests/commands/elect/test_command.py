@@ -26,7 +26,7 @@ def run_with_controller(zk_connect: str, *args: object, stdin: str | None = None
 
 @pytest.fixture
 def cluster(zk: ZooKeeper) -> ZooKeeper:
-    """t-0 and t-1 led by broker 2 though they prefer 1; u-0 led by its preferred 2. Broker 3 is not registered."""
+    """Make t-0 and t-1, led by 2 though they prefer 1, and u-0, led by its preferred 2. Broker 3 is not registered."""
     nodes.make_cluster(
         zk,
         brokers=(1, 2),

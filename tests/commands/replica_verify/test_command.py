@@ -24,7 +24,7 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
 
 @pytest.fixture(autouse=True)
 def no_long_stall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What never moves need not be waited for as long as on a real cluster."""
+    """Wait for what never moves less long than on a real cluster."""
     monkeypatch.setattr("kafkatool.commands.replica_verify.command.STALL_S", 0.2)
 
 

@@ -1,4 +1,4 @@
-"""Where a flag's value comes from when it is not given."""
+"""The value of a flag that is not given: environment, settings files, contexts."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.commands.topics.runner import make_orders
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory to run in, and a user without a file."""
+    """Make an empty directory to run in, for a user without a file."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -6,6 +6,6 @@ from tests.core.zookeeper import cluster_nodes as nodes
 
 @pytest.fixture
 def cluster(zk: ZooKeeper) -> ZooKeeper:
-    """Registered brokers and the topic t with one partition."""
+    """Make registered brokers and the topic t with one partition."""
     nodes.make_cluster(zk, topics={"t": {0: (1, 2)}})
     return zk
