@@ -63,7 +63,7 @@ CAUTION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The flags after click."""
+    """The flags as click has parsed them."""
 
     zookeeper: str
     out: Output
