@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kafkatool.core.errors import NodeExistsError, NoNodeError, RefusedError, VersionConflictError
 from kafkatool.core.model.topic_configs import check_configs
 from kafkatool.core.operations.topics.creation import ATTEMPTS
-from kafkatool.core.zookeeper.session import Create, Op, SetData, ZooKeeper
+from kafkatool.core.zookeeper.session import Create, SetData, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
 
@@ -16,7 +16,7 @@ class ConfigChange:
 
     topic: str
     configs: Mapping[str, str]
-    ops: tuple[Op, Op]
+    ops: tuple[Create | SetData, Create]
 
 
 def plan_config_change(
@@ -33,7 +33,7 @@ def plan_config_change(
     configs = {k: v for k, v in {**before, **changed}.items() if k not in gone}
     check_configs(changed)
     data = ConfigZnode.encode(configs, node.data if node else b"")
-    write: Op = Create(path, data) if node is None else SetData(path, data, node.version)
+    write = Create(path, data) if node is None else SetData(path, data, node.version)
     notify = Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(ConfigZnode.entity_path("topics", topic)))
     return ConfigChange(topic, configs, (write, notify))
 
@@ -47,11 +47,10 @@ def change_configs(zk: ZooKeeper, topic: str, changed: Mapping[str, str], remove
         try:
             if isinstance(write, SetData):
                 zk.set(write.path, write.data, write.version)
-            elif isinstance(write, Create):
+            else:
                 zk.create(write.path, write.data, make_parents=True)
         except (VersionConflictError, NodeExistsError, NoNodeError):
             continue
-        assert isinstance(notify, Create)
         zk.create(notify.path, notify.data, sequential=True, make_parents=True)
         return change
     raise RefusedError(f"the config of topic '{topic}' is being changed by somebody else all the time; try again")

@@ -7,6 +7,7 @@ PLAINTEXT listeners are spoken to.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Final, TypeVar
 
 from kafkatool.core.client.connection import Connection
@@ -74,13 +75,10 @@ def layout_from_brokers(addresses: Sequence[tuple[str, int]], choose: TopicSelec
     errors = []
     for host, port in addresses:
         try:
-            connection = NegotiatedConnection(host, port)
-            try:
+            with closing(NegotiatedConnection(host, port)) as connection:
                 answer = connection.send(
                     metadata.API, metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
                 )
-            finally:
-                connection.close()
         except BrokerUnreachableError as e:
             errors.append(str(e))
             continue
