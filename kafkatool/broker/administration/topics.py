@@ -23,14 +23,8 @@ from kafkatool.core.model.topic_names import (
     check_name,
 )
 from kafkatool.core.model.values import Assignment
-from kafkatool.core.operations.topics.changes import (
-    TopicExistsError,
-    TopicMissingError,
-    commit_creation,
-    grow,
-    plan_growth,
-    plan_nodes,
-)
+from kafkatool.core.operations.topics.creation import TopicExistsError, commit_creation, plan_nodes
+from kafkatool.core.operations.topics.growth import TopicMissingError, grow, plan_growth
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
