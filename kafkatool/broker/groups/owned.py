@@ -13,7 +13,7 @@ from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offsets_partition, partition_for
 from kafkatool.broker.groups.records import Key
-from kafkatool.broker.runtime.gc_pause import long_lived_objects
+from kafkatool.broker.runtime.gc_pause import gc_paused
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
@@ -235,12 +235,12 @@ class HostedGroups:
                 self._unload(partition.partition)
 
     def _load(self, number: int, epoch: int, retry_ms: float = 1000) -> None:
-        partition = self._replica_manager.partition(offsets_partition(number))
+        partition = self._replica_manager.partitions.get(offsets_partition(number))
         source = partition.log if partition is not None else None
         if source is None or not self._owned.still_loading(number, epoch):
             return
         try:
-            with long_lived_objects():
+            with gc_paused():
                 loaded = load(
                     source, self._config.offsets_load_buffer_size, lambda: self._owned.still_loading(number, epoch)
                 )

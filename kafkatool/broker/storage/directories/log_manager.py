@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kafkatool.broker.runtime import gc_pause as long_lived
+from kafkatool.broker.runtime.gc_pause import gc_paused, pause_gc, resume_gc
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
@@ -77,7 +77,7 @@ class LogManager:
         the locks are given back, and nothing says that the dirs were closed cleanly.
         """
         try:
-            with long_lived.long_lived_objects():
+            with gc_paused():
                 self._load()
         except BaseException:  # an interrupt, too, must not leave the dirs locked for the rest of the process
             self._let_go()
@@ -231,7 +231,7 @@ class LogManager:
             raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
         self._logs[partition] = directory.logs[partition] = created
         self._made += 1
-        if self._made == 1 and long_lived.hold():
+        if self._made == 1 and pause_gc():
             self._scheduler.schedule("log-settle", self._settle, delay_ms=_GATHER_MS)
         return created
 
@@ -239,7 +239,7 @@ class LogManager:
         """The logs of a moment are made, and what their partitions need beside them."""
         with self._lock:
             made, self._made = self._made, 0
-        long_lived.release(keep=made >= _MANY)
+        resume_gc(keep=made >= _MANY)
 
     def _emptiest_dir(self) -> LogDir:
         return min(self._dirs, key=lambda directory: len(directory.logs))
