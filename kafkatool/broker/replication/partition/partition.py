@@ -15,7 +15,7 @@ from kafkatool.broker.replication.partition.replica import Pulse, RemoteReplica
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import AppendInfo, LogOffset
+from kafkatool.broker.storage.log.log_offset import AppendInfo, LogOffset
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -14,7 +14,7 @@ from kafkatool.broker.storage.compaction.cleaned_transactions import CleanedTran
 from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, group_segments
 from kafkatool.broker.storage.compaction.offset_map import OffsetMap
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import Cleanable
+from kafkatool.broker.storage.log.log_offset import Cleanable
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_copy import SegmentCopy
 from kafkatool.broker.storage.segment.transaction_index import read_aborted

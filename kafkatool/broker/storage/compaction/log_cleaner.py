@@ -13,7 +13,7 @@ from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, plan_
 from kafkatool.broker.storage.compaction.offset_map import OffsetMap
 from kafkatool.broker.storage.compaction.throttle import Pace
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import Cleanable
+from kafkatool.broker.storage.log.log_offset import Cleanable
 from kafkatool.broker.storage.segment.retention import newest_ms
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.core.errors import CorruptRecordsError, StorageError

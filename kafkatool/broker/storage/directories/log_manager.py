@@ -20,8 +20,8 @@ from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.directories.directory_removal import DirectoryRemoval
 from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.log.log_offset import LogServices
 from kafkatool.broker.storage.log.log_opening import open_log
-from kafkatool.broker.storage.log.log_values import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch, received_batches
-from kafkatool.broker.storage.log.log_values import (
+from kafkatool.broker.storage.log.log_offset import (
     AppendInfo,
     Cleanable,
     LastBatch,

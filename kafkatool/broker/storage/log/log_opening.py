@@ -12,9 +12,9 @@ from pathlib import Path
 from kafkatool.broker.storage.batches.batch_scan import scan_valid
 from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
-from kafkatool.broker.storage.log.leftovers import finish_leftovers
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import LogServices
+from kafkatool.broker.storage.log.log_offset import LogServices
+from kafkatool.broker.storage.log.temporary_files import finish_leftovers
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_reload import newest_snapshot, reload_producers, replay, replay_batch
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, snapshots, write_snapshot

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kafkatool.broker.storage.batches.batch_scan import scan_headers
-from kafkatool.broker.storage.log.log_values import LogOffset, LogRead, TimestampOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset, LogRead, TimestampOffset
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segments import Segments
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
+from kafkatool.broker.storage.log.log_offset import LogOffset, LogRead, LogServices, NewestBatch, TimestampOffset
 from kafkatool.broker.storage.log.log_reader import aborted_transactions, find_offset, find_timestamp, read_log
-from kafkatool.broker.storage.log.log_values import LogOffset, LogRead, LogServices, NewestBatch, TimestampOffset
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.segments import Segments
