@@ -4,6 +4,7 @@ import enum
 import functools
 import threading
 
+from kafkatool.core.model.java_hash import java_bucket, java_string_hash
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
 
@@ -15,12 +16,8 @@ class Ownership(enum.Enum):
 
 @functools.lru_cache(maxsize=10_000)
 def partition_for(group: str, partitions: int) -> int:
-    """abs(h(group)) mod N, h being Java's string hash over UTF-16 code units, abs(-2^31) = 0 (GRP-1)."""
-    h = 0
-    for unit in memoryview(group.encode("utf-16-le", "surrogatepass")).cast("H"):
-        h = (h * 31 + unit) & 0xFFFFFFFF
-    signed = h - (1 << 32) if h >= 1 << 31 else h
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+    """Return the group's partition, of so many (GRP-1)."""
+    return java_bucket(java_string_hash(group), partitions)
 
 
 class OwnedPartitions:
