@@ -7,8 +7,9 @@ from typing import Any
 
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_offset import LogRead, LogServices
 from kafkatool.broker.storage.log.log_opening import open_log
+from kafkatool.broker.storage.log.log_reader import LogRead
+from kafkatool.broker.storage.log.log_state import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.file_region import FileRegion

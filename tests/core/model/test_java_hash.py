@@ -10,7 +10,6 @@ def test_the_hash_of_a_string_is_javas() -> None:
     assert java_string_hash("") == 0
     assert java_string_hash("hello") == 99162322
     assert java_string_hash("polygenelubricants") == -(2**31)
-    assert java_string_hash("gültig") == java_int(java_string_hash("gültig") + 2**32)
 
 
 @pytest.mark.spec("BRK-64", "GRP-1")

@@ -12,9 +12,8 @@ from kafkatool.broker.storage.batches.batch_filter import empty_batch, filter_ba
 from kafkatool.broker.storage.batches.batch_scan import scan_batches
 from kafkatool.broker.storage.compaction.cleaned_transactions import CleanedTransactions
 from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, group_segments
+from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
 from kafkatool.broker.storage.compaction.offset_map import OffsetMap
-from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_offset import Cleanable
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_copy import SegmentCopy
 from kafkatool.broker.storage.segment.transaction_index import read_aborted
@@ -24,7 +23,7 @@ from kafkatool.core.protocol.records.batches import BatchHeader, check_crc
 
 log = logging.getLogger(__name__)
 
-Wait = Callable[[int], bool]
+Throttle = Callable[[int], bool]
 """Called with the number of bytes just read; may wait; True when the round must stop."""
 
 
@@ -32,18 +31,18 @@ class CleaningStoppedError(KafkatoolError):
     """The round was given up: the log was cut or closed, or the broker stops. What is in place already is whole."""
 
 
-class Round:
-    """One round. ``run`` once."""
+class CompactionRound:
+    """One round on one log. ``run`` once."""
 
-    def __init__(self, cleaned: Log, when: Cleanable, plan: CleanPlan[Segment], offsets: OffsetMap, pace: Wait) -> None:
-        self._log = cleaned
-        self._when = when
+    def __init__(self, snapshot: LogSnapshot, plan: CleanPlan[Segment], offsets: OffsetMap, throttle: Throttle) -> None:
+        self._log = snapshot.log
+        self._snapshot = snapshot
         self._plan = plan
         self._offsets = offsets
-        self._pace = pace
+        self._throttle = throttle
         self._latest = plan.end - 1  # of the section that the map covers
         self._drop_deletes_before_ms = self._delete_horizon_ms()
-        aborted = [a for segment in when.segments for a in read_aborted(segment.transaction_index_path)]
+        aborted = [a for segment in snapshot.segments for a in read_aborted(segment.transaction_index_path)]
         self._aborted = aborted
         self._transactions = CleanedTransactions(aborted)
         self._without_key = 0
@@ -57,7 +56,7 @@ class Round:
         after = 0
         for group in group_segments(segments, self._log.config.segment_bytes, self._plan.end):
             after += self._clean_group(group)
-        self._log.finish_cleaning(end, self._when)
+        self._snapshot.finish(end)
         if self._without_key:
             log.warning("%s: %d records without a key were removed", self._log.partition, self._without_key)
         return before - after
@@ -94,9 +93,9 @@ class Round:
         """All of a segment, checked: what cannot be read must not be taken for the end."""
         end = 0
         for position, header, batch in scan_batches(segment.file, 0, segment.size_bytes):
-            if self._pace(header.size_bytes):
+            if self._throttle(header.size_bytes):
                 raise CleaningStoppedError("the broker stops")
-            if not self._log.is_as_it_was(self._when):
+            if not self._snapshot.is_current():
                 raise CleaningStoppedError("the log was cut or closed")
             if not check_crc(batch):
                 raise CorruptRecordsError(f"{segment.base_offset}: the batch at byte {position} is damaged")
@@ -109,7 +108,7 @@ class Round:
 
     def _clean_group(self, group: Sequence[Segment]) -> int:
         """Copy what stays of these segments into one that takes their place; its size."""
-        copy = self._log.start_copy(group[0].base_offset)
+        copy = self._snapshot.start_copy(group[0].base_offset)
         try:
             for segment in group:
                 keeps_deletes = segment.modified_ms > self._drop_deletes_before_ms
@@ -122,7 +121,7 @@ class Round:
                 copy.discard()
             else:  # the age of the file, by which tombstones go, is that of the newest it was made from
                 cleaned = copy.finish(group[-1].modified_ms)
-                if not self._log.replace_segments(group, cleaned, self._when):
+                if not self._snapshot.replace_segments(group, cleaned):
                     raise CleaningStoppedError("segments were removed")
         except BaseException:
             copy.discard()
@@ -130,7 +129,7 @@ class Round:
         return copy.size_bytes
 
     def _kept(self, header: BatchHeader, batch: memoryview, copy: SegmentCopy, *, keeps_deletes: bool) -> Buffer | None:
-        last = self._when.last_batches.get(header.producer_id) if header.producer_id >= 0 else None
+        last = self._snapshot.last_batches.get(header.producer_id) if header.producer_id >= 0 else None
         if header.is_control:
             has_data, aborted = self._transactions.end(header)
             if aborted:

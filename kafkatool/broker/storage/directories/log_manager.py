@@ -20,8 +20,8 @@ from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.directories.directory_removal import DirectoryRemoval
 from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_offset import LogServices
 from kafkatool.broker.storage.log.log_opening import open_log
+from kafkatool.broker.storage.log.log_state import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name
@@ -127,7 +127,7 @@ class LogManager:
                 log_start_offset=log_starts.get(partition, 0),
                 clean=directory.was_clean,
             )
-            opened.cleaned_to = cleaned.get(partition)
+            opened.state.cleaned_to = cleaned.get(partition)
             return opened
 
         threads = self._config.num_recovery_threads_per_data_dir
@@ -177,7 +177,7 @@ class LogManager:
             try:
                 with ThreadPoolExecutor(_CLOSING_THREADS, "log-close") as pool:
                     list(pool.map(_flush_and_close, directory.logs.values()))
-                directory.write_recovery_points({p: one.recovery_point for p, one in directory.logs.items()})
+                directory.write_recovery_points({p: one.state.recovery_point for p, one in directory.logs.items()})
                 directory.write_log_starts(_raised_starts(directory.logs.values()))
                 directory.write_clean_marker()
             except (OSError, StorageError):
@@ -322,7 +322,7 @@ class LogManager:
         """Flush the logs whose ``flush.ms`` has passed."""
         now_ms = time.time() * 1000
         for one in self.logs():
-            if now_ms - one.last_flush_ms >= one.config.flush_ms:
+            if now_ms - one.state.last_flush_ms >= one.config.flush_ms:
                 with contextlib.suppress(StorageError):  # as above
                     one.flush()
 
@@ -338,7 +338,7 @@ class LogManager:
             self._write_recovery_points(directory)
 
     def _write_recovery_points(self, directory: LogDir) -> None:
-        points = {one.partition: one.recovery_point for one in self._logs_in(directory)}
+        points = {one.partition: one.state.recovery_point for one in self._logs_in(directory)}
         self._checkpoint(directory, directory.write_recovery_points, points)
 
     def write_log_starts(self) -> None:
@@ -347,7 +347,9 @@ class LogManager:
             self._checkpoint(directory, directory.write_log_starts, _raised_starts(self._logs_in(directory)))
 
     def _write_cleaned_offsets(self, directory: LogDir) -> None:
-        cleaned = {one.partition: one.cleaned_to for one in self._logs_in(directory) if one.cleaned_to is not None}
+        cleaned = {
+            one.partition: one.state.cleaned_to for one in self._logs_in(directory) if one.state.cleaned_to is not None
+        }
         self._checkpoint(directory, directory.write_cleaned_offsets, cleaned)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
@@ -402,7 +404,7 @@ class LogManager:
             self._dirs = [directory for directory in self._dirs if directory.path != path]
         log.error("log dir %s is offline with %d partitions: %s", path, len(lost), error)
         for one in lost:
-            one.closed = True
+            one.state.closed = True
         for directory in failed:
             directory.close()
         if self.on_dir_failure is not None:

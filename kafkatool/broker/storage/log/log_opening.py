@@ -13,7 +13,8 @@ from kafkatool.broker.storage.batches.batch_scan import scan_valid
 from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_offset import LogServices
+from kafkatool.broker.storage.log.log_offset import LogOffset
+from kafkatool.broker.storage.log.log_state import LogServices, LogState
 from kafkatool.broker.storage.log.temporary_files import finish_leftovers
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_reload import newest_snapshot, reload_producers, replay, replay_batch
@@ -66,19 +67,20 @@ def open_log(
     producers = _load_producers(directory, segments, end, clean=clean)
     for segment in segments:
         segment.release()
-    return Log(
-        partition,
-        directory,
-        config,
-        services,
+    state = LogState(
+        partition=partition,
+        directory=directory,
+        config=config,
+        services=services,
         lock=lock,
         segments=Segments(segments),
-        end_offset=end,
+        end=LogOffset(end, segments[-1].base_offset, segments[-1].size_bytes),
         log_start_offset=start,
         recovery_point=min(recovery_point, end) if clean else end,
         leader_epochs=epochs,
         producers=producers,
     )
+    return Log(state)
 
 
 def _find_segments(directory: Path, lock: threading.RLock) -> list[Segment]:

@@ -45,7 +45,7 @@ def test_the_answer_from_memory_is_the_answer_from_the_file(broker: World) -> No
     ((_, told),) = client.told[-1]
     partition = broker.partition()
     assert isinstance(told.records, bytes), "nothing was read"
-    partition.log._newest = None
+    partition.log.state.newest = None
     (read,) = broker.fetch(1, follower(2), epoch=0)
     assert _content(told) == _content(read)
     assert told._replace(records=b"") == read._replace(records=b"")

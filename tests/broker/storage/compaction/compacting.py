@@ -45,9 +45,9 @@ def append(log: Log, pairs: Sequence[tuple[str, str | None]], *, codec: int = 0,
 
 def roll(log: Log) -> None:
     """Close the active segment, if anything is in it."""
-    with log._lock:
+    with log.state.lock:
         if log.segments.active.size_bytes:
-            log._roll(log.log_end_offset)
+            log.roll(log.log_end_offset)
 
 
 def cleaner_of(log: Log, **properties: str) -> LogCleaner:

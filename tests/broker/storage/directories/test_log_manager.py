@@ -60,7 +60,9 @@ def test_clean_stop_leaves_the_mark_and_checkpoints_and_the_next_start_takes_the
 
     again = start()
     assert not marker.exists()
-    opened = {one.partition: (one.log_start_offset, one.log_end_offset, one.recovery_point) for one in again.logs()}
+    opened = {
+        one.partition: (one.log_start_offset, one.log_end_offset, one.state.recovery_point) for one in again.logs()
+    }
     assert opened == {_A: (2, 3, 3), _DASHED: (0, 3, 3)}
 
 

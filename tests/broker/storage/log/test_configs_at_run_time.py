@@ -131,11 +131,11 @@ def test_tombstones_go_sooner(world: World) -> None:
     topic.send([("gone", None)])
     for number in range(3):
         topic.send([("a", str(number))])
-    eventually(lambda: topic.log.cleaned_to is not None and topic.log.cleaned_to > 1, "the first cleaning", PATIENCE_S)
+    eventually(lambda: (topic.log.state.cleaned_to or 0) > 1, "the first cleaning", PATIENCE_S)
     topic.send([("a", "more")])
     topic.send([("a", "more")])
     end = topic.log.log_end_offset
-    eventually(lambda: (topic.log.cleaned_to or 0) >= end - 2, "the second cleaning", PATIENCE_S)
+    eventually(lambda: (topic.log.state.cleaned_to or 0) >= end - 2, "the second cleaning", PATIENCE_S)
     assert 1 in topic.offsets()
     topic.change("delete.retention.ms", "0")
 
@@ -167,19 +167,19 @@ def test_removed_files_are_erased_sooner(world: World) -> None:
 def test_every_record_is_flushed(world: World) -> None:
     topic = world.topic("flushed-by-number")
     topic.send([("a", "1")])
-    assert topic.log.recovery_point == 0
+    assert topic.log.state.recovery_point == 0
     topic.change("flush.messages", "1")
     topic.send([("a", "2")])
-    assert topic.log.recovery_point == topic.log.log_end_offset
+    assert topic.log.state.recovery_point == topic.log.log_end_offset
 
 
 @changes("flush.ms")
 def test_records_are_flushed_after_a_time(world: World) -> None:
     topic = world.topic("flushed-by-time")
     topic.send([("a", "1")])
-    assert topic.log.recovery_point == 0
+    assert topic.log.state.recovery_point == 0
     topic.change("flush.ms", "1")
-    eventually(lambda: topic.log.recovery_point == topic.log.log_end_offset, "the flush", PATIENCE_S)
+    eventually(lambda: topic.log.state.recovery_point == topic.log.log_end_offset, "the flush", PATIENCE_S)
 
 
 @changes("index.interval.bytes")
