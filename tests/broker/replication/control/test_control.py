@@ -252,7 +252,7 @@ def test_a_disk_error_on_one_partition_leaves_the_rest_alone(tmp_path: Path) -> 
         lost, kept = TP, TP1
         offline: list[TopicPartition] = []
         broker.manager.on_offline = offline.extend
-        broker.logs._take_offline(broker.partition(lost).log.directory.parent, OSError("the disk is gone"))
+        broker.logs.take_offline(broker.partition(lost).log.directory.parent, OSError("the disk is gone"))
         broker.scheduler.run()
         assert offline == [lost], "the group coordinator must not go on with its partition"
         assert broker.produce(lost)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
@@ -268,7 +268,7 @@ def test_a_disk_error_on_one_partition_leaves_the_rest_alone(tmp_path: Path) -> 
 def test_with_a_dir_offline_only_new_partitions_are_created(tmp_path: Path) -> None:
     dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     with world(tmp_path, clock=Clock(), log_dirs=dirs) as broker:
-        broker.logs._take_offline(tmp_path / "a", OSError("the disk is gone"))
+        broker.logs.take_offline(tmp_path / "a", OSError("the disk is gone"))
         response = broker.leader_and_isr(role(TP, 1, 0, [1], [1], is_new=False), role(TP1, 1, 0, [1], [1], is_new=True))
         assert codes(response) == {0: 56, 1: 0}
         assert broker.partition(TP1).log.directory.parent == tmp_path / "b"

@@ -39,7 +39,7 @@ def live_through_everything(broker: World) -> None:
     stop(broker, TP, TopicPartition("never", 3), delete=True)
     stop(broker, U0, delete=True, controller_epoch=1)
     for dir_of in list(broker.logs.live_dirs):
-        broker.logs._take_offline(dir_of, OSError(5, "broken"))
+        broker.logs.take_offline(dir_of, OSError(5, "broken"))
     broker.scheduler.run()
     broker.leader_and_isr(role(U0, 1, 3, [1], [1]), role(TopicPartition("v", 0), 1, 0, [1], [1]), controller_epoch=3)
     stop(broker, U0, delete=True)
