@@ -197,7 +197,7 @@ class Group:
             else:
                 self._initial_rest_ms = None
                 self.join_deadline_ms = now_ms + longest
-            self._move(GroupState.PREPARING_REBALANCE, now_ms)
+            self.move(GroupState.PREPARING_REBALANCE, now_ms)
         return [*effects, *self._try_end_join(now_ms)]
 
     def _try_end_join(self, now_ms: float) -> list[Effect]:
@@ -235,12 +235,12 @@ class Group:
         self.generation += 1
         if not self.members:
             self.protocol = self.leader = None
-            self._move(GroupState.EMPTY, now_ms)
+            self.move(GroupState.EMPTY, now_ms)
             return [partial(self.store, StoreGroup(self.to_value(), self._empty_stored))]
         if self.leader not in self.members or self.members[self.leader].join is None:
             self.leader = parked[0].id
         self.protocol = self._select_protocol()
-        self._move(GroupState.COMPLETING_REBALANCE, now_ms)
+        self.move(GroupState.COMPLETING_REBALANCE, now_ms)
         longest = max(m.rebalance_timeout_ms for m in self.members.values())
         effects: list[Effect] = []
         for member in self.members.values():
@@ -323,7 +323,7 @@ class Group:
             return []
         effects: list[Effect] = []
         if error is ErrorCode.NONE:
-            self._move(GroupState.STABLE, now_ms)
+            self.move(GroupState.STABLE, now_ms)
         for member in self.members.values():
             if error is ErrorCode.NONE:
                 member.assignment = chosen.get(member.id, b"")
@@ -411,7 +411,7 @@ class Group:
         """It was to be deleted, but that could not be stored: it is there again, as after the next load (GRP-60)."""
         self.state = GroupState.EMPTY
 
-    def _move(self, state: GroupState, now_ms: float) -> None:
+    def move(self, state: GroupState, now_ms: float) -> None:
         if self.state not in LEGAL[state]:
             raise RuntimeError(f"group {self.id} cannot go from {self.state.value} to {state.value}")
         self.state = state

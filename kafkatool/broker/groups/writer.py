@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kafkatool.broker.groups.ownership import offsets_partition
 from kafkatool.broker.groups.records import (
@@ -15,13 +14,11 @@ from kafkatool.broker.groups.records import (
     encode_key,
 )
 from kafkatool.broker.groups.records import encode_offset as encode_offset_value
+from kafkatool.broker.replication.replica_manager import ReplicaManager
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch
-
-if TYPE_CHECKING:
-    from kafkatool.broker.replication.replica_manager import ReplicaManager
-    from kafkatool.broker.settings.config import BrokerConfig
 
 _COMMIT_CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -41,7 +38,7 @@ _SYNC_CODES = {
 }
 
 
-def protocol_version(config: "BrokerConfig") -> tuple[int, ...]:
+def protocol_version(config: BrokerConfig) -> tuple[int, ...]:
     """The inter-broker protocol version as numbers: it decides what may be stored (wire.md section 7)."""
     return tuple(int(part) for part in config.inter_broker_protocol_version.split("."))
 
@@ -66,7 +63,7 @@ def _batches(keys: Sequence[Key]) -> Iterator[list[tuple[bytes, None]]]:
 class GroupsWriter:
     """One batch per request; versions by the inter-broker protocol version."""
 
-    def __init__(self, config: "BrokerConfig", replica_manager: "ReplicaManager") -> None:
+    def __init__(self, config: BrokerConfig, replica_manager: ReplicaManager) -> None:
         self._config = config
         self._replica_manager = replica_manager
         version = protocol_version(config)

@@ -100,7 +100,7 @@ def test_who_left_while_a_rebalance_was_prepared_goes_by_its_session(stage: Stag
     stage.restart()
     (left,) = stage.coordinator.describe("g").members
     assert left.id == member.id
-    held = stage.coordinator._hosted.get("g")
+    held = stage.coordinator.groups.get("g")
     assert held is not None and held.group.members[left.id].session_deadline_ms is not None
 
 
