@@ -20,7 +20,6 @@ from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValu
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, protocol_version
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import BrokerConfig
@@ -43,7 +42,7 @@ class FetchedOffsets(NamedTuple):
 
 
 class GroupCoordinator:
-    """Made by the composition root. Time is a clock in ms that follows the wall but is never set back."""
+    """The coordinator, made by the composition root. Time is a clock in ms that follows the wall but is never set back."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class GroupCoordinator:
         *,
         count_partitions: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """``count_partitions`` asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic."""
+        """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic."""
         self._config = config
         self._scheduler = scheduler
         self.groups = OwnedGroups(
@@ -66,6 +65,11 @@ class GroupCoordinator:
             store=self._store,
             now_ms=self.now_ms,
         )
+        # Where groups are, and how they come and go, is known there (GRP-1 to 17).
+        self.partition_count = self.groups.partition_count
+        self.partition_of = self.groups.partition_of
+        self.on_leadership_change = self.groups.on_leadership_change
+        self.on_partitions_stopped = self.groups.on_partitions_stopped
         self._stopping = False
         self._writer = GroupsWriter(config, replica_manager)
         self.static_members_allowed = protocol_version(config) >= (2, 3)  # GRP-36
@@ -75,48 +79,31 @@ class GroupCoordinator:
     # --- life ---------------------------------------------------------------------------------------------------
 
     def startup(self) -> None:
-        """Raises ZooKeeperError."""
+        """Count the partitions of the topic, begin to expire. Raises ZooKeeperError."""
         self.groups.startup()
         period = self._config.offsets_retention_check_interval_ms
         self._scheduler.schedule("group-expiry", self.expire, delay_ms=period, period_ms=period)
 
     def shutdown(self) -> None:
-        """From here every request is answered 15 or 16."""
+        """Answer every request with 15 or 16 from here on."""
         self._stopping = True
 
     def in_background(self, work: Callable[[], object]) -> None:
-        """Have it done on a thread that may wait."""
+        """Have the work done on a thread that may wait."""
         self._scheduler.submit(work, "group-request")
 
     def now_ms(self) -> float:
         return self._started_ms + (time.monotonic() - self._started_at) * 1000
 
-    # --- where groups are (GRP-1 to 17) -------------------------------------------------------------------------
-
-    def partition_count(self) -> int:
-        """Partitions of ``__consumer_offsets``; fixed once the topic was seen (GRP-2)."""
-        return self.groups.partition_count()
-
-    def partition_of(self, group: str) -> int:
-        return self.groups.partition_of(group)
-
-    def on_leadership_change(self, leaders: Iterable[Partition], followers: Iterable[Partition]) -> None:
-        """Called while LeaderAndIsr is handled, before it is answered (BRK-32)."""
-        self.groups.on_leadership_change(leaders, followers)
-
-    def on_partitions_stopped(self, partitions: Iterable[TopicPartition]) -> None:
-        """StopReplica with delete ends ownership too (GRP-15)."""
-        self.groups.on_partitions_stopped(partitions)
+    # --- membership ---------------------------------------------------------------------------------------------
 
     def _refusal(self, group: str, *, empty_id_allowed: bool = False) -> ErrorCode:
-        """The checks every request that names a group begins with (GRP-8)."""
+        """Make the checks that every request that names a group begins with (GRP-8)."""
         if not group and not empty_id_allowed:
             return ErrorCode.INVALID_GROUP_ID
         if self._stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self.groups.refusal(group)
-
-    # --- membership ---------------------------------------------------------------------------------------------
 
     def join(self, group: str, request: JoinRequest, parked: Parked[JoinResult]) -> None:
         error = self._refusal(group)
@@ -255,7 +242,7 @@ class GroupCoordinator:
         return error
 
     def fetch_offsets(self, group: str, partitions: Iterable[TopicPartition] | None) -> FetchedOffsets:
-        """Committed offsets of those partitions, of all when None (GRP-56). Never a guess: lost means 16 (GRP-16)."""
+        """Return committed offsets of those partitions, of all when None (GRP-56). Never a guess: lost means 16 (GRP-16)."""
         error = self._refusal(group, empty_id_allowed=True)
         if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             error = ErrorCode.NOT_COORDINATOR  # 15 here ends Java and aiokafka consumers (GRP-8)
@@ -275,7 +262,7 @@ class GroupCoordinator:
     # --- administration (GRP-58 to 60) --------------------------------------------------------------------------
 
     def describe(self, group: str) -> GroupDescription:
-        """State, protocol and members; a group that is not known is Dead."""
+        """Return state, protocol and members; a group that is not known is Dead."""
         error = self._refusal(group, empty_id_allowed=True)
         owned = self.groups.get(group)
         if error is not ErrorCode.NONE:
@@ -286,7 +273,7 @@ class GroupCoordinator:
             return describe(owned.group)
 
     def list_groups(self) -> ListedGroups:
-        """All groups this broker has in memory, in the order of their ids."""
+        """Return all groups this broker has in memory, in the order of their ids."""
         if self._stopping:
             return ListedGroups(ErrorCode.COORDINATOR_NOT_AVAILABLE, ())
         loading = self.groups.loading()
@@ -352,7 +339,7 @@ class GroupCoordinator:
             self._drop(owned, gone, dead)
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Deleted topics' offsets leave every group (GRP-53, BRK-113)."""
+        """Take the offsets of deleted topics out of every group (GRP-53, BRK-113)."""
         for owned in self.groups.all():
             with owned.lock:
                 gone = owned.group.offsets.forget(partitions)

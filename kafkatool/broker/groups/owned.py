@@ -1,4 +1,4 @@
-"""The groups whose partition of ``__consumer_offsets`` this broker leads: found, loaded, let go, called when due.
+"""The groups whose partition of ``__consumer_offsets`` this broker leads: found, loaded, unloaded, called when due.
 
 A group is decided upon under its lock; what was decided is carried out after the lock is let go (GRP-20, BRK-43).
 """
@@ -6,6 +6,7 @@ A group is decided upon under its lock; what was decided is carried out after th
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
@@ -28,20 +29,18 @@ log = logging.getLogger(__name__)
 _LONGEST_RETRY_MS = 60_000  # between attempts to load a partition (GRP-14)
 
 
+@dataclass(slots=True, eq=False)
 class OwnedGroup:
-    """A group with its lock and the timer that calls it when something is due."""
+    """A group with its lock and the scheduled call for its next deadline."""
 
-    __slots__ = ("deadline", "group", "lock", "partition")
-
-    def __init__(self, group: Group, partition: int) -> None:
-        self.group = group
-        self.partition = partition
-        self.lock = threading.RLock()
-        self.deadline: ScheduledTask | None = None
+    group: Group
+    partition: int
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    deadline: ScheduledTask | None = None
 
 
 class OwnedGroups:
-    """Thread-safe. Groups come with the leadership of their partition, or by ``get_or_new``, and go with it."""
+    """All groups owned here; they come with the leadership of their partition or by ``get_or_new``. Thread-safe."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class OwnedGroups:
         store: Callable[[str, StoreGroup], None],
         now_ms: Callable[[], float],
     ) -> None:
-        """``count_partitions`` asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic.
+        """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic.
 
         ``store(group, record)`` is called, as an effect, with each record a group wants written.
         """
@@ -79,7 +78,7 @@ class OwnedGroups:
         self._partition_count = self._count_partitions()
 
     def partition_count(self) -> int:
-        """Partitions of ``__consumer_offsets``; fixed once the topic was seen (GRP-2).
+        """Return the number of partitions of ``__consumer_offsets``; fixed once the topic was seen (GRP-2).
 
         The metadata cache tells that there is one, not how large it is: partitions that never had a leader are missing
         there, and brokers that counted differently would look for a group in different places.
@@ -113,7 +112,7 @@ class OwnedGroups:
         return partition_for(group, self.partition_count())
 
     def refusal(self, group: str) -> ErrorCode:
-        """Why the group is not served here, or not yet (GRP-8)."""
+        """Return the code that says why the group is not served here, or not yet (GRP-8)."""
         partition = self.partition_of(group)
         match self.partitions.get(partition):
             case Ownership.LOADING:
@@ -125,11 +124,11 @@ class OwnedGroups:
         return ErrorCode.NONE
 
     def owned_since(self, partition: int) -> int | None:
-        """In which epoch it was loaded; None: not owned. Equal answers: never lost between (GRP-16)."""
+        """Return the epoch in which it was loaded; None: not owned. Equal answers: never lost between (GRP-16)."""
         return self.partitions.owned_since(partition)
 
     def loading(self) -> bool:
-        """Whether any partition is being loaded."""
+        """Tell whether any partition is being loaded."""
         return self.partitions.loading()
 
     def get(self, group: str) -> OwnedGroup | None:
@@ -138,7 +137,7 @@ class OwnedGroups:
             return self._groups.get(partition, {}).get(group)
 
     def get_or_new(self, group: str) -> OwnedGroup | None:
-        """The group, made if need be; None: its partition was lost since it was checked (GRP-16).
+        """Return the group, made if need be; None: its partition was lost since it was checked (GRP-16).
 
         An unload ends ownership before it takes the lock to collect its groups, so none is made behind its back.
         """
@@ -164,19 +163,19 @@ class OwnedGroups:
         return [owned for groups in partitions for owned in list(groups.values())]
 
     def forget(self, owned: OwnedGroup) -> None:
-        """Nothing is left of the group."""
+        """Forget a group of which nothing is left."""
         with self._lock:
             groups = self._groups.get(owned.partition, {})
             if groups.get(owned.group.id) is owned:  # else it was unloaded and loaded again meanwhile
                 del groups[owned.group.id]
 
     def broken_keys(self, group: str) -> frozenset[Key]:
-        """What is stored of a group with a damaged record; empty: the group is whole, or not known."""
+        """Return the keys stored of a group with a damaged record; none: the group is whole, or not known."""
         with self._lock:
             return frozenset(self._broken.get(self.partition_of(group), {}).get(group, ()))
 
     def forget_broken(self, group: str) -> None:
-        """Tombstones for all its keys are in the log: the id is free again."""
+        """Make the id free again: tombstones for all its keys are in the log."""
         with self._lock:
             self._broken.get(self.partition_of(group), {}).pop(group, None)
 
@@ -212,7 +211,7 @@ class OwnedGroups:
     # --- leadership of the offsets partitions (GRP-6 to 17) ------------------------------------------------------
 
     def on_leadership_change(self, leaders: Iterable[Partition], followers: Iterable[Partition]) -> None:
-        """Called while LeaderAndIsr is handled, before it is answered (BRK-32)."""
+        """Load and unload groups, called while LeaderAndIsr is handled, before it is answered (BRK-32)."""
         for partition in followers:
             if partition.tp.topic == OFFSETS_TOPIC and self.partitions.end(
                 partition.tp.partition, partition.leader_epoch
@@ -225,7 +224,7 @@ class OwnedGroups:
                     self._scheduler.submit(lambda n=number, e=epoch: self.load(n, e), "group-load")  # type: ignore[misc]
 
     def on_partitions_stopped(self, partitions: Iterable[TopicPartition]) -> None:
-        """StopReplica with delete, or a failed log dir, ends ownership too (GRP-15)."""
+        """End ownership: StopReplica with delete, or a failed log dir, does too (GRP-15)."""
         for partition in partitions:
             if partition.topic == OFFSETS_TOPIC and self.partitions.end(partition.partition, None):
                 self._unload(partition.partition)

@@ -24,7 +24,7 @@ from kafkatool.core.protocol.records.batches import BatchHeader, check_crc
 log = logging.getLogger(__name__)
 
 Throttle = Callable[[int], bool]
-"""Called with the number of bytes just read; may wait; True when the round must stop."""
+"""A function of the number of bytes just read; it may wait, and returns True when the round must stop."""
 
 
 class CleaningStoppedError(KafkatoolError):
@@ -32,7 +32,7 @@ class CleaningStoppedError(KafkatoolError):
 
 
 class CompactionRound:
-    """One round on one log. ``run`` once."""
+    """A round on one log. ``run`` once."""
 
     def __init__(self, snapshot: LogSnapshot, plan: CleanPlan[Segment], offsets: OffsetMap, throttle: Throttle) -> None:
         self._log = snapshot.log
@@ -48,7 +48,7 @@ class CompactionRound:
         self._without_key = 0
 
     def run(self) -> int:
-        """Clean; returns the bytes saved. Raises CleaningStoppedError, CorruptRecordsError, OSError, StorageError."""
+        """Clean; return the bytes saved. Raises CleaningStoppedError, CorruptRecordsError, OSError, StorageError."""
         self._map_keys()
         end = self._latest + 1
         segments = [s for s in self._plan.segments if s.base_offset < end]
@@ -62,7 +62,7 @@ class CompactionRound:
         return before - after
 
     def _delete_horizon_ms(self) -> float:
-        """Tombstones in files last written before it were first cleaned long enough ago."""
+        """Return the time: tombstones in files last written before it were first cleaned long enough ago."""
         clean = [s for s in self._plan.segments if s.base_offset < self._plan.first_dirty]
         return clean[-1].modified_ms - self._log.config.delete_retention_ms if clean else 0.0
 
@@ -90,7 +90,7 @@ class CompactionRound:
                     return
 
     def _batches(self, segment: Segment) -> Iterable[tuple[BatchHeader, memoryview]]:
-        """All of a segment, checked: what cannot be read must not be taken for the end."""
+        """Yield all of a segment, checked: what cannot be read must not be taken for the end."""
         end = 0
         for position, header, batch in scan_batches(segment.file, 0, segment.size_bytes):
             if self._throttle(header.size_bytes):
@@ -107,7 +107,7 @@ class CompactionRound:
     # --- second pass -----------------------------------------------------------------------------------------------
 
     def _clean_group(self, group: Sequence[Segment]) -> int:
-        """Copy what stays of these segments into one that takes their place; its size."""
+        """Copy what stays of these segments into one that takes their place; return its size."""
         copy = self._snapshot.start_copy(group[0].base_offset)
         try:
             for segment in group:

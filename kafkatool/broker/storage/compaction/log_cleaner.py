@@ -24,10 +24,10 @@ _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)  # no room, or retention w
 
 
 class LogCleaner:
-    """Started and stopped once. ``clean_dirtiest`` may be called without the thread, by tests."""
+    """The thread and its choice of logs, started and stopped once. Tests call ``clean_dirtiest`` without the thread."""
 
     def __init__(self, config: BrokerConfig, logs: Callable[[], Iterable[Log]]) -> None:
-        """``logs`` gives all logs of the broker; those without ``compact`` are passed over."""
+        """Take ``logs``, which gives all logs of the broker; those without ``compact`` are passed over."""
         self._config = config
         self._logs = logs
         self._stopping = threading.Event()
@@ -42,7 +42,7 @@ class LogCleaner:
         self._thread.start()
 
     def stop(self) -> None:
-        """A round under way is given up; what it has put in place already is whole."""
+        """Give up a round under way; what it has put in place already is whole."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -58,7 +58,7 @@ class LogCleaner:
                 self._stopping.wait(max(self._config.log_cleaner_backoff_ms, 1) / 1000)
 
     def clean_dirtiest(self) -> bool:
-        """One round on the log with the largest dirty part; False when no log is dirty enough."""
+        """Do one round on the log with the largest dirty part; False when no log is dirty enough."""
         best: tuple[LogSnapshot, CleanPlan[Segment]] | None = None
         for one in self._logs():
             if not self._is_candidate(one):

@@ -10,7 +10,7 @@ from kafkatool.broker.storage.segment.segment_swap import swap_in
 
 
 class LastBatch(NamedTuple):
-    """What must stay of an idempotent producer: its epoch and, when it wrote data, the end of its last batch."""
+    """The part of an idempotent producer that must stay: its epoch and, when it wrote data, the end of its last batch."""
 
     producer_epoch: int
     last_offset: int | None

@@ -7,7 +7,7 @@ _SLICE_S = 0.005  # of CPU time between pauses: about what a thread keeps the in
 
 
 class CleanerThrottle:
-    """Called with the bytes just read; after a slice of work it pauses as long as the slice took.
+    """A brake, called with the bytes just read: after a slice of work it pauses as long as the slice took.
 
     So one thread of work takes half of the interpreter at most, whatever the disk could give. ``bytes_per_second``
     (log.cleaner.io.max.bytes.per.second) can ask for less. Ends early, with True, when ``stopping`` is set.

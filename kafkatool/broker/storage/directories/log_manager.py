@@ -34,7 +34,7 @@ _GATHER_MS = 1000
 _MANY = 100  # logs made in that time are worth taking from the cycle collector
 
 DirFailure = Callable[[Path, Sequence[TopicPartition]], None]
-"""Told once for each log dir that fails, on a scheduler thread: which, and the partitions that had their log there."""
+"""A function called once for each log dir that fails, on a scheduler thread: its path, and the partitions that lay there."""
 
 
 class LogManager:
@@ -49,7 +49,7 @@ class LogManager:
         *,
         on_dir_failure: DirFailure | None = None,
     ) -> None:
-        """``overrides_of(topic)`` gives the topic's own configs."""
+        """Take ``overrides_of(topic)``, which gives the topic's own configs."""
         self._config = config
         self._overrides_of = overrides_of
         self._scheduler = scheduler
@@ -149,16 +149,16 @@ class LogManager:
     # --- logs ----------------------------------------------------------------------------------------------------
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """The log, if this broker has it in a dir that works."""
+        """Return the log, if this broker has it in a dir that works."""
         return self._logs.get(partition)
 
     def logs(self) -> list[Log]:
-        """All of them."""
+        """Return all of them."""
         with self._lock:
             return list(self._logs.values())
 
     def get_or_create(self, partition: TopicPartition, is_new: bool = False) -> Log:
-        """The log; a new one goes to the dir with the fewest partitions (BRK-41).
+        """Return the log; a new one goes to the dir with the fewest partitions (BRK-41).
 
         While a dir is offline a log that is not new may lie there: it is not made anew (BRK-159). Raises StorageError, and
         what ``overrides_of`` raises.
@@ -176,7 +176,7 @@ class LogManager:
                     return self._create(partition, config, is_new)
 
     def _create(self, partition: TopicPartition, config: LogConfig, is_new: bool) -> Log:
-        """Under the lock."""
+        """Make the log; under the lock."""
         if self._offline and not is_new:
             raise StorageError(f"{partition} may lie in a log dir that is offline: {list(map(str, self._offline))}")
         if not self._dirs or self._closed:
@@ -199,7 +199,7 @@ class LogManager:
         return created
 
     def _settle(self) -> None:
-        """The logs of a moment are made, and what their partitions need beside them."""
+        """Let the collector go on: the logs of a moment are made, and what their partitions need beside them."""
         with self._lock:
             made, self._made = self._made, 0
         long_lived.release(keep=made >= _MANY)
@@ -238,7 +238,7 @@ class LogManager:
         self._for_each_dir(lambda directory: directory.forget_high_watermarks(pending))
 
     def update_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """The topic's configs changed: its logs go by them at once."""
+        """Apply the topic's changed configs to its logs at once."""
         config = LogConfig.from_broker(self._config, overrides)
         with self._lock:
             self._config_changes += 1
@@ -260,7 +260,7 @@ class LogManager:
     # --- background work -----------------------------------------------------------------------------------------
 
     def apply_retention(self) -> int:
-        """Remove what no log has to keep, and idle producers; how many segments went."""
+        """Remove what no log has to keep, and idle producers; return how many segments went."""
         idle_since = time.time() * 1000 - self._config.transactional_id_expiration_ms
         removed = 0
         for one in self.logs():
@@ -305,12 +305,12 @@ class LogManager:
 
     @property
     def live_dirs(self) -> list[Path]:
-        """Those that work."""
+        """Return those that work."""
         return [directory.path for directory in list(self._dirs)]
 
     @property
     def offline_dirs(self) -> list[Path]:
-        """Those that failed, at the start or since."""
+        """Return those that failed, at the start or since."""
         return list(self._offline)
 
     def _for_each_dir(self, work: Callable[[LogDir], object]) -> None:
@@ -347,7 +347,7 @@ class LogManager:
 
 
 def _check_name(partition: TopicPartition) -> None:
-    """Such a name is neither a fault of the disk nor a way out of the log dir. Raises StorageError."""
+    """Refuse a name that is neither a fault of the disk nor a way out of the log dir. Raises StorageError."""
     try:
         check_name(partition.topic)
     except InvalidTopicError as e:

@@ -62,17 +62,17 @@ class LogState:
     high_watermark: int = 0
     """Set by replication; bounds retention and the last stable offset. Capped when the log is truncated."""
     cleaned_to: int | None = None
-    """Where the last round of compaction ended; None before the first. Kept in ``cleaner-offset-checkpoint``."""
+    """The end of the last round of compaction; None before the first. Kept in ``cleaner-offset-checkpoint``."""
     newest: NewestBatch | None = None
     """The last batch, if it is a small one that was appended here as the leader."""
     truncations: int = 0
-    """How often the log was truncated, so that a flush or a round of compaction can tell."""
+    """The number of truncations so far, so that a flush or a round of compaction can tell."""
     closed: bool = False
     last_flush_ms: float = field(default_factory=lambda: time.time() * 1000)
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which no transaction is open; at most the high watermark."""
+        """Return the offset below which no transaction is open; at most the high watermark."""
         return self.producers.last_stable_offset(self.high_watermark)
 
     def check_open(self) -> None:
