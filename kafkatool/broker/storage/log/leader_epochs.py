@@ -50,12 +50,6 @@ class LeaderEpochCache:
         with self._lock:
             return list(zip(self._epochs, self._starts, strict=True))
 
-    @property
-    def latest_start(self) -> int | None:
-        """Return the offset at which the newest epoch began."""
-        with self._lock:
-            return self._starts[-1] if self._starts else None
-
     def begin(self, epoch: int, end: int) -> None:
         """Begin ``epoch`` at the log's end: known at once, in the file with ``write`` or any later change."""
         with self._lock:

@@ -23,11 +23,6 @@ class ProducedBatch(NamedTuple):
     offset_delta: int
     timestamp: int
 
-    @property
-    def first_sequence(self) -> int:
-        """Return it, counted back from the last one, over the wrap-around."""
-        return (self.last_sequence - self.offset_delta) % _SEQUENCES
-
 
 class ProducerEntry:
     """One producer: its epoch, its last batches, and its open transaction if it has one."""

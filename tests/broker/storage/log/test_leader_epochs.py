@@ -79,7 +79,7 @@ def test_the_end_of_an_epoch_is_where_the_next_known_one_begins(tmp_path: Path) 
     assert cache.end_offset_for(5, 50) == (5, 50)
     assert cache.end_offset_for(6, 50) == UNDEFINED
     assert [cache.epoch_at(o) for o in (9, 10, 29, 30)] == [None, 2, 2, 5]
-    assert cache.latest_start == 30
+    assert cache.entries[-1] == (5, 30)
 
 
 @pytest.mark.spec("BRK-161")
@@ -104,7 +104,7 @@ def test_the_epoch_a_leader_begins_is_known_at_once_and_in_the_file_when_asked(t
     cache = LeaderEpochCache(path)
     cache.assign(2, 10)
     cache.begin(5, 30)
-    assert (cache.latest, cache.latest_start, cache.end_offset_for(4, 50)) == (5, 30, (2, 30))
+    assert (cache.latest, cache.entries[-1], cache.end_offset_for(4, 50)) == (5, (5, 30), (2, 30))
     assert LeaderEpochCache(path).entries == [(2, 10)]
     cache.write()
     assert LeaderEpochCache(path).entries == [(2, 10), (5, 30)]
