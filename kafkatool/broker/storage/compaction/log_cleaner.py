@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary, WeakSet
 
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.storage.compaction.compaction import CleaningStoppedError, CompactionRound
 from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, plan_cleaning
+from kafkatool.broker.storage.compaction.compaction_round import CleaningStoppedError, CompactionRound
 from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
 from kafkatool.broker.storage.compaction.offset_map import OffsetMap
 from kafkatool.broker.storage.compaction.throttle import CleanerThrottle
