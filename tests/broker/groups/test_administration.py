@@ -25,7 +25,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def make_stable(stage: Stage) -> str:
-    """Group g with one member; its id."""
+    """Make group g with one member; return its id."""
     member = join(stage).member_id
     synced: list[SyncResult] = []
     stage.coordinator.sync("g", member, None, 1, {member: b"mine"}, Parked(synced.append, lambda: None))
@@ -41,13 +41,13 @@ def delete(stage: Stage, group: str = "g") -> ErrorCode:
 
 
 def append(stage: Stage, key: bytes, value: bytes | None) -> int:
-    """A record put into the log behind the coordinator's back; its offset."""
+    """Put a record into the log behind the coordinator's back; return its offset."""
     batch = encode_batch([Record(0, 0, key, value, ())])
     return stage.replica.log.append_as_leader(batch, 0, origin_client=False).first_offset
 
 
 def keys_in_log(stage: Stage) -> dict[Any, bool]:
-    """Key -> whether its last record has a value."""
+    """Return each key, and whether its last record has a value."""
     log = stage.replica.log
     records = log.read(0, 1 << 20, log.log_end_offset, min_one_batch=True).records
     data = records.read() if isinstance(records, FileRegion) else records

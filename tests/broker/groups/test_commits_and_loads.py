@@ -1,4 +1,4 @@
-"""Who may commit in which state; what transactions and bad reads do to a load of the offsets partition."""
+"""Commits in each state of a group; transactions and bad reads in a load of the offsets partition."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -92,7 +92,7 @@ class Stage:
         self.coordinator.on_leadership_change([], [self.state()])
 
     def restart(self) -> None:
-        """Another coordinator with nothing but the log."""
+        """Start another coordinator with nothing but the log."""
         self.coordinator = self.make()
         self.lead()
 

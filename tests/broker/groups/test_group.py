@@ -81,7 +81,7 @@ class Play:
         self.settle()
 
     def settle(self) -> None:
-        """Everybody who is asked to joins again, then the leader assigns."""
+        """Have everybody who is asked to join again, then the leader assign."""
         while self.group.state is GroupState.PREPARING_REBALANCE:
             for member in list(self.group.members.values()):
                 if member.join is None:

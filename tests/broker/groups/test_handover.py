@@ -1,4 +1,4 @@
-"""What the next coordinator knows of a group that was lost in each of its states, and what follows (GRP-63's table)."""
+"""A group at its next coordinator, lost in each of its states, and the consequences (GRP-63's table)."""
 
 from collections.abc import Iterator
 from pathlib import Path

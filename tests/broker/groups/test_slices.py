@@ -99,7 +99,7 @@ def test_other_groups_heartbeats_are_answered_while_many_commits_come_and_go(sta
     assert sum(len(h.group.offsets.in_force) for h in held) == COMMITS
 
     def is_unloaded_beside_them() -> bool:
-        """It takes 70 ms, and for so long others may have the machine: then it is loaded and unloaded once more."""
+        """Unload; it takes 70 ms, for which others may have the machine: then it is loaded and unloaded once more."""
         held = stage.coordinator.groups.all()
         with others.beating("unload", at_least=0):
             stage.follow()

@@ -19,7 +19,7 @@ from tests.broker.storage.logs import Later, broker_config, content, make_log
 
 
 def _written(directory: Path) -> dict[bytes | None, bytes]:
-    """A log of several segments in two groups, not closed; the last value of each key."""
+    """Write a log of several segments in two groups, not closed; return the last value of each key."""
     log = compacted_log(directory, segment_bytes="400")
     for number in range(18):
         append(log, [(f"k{number % 5}", f"value {number}"), (f"d{number % 3}", None if number > 14 else "x")])

@@ -25,7 +25,7 @@ Start = Callable[..., LogManager]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Makes managers of compacted logs on ``tmp_path``, with the cleaner running."""
+    """Make managers of compacted logs on ``tmp_path``, with the cleaner running."""
     scheduler = Scheduler(2)
     managers: list[LogManager] = []
 

@@ -20,7 +20,7 @@ Start = Callable[..., LogManager]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Makes loaded managers on the log dirs ``1`` and ``2``; all are shut down at the end."""
+    """Make loaded managers on the log dirs ``1`` and ``2``; all are shut down at the end."""
     scheduler = Scheduler(2)
     managers: list[LogManager] = []
 

@@ -34,7 +34,7 @@ _TESTED: set[str] = set()
 
 
 def changes(name: str) -> pytest.MarkDecorator:
-    """Marks the test of one config's effect."""
+    """Mark the test of one config's effect."""
     _TESTED.add(name)
     return pytest.mark.spec("BRK-125", "TOP-21")
 
@@ -50,7 +50,7 @@ class Topic:
         self.log: Log = world.manager.get(TopicPartition(name, 0))  # type: ignore[assignment]
 
     def send(self, pairs: list[tuple[str, str | None]], *, timestamp: int | None = None, acks: int = -1) -> int:
-        """Produce one batch; the error code."""
+        """Produce one batch; return the error code."""
         at = int(time.time() * 1000) if timestamp is None else timestamp
         records = [Record(i, at, k.encode(), None if v is None else v.encode()) for i, (k, v) in enumerate(pairs)]
         partition = produce.ProduceRequestPartition(partition=0, records=bytes(encode_batch(records)))
@@ -84,7 +84,7 @@ class World:
         self.manager = manager
 
     def topic(self, name: str, **configs: str) -> Topic:
-        """Configs are given with ``_`` for ``.``."""
+        """Make topics; configs are given with ``_`` for ``.``."""
         return Topic(self, name, {k.replace("_", "."): v for k, v in configs.items()})
 
 

@@ -15,7 +15,7 @@ _UNCHECKED = set(range(16))  # base offset, length and leader epoch lie outside 
 
 
 def _write(directory: Path, counts: list[int]) -> tuple[list[bytes], list[str]]:
-    """A log that was not closed: the bytes of its batches, and the file each of them is in."""
+    """Write a log and do not close it; return the bytes of its batches, and the file each of them is in."""
     log = make_log(directory, **_OPTIONS)
     batches, files = [], []
     for number, count in enumerate(counts):
@@ -27,7 +27,7 @@ def _write(directory: Path, counts: list[int]) -> tuple[list[bytes], list[str]]:
 
 
 def _assert_holds(log: Log, batches: list[bytes], counts: list[int]) -> None:
-    """Exactly these batches, with everything derived from them."""
+    """Assert that it has exactly these batches, with everything derived from them."""
     assert everything(log) == b"".join(batches)
     assert log.log_end_offset == sum(counts[: len(batches)])
     starts = {number // 3: sum(counts[:number]) for number in range(len(batches) - 1, -1, -1) if number % 3 == 0}

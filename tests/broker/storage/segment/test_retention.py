@@ -13,7 +13,7 @@ _SIZE = len(batch())
 
 
 def _log(directory: Path, later: Later | None = None, ages_h: tuple[int, ...] = (9, 7, 5, 0), **options: Any) -> Log:
-    """A segment for each age, with one record."""
+    """Make a log of a segment for each age, with one record."""
     options = {"segment_bytes": str(_SIZE), "retention_ms": "-1"} | options
     log = make_log(directory, later, **options)
     now = int(time.time() * 1000)
