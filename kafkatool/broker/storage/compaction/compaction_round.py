@@ -6,7 +6,7 @@ only putting a finished segment in place takes its lock. Source: Kafka 2.3.1 log
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from kafkatool.broker.storage.batches.batch_filter import empty_batch, filter_batch, keys_of
 from kafkatool.broker.storage.batches.batch_scan import scan_batches
@@ -14,6 +14,7 @@ from kafkatool.broker.storage.compaction.cleaned_transactions import CleanedTran
 from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, group_segments
 from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
 from kafkatool.broker.storage.compaction.offset_map import OffsetMap
+from kafkatool.broker.storage.compaction.throttle import CleanerThrottle
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_copy import SegmentCopy
 from kafkatool.broker.storage.segment.transaction_index import read_aborted
@@ -23,9 +24,6 @@ from kafkatool.core.protocol.records.batches import BatchHeader, check_crc
 
 log = logging.getLogger(__name__)
 
-Throttle = Callable[[int], bool]
-"""A function of the number of bytes just read; it may wait, and returns True when the round must stop."""
-
 
 class CleaningStoppedError(KafkatoolError):
     """The round was given up: the log was cut or closed, or the broker stops. What is in place already is whole."""
@@ -34,7 +32,9 @@ class CleaningStoppedError(KafkatoolError):
 class CompactionRound:
     """A round on one log. ``run`` once."""
 
-    def __init__(self, snapshot: LogSnapshot, plan: CleanPlan[Segment], offsets: OffsetMap, throttle: Throttle) -> None:
+    def __init__(
+        self, snapshot: LogSnapshot, plan: CleanPlan[Segment], offsets: OffsetMap, throttle: CleanerThrottle
+    ) -> None:
         self._log = snapshot.log
         self._snapshot = snapshot
         self._plan = plan

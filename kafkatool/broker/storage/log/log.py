@@ -40,8 +40,6 @@ class Log:
         self.find_by_timestamp = reader.find_by_timestamp
         self.aborted_transactions = reader.aborted_transactions
 
-    # --- what is known -------------------------------------------------------------------------------------------
-
     @property
     def directory(self) -> Path:
         """Return the partition directory."""
@@ -85,8 +83,6 @@ class Log:
     def size_bytes(self) -> int:
         """Return the size of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
-
-    # --- life ----------------------------------------------------------------------------------------------------
 
     def expire_producers(self, before_ms: int) -> None:
         """Forget producers idle since then (transactional.id.expiration.ms)."""

@@ -22,8 +22,6 @@ class LogTruncation:
         self._state = state
         self._writer = writer
 
-    # --- at its end ----------------------------------------------------------------------------------------------
-
     def truncate_to(self, offset: int) -> None:
         """Drop everything from ``offset`` on; nothing when the log ends there or before (BRK-142).
 
@@ -96,8 +94,6 @@ class LogTruncation:
         if state.cleaned_to is not None and state.cleaned_to > end:
             state.cleaned_to = end
             state.services.on_cleaned_to_changed()
-
-    # --- at its start --------------------------------------------------------------------------------------------
 
     def advance_log_start(self, offset: int) -> None:
         """Serve no records below ``offset`` any more; their segments go with the next retention run."""

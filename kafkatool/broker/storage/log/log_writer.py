@@ -45,8 +45,6 @@ class LogWriter:
     def __init__(self, state: LogState) -> None:
         self._state = state
 
-    # --- appending -----------------------------------------------------------------------------------------------
-
     def append_as_leader(
         self, records: bytearray | memoryview, leader_epoch: int, *, origin_client: bool = True
     ) -> AppendInfo:
@@ -180,8 +178,6 @@ class LogWriter:
         state.segments.replace([self.new_segment(base_offset)])
         state.end = LogOffset(base_offset, base_offset, 0)
 
-    # --- segments, under the lock --------------------------------------------------------------------------------
-
     def roll(self, base_offset: int) -> Segment:
         """Close the active segment and begin one at ``base_offset``."""
         state = self._state
@@ -215,8 +211,6 @@ class LogWriter:
             segment.mark_deleted()
         if segments:
             state.services.defer(lambda: erase(segments), state.config.file_delete_delay_ms)
-
-    # --- durability ----------------------------------------------------------------------------------------------
 
     def _flush_if_due(self, config: LogConfig) -> None:
         if self._state.end.offset - self._state.recovery_point >= config.flush_messages:
