@@ -1,4 +1,4 @@
-"""Thousands of logs must not cost pauses: the cycle collector does not look at them, and need not (long_lived.py)."""
+"""Thousands of logs must not cost pauses: the cycle collector does not look at them, and need not (gc_pause.py)."""
 
 import gc
 import weakref
