@@ -16,7 +16,7 @@ from kafkatool.broker.groups.records import Key
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.replica_manager import ReplicaManager
-from kafkatool.broker.runtime.gc_pause import long_lived_objects
+from kafkatool.broker.runtime.gc_pause import gc_paused
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import KafkatoolError
@@ -230,12 +230,12 @@ class OwnedGroups:
                 self._unload(partition.partition)
 
     def load(self, number: int, epoch: int, retry_ms: float = 1000) -> None:
-        partition = self._replica_manager.partition(offsets_partition(number))
+        partition = self._replica_manager.partitions.get(offsets_partition(number))
         source = partition.log if partition is not None else None
         if source is None or not self.partitions.still_loading(number, epoch):
             return
         try:
-            with long_lived_objects():
+            with gc_paused():
                 loaded = load(
                     source, self._config.offsets_load_buffer_size, lambda: self.partitions.still_loading(number, epoch)
                 )

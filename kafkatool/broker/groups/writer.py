@@ -125,7 +125,7 @@ class GroupsWriter:
             codec=self._config.offsets_topic_compression_codec,
         )
         tp = offsets_partition(partition)
-        self._replica_manager.append_records(
+        self._replica_manager.appends.append(
             {tp: batch},
             acks=self._config.offsets_commit_required_acks if acks is None else acks,
             timeout_ms=self._config.offsets_commit_timeout_ms,

@@ -153,12 +153,12 @@ def test_while_the_tombstones_are_under_way_the_group_is_dead(stage: Stage, monk
     stage.lead()
     stage.commit({A: 1})
     waiting: list[Callable[[], None]] = []
-    store = stage.replica.append_records
+    store = stage.replica.append
 
     def store_later(*args: Any, on_done: Callable[..., None], **options: Any) -> None:
         store(*args, on_done=lambda results: waiting.append(lambda: on_done(results)), **options)
 
-    monkeypatch.setattr(stage.replica, "append_records", store_later)
+    monkeypatch.setattr(stage.replica, "append", store_later)
     told: list[ErrorCode] = []
     stage.coordinator.delete("g", told.append)
     assert not told, "answered once they are replicated"

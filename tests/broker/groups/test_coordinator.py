@@ -32,11 +32,12 @@ class OneReplica:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.refuse: ErrorCode | None = None
+        self.partitions = self.appends = self
 
-    def partition(self, tp: TopicPartition) -> Any:
+    def get(self, tp: TopicPartition) -> Any:
         return SimpleNamespace(tp=tp, log=self.log, leader_epoch=0) if tp == OFFSETS_PARTITION else None
 
-    def append_records(
+    def append(
         self,
         entries: Mapping[TopicPartition, bytearray],
         *,
@@ -225,13 +226,13 @@ def test_losing_the_partition_answers_what_is_parked(stage: Stage) -> None:
 def test_a_silent_member_is_removed_by_the_timer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.lead()
     appending: list[str] = []
-    append = stage.replica.append_records
+    append = stage.replica.append
 
     def noting(*args: Any, **options: Any) -> None:
         appending.append(threading.current_thread().name)
         append(*args, **options)
 
-    monkeypatch.setattr(stage.replica, "append_records", noting)
+    monkeypatch.setattr(stage.replica, "append", noting)
     with standing_still():
         member = join(stage, session_ms=50).member_id
         stage.coordinator.sync("g", member, None, 1, {}, Parked(lambda _: None, lambda: None))
@@ -247,7 +248,7 @@ def test_an_expiry_that_waits_for_the_disk_holds_up_no_other_groups(
 ) -> None:
     stage.lead()
     waiting, disk_is_free = threading.Event(), threading.Event()
-    append = stage.replica.append_records
+    append = stage.replica.append
 
     def slow_at_first(*args: Any, **options: Any) -> None:
         if not waiting.is_set():
@@ -259,7 +260,7 @@ def test_an_expiry_that_waits_for_the_disk_holds_up_no_other_groups(
         for group in ("g", "h"):
             member = join(stage, session_ms=50, group=group).member_id
             stage.coordinator.sync(group, member, None, 1, {}, Parked(lambda _: None, lambda: None))
-        monkeypatch.setattr(stage.replica, "append_records", slow_at_first)
+        monkeypatch.setattr(stage.replica, "append", slow_at_first)
 
     def left() -> list[str]:
         return [group for group in ("g", "h") if not owned_group(stage, group).group.members]
@@ -314,12 +315,12 @@ def test_an_acknowledgement_that_finds_the_group_busy_completes_right_after(
     stage.lead()
     stage.commit({A: 1})
     acknowledge: list[Callable[[], None]] = []
-    append = stage.replica.append_records
+    append = stage.replica.append
 
     def append_and_wait(entries: Any, *, on_done: Callable[[Any], None], **options: Any) -> None:
         append(entries, on_done=lambda done: acknowledge.append(lambda: on_done(done)), **options)
 
-    monkeypatch.setattr(stage.replica, "append_records", append_and_wait)
+    monkeypatch.setattr(stage.replica, "append", append_and_wait)
     answers: list[Mapping[TopicPartition, ErrorCode]] = []
     wanted = {A: OffsetToCommit(OffsetValue(2, None, "m", 1, None), False)}
     stage.coordinator.commit("g", "", None, -1, wanted, answers.append)

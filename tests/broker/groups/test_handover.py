@@ -130,14 +130,14 @@ def test_an_assignment_not_acknowledged_is_there_or_not_as_the_log_has_it(
     member = Member(stage).stable()
     member.metadata = b"changed"
     member.join()
-    append = stage.replica.append_records
+    append = stage.replica.append
 
     def lost(entries: Any, **options: Any) -> None:
         if in_log:
             append(entries, **{**options, "on_done": lambda _: None})
 
     with monkeypatch.context() as patch:
-        patch.setattr(stage.replica, "append_records", lost)
+        patch.setattr(stage.replica, "append", lost)
         assert member.sync({member.id: b"new"}) == []
     stage.restart()
     assert member.heartbeat() is (OK if in_log else OLD)
@@ -170,7 +170,7 @@ def test_a_commit_not_acknowledged_is_there_or_not_as_the_log_has_it(
 ) -> None:
     stage.lead()
     stage.commit({A: 1})
-    append = stage.replica.append_records
+    append = stage.replica.append
 
     def timing_out(entries: Any, **options: Any) -> None:
         if in_log:
@@ -180,7 +180,7 @@ def test_a_commit_not_acknowledged_is_there_or_not_as_the_log_has_it(
         stage.replica.refuse = None
 
     with monkeypatch.context() as patch:
-        patch.setattr(stage.replica, "append_records", timing_out)
+        patch.setattr(stage.replica, "append", timing_out)
         assert stage.commit({A: 2}) == {A: ErrorCode.REQUEST_TIMED_OUT}
     assert stage.fetch() == (OK, {A: 1}), "not visible here"
     stage.restart()

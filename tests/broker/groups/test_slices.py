@@ -16,8 +16,8 @@ import pytest
 from kafkatool.broker.groups import loader
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
 from kafkatool.broker.groups.states import GroupState
-from kafkatool.broker.runtime import gc_pause as long_lived
-from kafkatool.broker.runtime.gc_pause import long_lived_objects
+from kafkatool.broker.runtime import gc_pause
+from kafkatool.broker.runtime.gc_pause import gc_paused
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch
@@ -127,7 +127,7 @@ def test_the_cycle_collector_does_not_walk_through_what_was_loaded(
         return decode(batch)
 
     monkeypatch.setattr(loader, "decode_records", noting)
-    monkeypatch.setattr(long_lived, "_ours", True)  # as in a process that is a broker
+    monkeypatch.setattr(gc_pause, "_ours", True)  # as in a process that is a broker
     frozen = gc.get_freeze_count()
     try:
         stage.lead()
@@ -140,15 +140,15 @@ def test_the_cycle_collector_does_not_walk_through_what_was_loaded(
 
 @pytest.mark.spec("GRP-17")
 def test_of_several_loads_the_last_lets_the_collector_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_lived, "_ours", True)
+    monkeypatch.setattr(gc_pause, "_ours", True)
     try:
-        with long_lived_objects():
-            with long_lived_objects():
+        with gc_paused():
+            with gc_paused():
                 assert not gc.isenabled()
             assert not gc.isenabled()
         assert gc.isenabled()
         gc.disable()
-        with long_lived_objects():
+        with gc_paused():
             pass
         assert not gc.isenabled(), "whoever runs this has switched it off"
     finally:
@@ -160,7 +160,7 @@ def test_of_several_loads_the_last_lets_the_collector_go_on(monkeypatch: pytest.
 def test_within_another_program_the_collector_is_left_alone(stage: Stage) -> None:
     fill(stage, 2 * GROUPS)
     frozen = gc.get_freeze_count()
-    with long_lived_objects():
+    with gc_paused():
         assert gc.isenabled()
     stage.lead()
     assert gc.get_freeze_count() == frozen

@@ -40,7 +40,11 @@ def manager(tmp_path: Path) -> Iterator[LogManager]:
 class Replicas:
     """High watermarks; ``u`` has no role yet."""
 
-    def partition(self, partition: TopicPartition) -> Any:
+    @property
+    def partitions(self) -> "Replicas":
+        return self
+
+    def get(self, partition: TopicPartition) -> Any:
         if partition.topic == "u":
             return None
         return SimpleNamespace(high_watermark=SimpleNamespace(offset=BATCH + 2 * partition.partition))

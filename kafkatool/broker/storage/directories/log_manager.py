@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kafkatool.broker.runtime import gc_pause as long_lived
+from kafkatool.broker.runtime.gc_pause import gc_paused, pause_gc, resume_gc
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
@@ -75,7 +75,7 @@ class LogManager:
         the locks are given back, and nothing says that the dirs were closed cleanly.
         """
         try:
-            with long_lived.long_lived_objects():
+            with gc_paused():
                 self._load()
         except BaseException:  # an interrupt, too, must not leave the dirs locked for the rest of the process
             self.abandon()
@@ -194,7 +194,7 @@ class LogManager:
         self._logs[partition] = created
         directory.add(created)
         self._made += 1
-        if self._made == 1 and long_lived.hold():
+        if self._made == 1 and pause_gc():
             self._scheduler.schedule("log-settle", self._settle, delay_ms=_GATHER_MS)
         return created
 
@@ -202,7 +202,7 @@ class LogManager:
         """Let the collector go on: the logs of a moment are made, and what their partitions need beside them."""
         with self._lock:
             made, self._made = self._made, 0
-        long_lived.release(keep=made >= _MANY)
+        resume_gc(keep=made >= _MANY)
 
     def delete(self, partition: TopicPartition) -> None:
         """Drop the log: renamed now, erased after ``file.delete.delay.ms`` (BRK-150). Nothing when there is none.

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkatool.broker.server import Broker
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.test_server import config
 from tests.waiting import eventually

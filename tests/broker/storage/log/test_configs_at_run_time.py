@@ -19,7 +19,8 @@ from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.model.topic_configs import DOCUMENTED
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
-from kafkatool.core.operations.topics.changes import change_configs, create_topic
+from kafkatool.core.operations.topics.configs import change_configs
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages import produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch
