@@ -200,7 +200,6 @@ class Broker:
             config,
             replica_manager,
             metadata_cache,
-            timer,
             scheduler,
             count_partitions=topic_admin.count_offsets_partitions,
         )

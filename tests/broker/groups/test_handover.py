@@ -1,4 +1,4 @@
-"""What the next coordinator knows of a group that was lost in each of its states, and what follows (GRP-63's table)."""
+"""A group at its next coordinator, lost in each of its states, and the consequences (GRP-63's table)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_who_left_while_a_rebalance_was_prepared_goes_by_its_session(stage: Stag
     stage.restart()
     (left,) = stage.coordinator.describe("g").members
     assert left.id == member.id
-    held = stage.coordinator._hosted.get("g")
+    held = stage.coordinator.groups.get("g")
     assert held is not None and held.group.members[left.id].session_deadline_ms is not None
 
 

@@ -93,14 +93,14 @@ def test_other_groups_heartbeats_are_answered_while_many_commits_come_and_go(sta
     fill(stage, COMMITS)
     others = Others(stage)
     with others.beating(f"load of {COMMITS} commits", at_least=COMMITS // 5000):
-        stage.coordinator.on_leadership_change([stage._state()], [])
-        eventually(lambda: not stage.coordinator._hosted.loading(), "the load", 400)
-    held = stage.coordinator._hosted.all()
+        stage.coordinator.on_leadership_change([stage.state()], [])
+        eventually(lambda: not stage.coordinator.groups.loading(), "the load", 400)
+    held = stage.coordinator.groups.all()
     assert sum(len(h.group.offsets.in_force) for h in held) == COMMITS
 
     def is_unloaded_beside_them() -> bool:
-        """It takes 70 ms, and for so long others may have the machine: then it is loaded and unloaded once more."""
-        held = stage.coordinator._hosted.all()
+        """Unload; it takes 70 ms, for which others may have the machine: then it is loaded and unloaded once more."""
+        held = stage.coordinator.groups.all()
         with others.beating("unload", at_least=0):
             stage.follow()
             eventually(lambda: not any(h.group.offsets.in_force for h in held), "the memory to be given back", 100)
@@ -111,7 +111,7 @@ def test_other_groups_heartbeats_are_answered_while_many_commits_come_and_go(sta
     with others.beating("expiry", at_least=COMMITS // 20_000):
         stage.coordinator.now_ms = lambda: 1e15  # type: ignore[method-assign]
         stage.coordinator.expire()
-    assert stage.coordinator._hosted.all() == []
+    assert stage.coordinator.groups.all() == []
 
 
 @pytest.mark.spec("GRP-17")
@@ -171,7 +171,7 @@ def test_an_unloaded_group_is_dead_at_once_and_its_memory_is_given_back_later(st
     partition = TopicPartition("t", 0)
     stage.lead()
     stage.commit({partition: 1})
-    (held,) = stage.coordinator._hosted.all()
+    (held,) = stage.coordinator.groups.all()
     stage.follow()
     assert held.group.state is GroupState.DEAD
     eventually(lambda: not held.group.offsets.in_force, "its commits to be freed")

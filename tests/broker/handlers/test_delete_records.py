@@ -127,9 +127,10 @@ def test_what_cannot_be_deleted_says_why(leader: Leader, client: Client) -> None
     assert ask(client, request(0, topic="gone")) == (-1, 3)
     assert ask(client, request(0, topic="__consumer_offsets")) == (-1, 17)
     compacted = LogConfig.from_broker(network_config(), {"cleanup.policy": "compact"})
-    before, leader.log.config = leader.log.config, compacted
+    before = leader.log.config
+    leader.log.update_config(compacted)
     assert ask(client, request(1)) == (-1, 44)
-    leader.log.config = before
+    leader.log.update_config(before)
     leader.partition.leader_log = None
     assert ask(client, request(1)) == (-1, 6)
     assert (leader.log.log_start_offset, leader.raised) == (0, [])

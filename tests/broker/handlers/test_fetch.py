@@ -95,7 +95,7 @@ def test_a_read_committed_consumer_is_told_what_was_aborted_and_reads_below_open
 
 @pytest.mark.spec("BRK-158")
 def test_a_failed_disk_is_told_in_words_the_client_knows(broker: World, client: Client) -> None:
-    broker.logs._take_offline(broker.partition().log.directory.parent, OSError("gone"))
+    broker.logs.take_offline(broker.partition().log.directory.parent, OSError("gone"))
     broker.scheduler.run()
     assert only(ask(client, 5, 0)).error_code == 6
     assert only(ask(client, 6, 0)).error_code == 56

@@ -14,6 +14,7 @@ from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoin
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
 from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.core.model.java_hash import java_bucket, java_int, java_string_hash
 from kafkatool.core.model.values import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -29,22 +30,9 @@ class LeaderAddress(NamedTuple):
     port: int
 
 
-def java_string_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 code units, 32-bit wrap-around, signed."""
-    result = 0
-    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
-        result = (31 * result + unit) & 0xFFFFFFFF
-    return _signed(result)
-
-
 def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
     """Return which of the ``fetchers`` of a leader a partition belongs to (BRK-64)."""
-    value = _signed((31 * java_string_hash(partition.topic) + partition.partition) & 0xFFFFFFFF)
-    return (0 if value == -(1 << 31) else abs(value)) % fetchers
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 32) if value >= 1 << 31 else value
+    return java_bucket(java_int(31 * java_string_hash(partition.topic) + partition.partition), fetchers)
 
 
 class FetcherManager:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import Reader, readable_end, readable_log
 from kafkatool.broker.runtime.purgatory import DelayedOperation
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader
 from kafkatool.broker.replication.partition.replica import LastSessionFetch
 from kafkatool.broker.replication.partition.session_epochs import INITIAL_EPOCH, epoch_after
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition
 

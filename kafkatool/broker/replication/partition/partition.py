@@ -16,7 +16,8 @@ from kafkatool.broker.replication.partition.replica import LastSessionFetch, Rem
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import AppendInfo, LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
+from kafkatool.broker.storage.log.log_writer import AppendInfo
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

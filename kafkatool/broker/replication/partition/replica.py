@@ -4,7 +4,7 @@ There is no object for the local replica: its log end offset is the log's own, w
 high watermark is the partition's.
 """
 
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 
 NEVER = float("-inf")
 UNKNOWN = LogOffset(-1)

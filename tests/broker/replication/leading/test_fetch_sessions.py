@@ -5,7 +5,7 @@ import pytest
 from kafkatool.broker.replication.leading.fetch_session import FetchSession
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan, FetchSessions
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader, failed_read
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestTopic, ForgottenTopic

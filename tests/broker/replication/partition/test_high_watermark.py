@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.replication.partition.replica import NEVER, RemoteReplica
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from tests.broker.replication.world import CONSUMER, Clock, World, follower, world
 
 

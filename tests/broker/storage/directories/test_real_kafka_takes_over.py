@@ -31,7 +31,7 @@ _EVERY = 3  # steps from one kill to the next: that of all of them is tried on t
 
 
 def _fetched(connection: Connection, topic: str, partition: int) -> list[Kept] | None:
-    """All records of the partition; None while it has no leader."""
+    """Return all records of the partition; None while it has no leader."""
     found: list[Kept] = []
     offset = 0
     while True:
