@@ -1,7 +1,6 @@
 """What must be true once the faults have stopped and time has passed (liveness)."""
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,

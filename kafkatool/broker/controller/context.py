@@ -7,8 +7,7 @@ Collections are dicts rather than sets where they are walked, so that the order 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.core.model.values import BrokerInfo, PartitionState, TopicPartition
 
 

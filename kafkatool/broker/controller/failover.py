@@ -9,8 +9,7 @@ import logging
 from collections.abc import Callable
 
 from kafkatool.broker.controller.context import ControllerContext
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.term import Term
 from kafkatool.core.errors import NodeExistsError, NoNodeError, SessionExpiredError, VersionConflictError
 from kafkatool.core.model.values import TopicPartition

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.deciding import leader_selection as selection
 from kafkatool.broker.controller.deciding.leader_selection import Choice
-from kafkatool.broker.controller.deciding.partition_states import LEGAL, PartitionStatus
+from kafkatool.broker.controller.states import PARTITION_MOVES, PartitionStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.telling.request_batch import RequestBatch
 from kafkatool.broker.controller.writing.zookeeper_writes import FencedZooKeeper
@@ -83,7 +83,7 @@ class PartitionStateMachine:
         failed = []
         for partition in partitions:
             status = context.status_of(partition)
-            if status in LEGAL[target]:
+            if status in PARTITION_MOVES[target]:
                 moving[partition] = status
             else:
                 failed.append(partition)

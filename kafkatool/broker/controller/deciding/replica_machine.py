@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.deciding.leader_selection import without_replicas
 from kafkatool.broker.controller.deciding.partition_machine import is_from_newer_controller
-from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.states import REPLICA_MOVES, ReplicaStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.telling.request_batch import RequestBatch
 from kafkatool.broker.controller.writing.zookeeper_writes import FencedZooKeeper
@@ -56,7 +56,7 @@ class ReplicaStateMachine:
         failed = []
         for partition, brokers in replicas.items():
             for broker in brokers:
-                legal = context.replica_status_of(partition, broker) in LEGAL[target]
+                legal = context.replica_status_of(partition, broker) in REPLICA_MOVES[target]
                 if legal and (target is not ReplicaStatus.NEW or context.leader(partition) != broker):
                     moving.setdefault(partition, []).append(broker)
                 else:

@@ -5,8 +5,7 @@ Functions of values, called in bulk: one batch of transitions is formatted and w
 
 from collections.abc import Iterable, Sequence
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrResponse

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.states import REPLICA_MOVES, PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.core.errors import (
     ConnectionLostError,
@@ -119,7 +118,7 @@ class BrokerChanges:
         for broker in sorted(brokers):
             for partition in context.partitions_on(broker):
                 topics[partition.topic] = None
-                if context.replica_status_of(partition, broker) in LEGAL[ReplicaStatus.ONLINE]:
+                if context.replica_status_of(partition, broker) in REPLICA_MOVES[ReplicaStatus.ONLINE]:
                     starting.setdefault(partition, []).append(broker)
         with term.batch.filling():
             term.replicas.move(starting, ReplicaStatus.ONLINE)
@@ -150,7 +149,7 @@ class BrokerChanges:
             term.partitions.bring_online()
             term.replicas.move(
                 {
-                    p: [b for b in brokers if context.replica_status_of(p, b) in LEGAL[ReplicaStatus.OFFLINE]]
+                    p: [b for b in brokers if context.replica_status_of(p, b) in REPLICA_MOVES[ReplicaStatus.OFFLINE]]
                     for p, brokers in kept.items()
                 },
                 ReplicaStatus.OFFLINE,

@@ -4,8 +4,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.deciding.partition_machine import Strategy
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.states import REPLICA_MOVES, PartitionStatus, ReplicaStatus
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
@@ -40,7 +39,8 @@ class ControlledShutdown:
         followed = {
             p: [broker]
             for p in concerned
-            if context.leader(p) != broker and context.replica_status_of(p, broker) in LEGAL[ReplicaStatus.OFFLINE]
+            if context.leader(p) != broker
+            and context.replica_status_of(p, broker) in REPLICA_MOVES[ReplicaStatus.OFFLINE]
         }
         with term.batch.filling():
             term.partitions.move(led, PartitionStatus.ONLINE, Strategy.CONTROLLED_SHUTDOWN)

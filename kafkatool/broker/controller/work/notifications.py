@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.states import REPLICA_MOVES, ReplicaStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
@@ -77,7 +77,7 @@ class Notifications:
         for broker in brokers:
             if broker in context.brokers:
                 for partition in context.partitions_on(broker):
-                    if context.replica_status_of(partition, broker) in LEGAL[ReplicaStatus.ONLINE]:
+                    if context.replica_status_of(partition, broker) in REPLICA_MOVES[ReplicaStatus.ONLINE]:
                         asked.setdefault(partition, []).append(broker)
         with term.batch.filling():
             term.replicas.move(asked, ReplicaStatus.ONLINE)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.deciding.partition_machine import Strategy
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
+from kafkatool.broker.controller.states import PartitionStatus
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import Watch

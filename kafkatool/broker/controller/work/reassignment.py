@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.deciding.partition_machine import Strategy
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import Assignment, TopicPartition
 from kafkatool.core.zookeeper.session import Node, Watch, WatchEvent

@@ -8,8 +8,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.core.errors import NoNodeError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
