@@ -24,6 +24,7 @@ from kafkatool.core.errors import (
     KafkatoolError,
     NodeExistsError,
     SessionExpiredError,
+    TermOverError,
     ZooKeeperError,
 )
 from kafkatool.core.zookeeper.session import (
@@ -160,7 +161,7 @@ class ControllerWorker:
         """An attempt that goes wrong gives the place up to others; a lost session or term is its caller's to see."""
         try:
             yield
-        except (ControllerFencedError, SessionExpiredError, ConnectionLostError):
+        except TermOverError:
             raise
         except KafkatoolError:
             self._fail()
@@ -259,7 +260,7 @@ class ControllerWorker:
             with self.figures.failovers.timed(), long_lived_objects():
                 take_over(self.term)
             self._failures = 0
-        except (ControllerFencedError, SessionExpiredError, ConnectionLostError) as e:  # these happen
+        except TermOverError as e:  # these happen
             log.warning("Error while electing or becoming leader on broker %d: %s", self._broker_id, e)
             self.step_down()
         except Exception:  # noqa: BLE001  whatever went wrong, a half-made controller must make room (CTL-6, CTL-26)

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.states import REPLICA_MOVES, PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
-from kafkatool.core.errors import (
-    ConnectionLostError,
-    ControllerFencedError,
-    KafkatoolError,
-    SessionExpiredError,
-)
+from kafkatool.core.errors import KafkatoolError, TermOverError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.zookeeper.cluster_view import decode_brokers
 from kafkatool.core.zookeeper.session import WatchEvent
@@ -72,7 +67,7 @@ class BrokerChanges:
                 ",".join(sorted(names, key=lambda n: (len(n), n))),
             )
             self._apply(self.read(names))
-        except (ControllerFencedError, SessionExpiredError, ConnectionLostError, IllegalBatchError):
+        except (TermOverError, IllegalBatchError):
             raise
         except KafkatoolError:
             log.exception("Error while handling broker changes")  # only this event ends (CTL-121)
