@@ -4,7 +4,7 @@ One writer: the controller's event thread. It is made anew at each failover and 
 Collections are dicts rather than sets where they are walked, so that the order of work never depends on hashing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
@@ -19,7 +19,10 @@ class ControllerContext:
     epoch: int
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)  # registered, as last read
     shutting_down: set[int] = field(default_factory=set)  # registered, but to lead nothing more (CTL-113)
-    failed_replicas: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)  # broker -> answered 56
+    failed_replicas: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
+    """Broker -> replicas whose log directory has failed: it answered 56 (CTL-122). Written by `BrokerChanges` alone."""
+    bounced_replicas: Mapping[TopicPartition, Collection[int]] = field(default_factory=dict)
+    """Brokers that bounced unseen, which do not serve their replica until step 8c. Written by the failover alone."""
     assignments: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
     leadership: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     unreadable: set[TopicPartition] = field(default_factory=set)  # state nodes that hold no state (Z-35)
@@ -39,14 +42,18 @@ class ControllerContext:
         return self.brokers.keys() - self.shutting_down
 
     def live_for(self, partition: TopicPartition, *, even_shutting_down: bool = False) -> set[int]:
-        """Brokers of its AR that can serve it: live, and their log directory of it has not failed."""
+        """Return the brokers of its AR that can serve it: live, and their replica is not out of service."""
         return {
             b
             for b in self.replicas(partition)
             if b in self.brokers
             and (even_shutting_down or b not in self.shutting_down)
-            and partition not in self.failed_replicas.get(b, ())
+            and not self.is_out_of_service(partition, b)
         }
+
+    def is_out_of_service(self, partition: TopicPartition, broker: int) -> bool:
+        """Tell whether the replica cannot serve though its broker may be registered: it has failed, or bounced."""
+        return partition in self.failed_replicas.get(broker, ()) or broker in self.bounced_replicas.get(partition, ())
 
     # --- topics -------------------------------------------------------------------------------------------------
 

@@ -75,8 +75,7 @@ def take_over(term: Term) -> None:
     term.deletion.queue_at_failover(marked)
     with term.batch.filling():  # 7a
         term.batch.add_metadata(context.leadership)
-    bounced = _bounced(context, states)
-    _set_aside(context, bounced)
+    context.bounced_replicas = bounced = _bounced(context, states)  # in step 8 they lead nothing and leave the ISR
     with term.batch.filling():  # 8
         term.replicas.startup()
         term.partitions.startup()
@@ -140,13 +139,6 @@ def _bounced(context: ControllerContext, states: States) -> dict[TopicPartition,
     return found
 
 
-def _set_aside(context: ControllerContext, bounced: dict[TopicPartition, list[int]]) -> None:
-    """In step 8 they lead nothing and leave the ISR, for those partitions alone, as if their directory had failed."""
-    for partition, brokers in bounced.items():
-        for broker in brokers:
-            context.failed_replicas.setdefault(broker, {})[partition] = None
-
-
 def _begin_anew(term: Term, bounced: dict[TopicPartition, list[int]]) -> None:
     """Now they are as new (CTL-35): told who leads, and taken into the ISR when they have caught up."""
     log.info(
@@ -154,7 +146,7 @@ def _begin_anew(term: Term, bounced: dict[TopicPartition, list[int]]) -> None:
         len(bounced),
         sorted({b for brokers in bounced.values() for b in brokers}),
     )
-    term.context.failed_replicas.clear()  # a new term knows no others yet
+    term.context.bounced_replicas = {}
     with term.batch.filling():
         term.replicas.move(bounced, ReplicaStatus.ONLINE)
         leaderless = [p for p in bounced if term.context.status_of(p) is PartitionStatus.OFFLINE]

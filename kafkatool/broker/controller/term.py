@@ -128,7 +128,7 @@ class Term:
     def _on_answer(self, broker: int, message: Message, answer: Answer) -> None:
         """On the channel's thread: only answers that change something become events."""
         if isinstance(answer, LeaderAndIsrResponse):
-            self.enqueue("LeaderAndIsr answer", lambda: self.notifications.on_leader_and_isr(broker, answer))
+            self.enqueue("LeaderAndIsr answer", lambda: self.broker_changes.on_leader_and_isr(broker, answer))
         elif isinstance(answer, StopReplicaResponse):
             assert isinstance(message, StopReplicaRequest)
             if message.delete_partitions:

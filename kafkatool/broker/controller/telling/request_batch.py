@@ -226,7 +226,6 @@ class RequestBatch:
         now = state.leader_and_isr
         leader = -1 if now.leader is None else now.leader
         replicas = context.replicas(partition)
-        failed = context.failed_replicas
         return UpdateMetadataPartition(
             topic=partition.topic,
             partition=partition.partition,
@@ -236,7 +235,7 @@ class RequestBatch:
             isr=list(now.isr),
             zk_version=state.version,
             replicas=list(replicas),
-            offline_replicas=[b for b in replicas if b not in all_live or partition in failed.get(b, ())],
+            offline_replicas=[b for b in replicas if b not in all_live or context.is_out_of_service(partition, b)],
         )
 
     def _send_stop_replica(self) -> None:

@@ -1,4 +1,4 @@
-"""Brokers that start, die, or come back under the same id (CTL-30 to CTL-48).
+"""Brokers that start, die, or come back under the same id, and replicas that fail (CTL-30 to CTL-48, CTL-122).
 
 Source: Kafka 0.10.2.1 controller/KafkaController.scala; incarnations: 2.8.0.
 """
@@ -8,9 +8,12 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.states import REPLICA_MOVES, PartitionStatus, ReplicaStatus
+from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.core.errors import KafkatoolError, TermOverError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkatool.core.zookeeper.cluster_view import decode_brokers
 from kafkatool.core.zookeeper.session import WatchEvent
 from kafkatool.core.zookeeper.znodes import BrokersZnode, BrokerZnode
@@ -152,3 +155,27 @@ class BrokerChanges:
             if not leaderless:
                 term.batch.add_metadata()
         term.deletion.fail({p: brokers for p, brokers in lost.items() if context.is_deleting(p)})
+
+    # --- log directories ----------------------------------------------------------------------------------------
+
+    def on_leader_and_isr(self, broker: int, answer: LeaderAndIsrResponse) -> None:
+        """Codes 11 and 3 are expected (CTL-61); 56 means that the replica's log directory is gone (CTL-122)."""
+        term, context = self._term, self._term.context
+        if answer.error_code:
+            term.write_plain_lines("ERROR", [lines.leader_and_isr_refused(answer, broker)])
+            return
+        if broker not in context.brokers:
+            return
+        failed = context.failed_replicas.setdefault(broker, {})
+        newly = []
+        for entry in answer.partitions:
+            partition = TopicPartition(entry.topic, entry.partition)
+            if entry.error_code == ErrorCode.NONE:
+                failed.pop(partition, None)
+            elif entry.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.knows(partition):
+                if partition not in failed:
+                    newly.append(partition)
+                failed[partition] = None
+        if newly:
+            term.write_plain_lines("INFO", [lines.replicas_offline(newly, broker)])
+            self.on_replicas_lost({p: [broker] for p in newly if broker in context.replicas(p)})

@@ -1,15 +1,12 @@
-"""What brokers tell the controller: changed ISRs, failed log directories, answers to LeaderAndIsr (CTL-110, CTL-122)."""
+"""Notifications that brokers leave in ZooKeeper: changed ISRs and failed log directories (CTL-110, CTL-122)."""
 
 import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkatool.broker.controller.states import REPLICA_MOVES, ReplicaStatus
-from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkatool.core.zookeeper.znodes import IsrChangeZnode, LogDirEventZnode
 
 if TYPE_CHECKING:
@@ -81,25 +78,3 @@ class Notifications:
                         asked.setdefault(partition, []).append(broker)
         with term.batch.filling():
             term.replicas.move(asked, ReplicaStatus.ONLINE)
-
-    def on_leader_and_isr(self, broker: int, answer: LeaderAndIsrResponse) -> None:
-        """Codes 11 and 3 are expected (CTL-61); 56 means that the replica's log directory is gone (CTL-122)."""
-        term, context = self._term, self._term.context
-        if answer.error_code:
-            term.write_plain_lines("ERROR", [lines.leader_and_isr_refused(answer, broker)])
-            return
-        if broker not in context.brokers:
-            return
-        failed = context.failed_replicas.setdefault(broker, {})
-        newly = []
-        for entry in answer.partitions:
-            partition = TopicPartition(entry.topic, entry.partition)
-            if entry.error_code == ErrorCode.NONE:
-                failed.pop(partition, None)
-            elif entry.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.knows(partition):
-                if partition not in failed:
-                    newly.append(partition)
-                failed[partition] = None
-        if newly:
-            term.write_plain_lines("INFO", [lines.replicas_offline(newly, broker)])
-            term.broker_changes.on_replicas_lost({p: [broker] for p in newly if broker in context.replicas(p)})
