@@ -104,7 +104,7 @@ class Controller:
         while (event := self._worker.queue.take()) is not None:
             try:
                 self._worker.process(event)
-            except Exception:  # the next event must be served whatever is wrong with this one
+            except Exception:  # a bug: the next event must be served whatever is wrong with this one
                 log.exception("controller event %r failed unexpectedly", event.name)
             self._gauges_file.changed()
         self._worker.resign()

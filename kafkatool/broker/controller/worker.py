@@ -107,6 +107,8 @@ class ControllerWorker:
     def process(self, event: Event) -> None:
         """Handle one event to its end. An error ends the event, a lost epoch or an illegal batch the term.
 
+        A bug (any exception but ours) ends its event alone, and is the caller's to log: the term goes on, as an election
+        for each bug would stop the whole cluster again and again.
         An event cut short because ZooKeeper stayed away ends the term too, and a new one begins as soon as it is back
         (the session, and ``/controller``, may well have lived on): handled by half, the event cannot be run again,
         for what it has noted in the context no longer looks new.
