@@ -61,7 +61,7 @@ class Term:
         self._deleted: deque[tuple[int, StopReplicaRequest, StopReplicaResponse]] = deque()  # filled by the channels
         self._actor = f"[Controller id={surroundings.broker_id} epoch={epoch}] "
         config = surroundings.config
-        self.raw_zookeeper = surroundings.zookeeper
+        self.session = surroundings.zookeeper
         self.zookeeper = FencedZooKeeper(
             surroundings.zookeeper, epoch_version, lambda: self.is_over or surroundings.session_is_gone()
         )
@@ -84,14 +84,26 @@ class Term:
             unclean_topics=self._unclean_topics,
         )
         self.replicas = ReplicaStateMachine(self.context, self.zookeeper, self.batch, write_lines=self.write_lines)
-        self.broker_changes = BrokerChanges(self)
-        self.topic_changes = TopicChanges(self)
-        self.deletion = TopicDeletion(self)
-        self.reassignment = Reassignment(self)
-        self.preferred_election = PreferredElection(self)
-        self.rebalance = Rebalance(self)
-        self.notifications = Notifications(self)
-        self.controlled_shutdown = ControlledShutdown(self)
+        shared = (
+            self.context, self.session, self.zookeeper, self.batch, self.partitions, self.replicas, self.watch,
+        )  # fmt: skip
+        self.topic_changes = TopicChanges(*shared)
+        self.reassignment = Reassignment(
+            *shared, self.enqueue, self.write_lines, self.topic_changes, self._on_replicas_moved
+        )
+        self.deletion = TopicDeletion(*shared, self.topic_changes, self.reassignment, config.delete_topic_enable)
+        self.preferred_election = PreferredElection(*shared, self.deletion)
+        self.rebalance = Rebalance(self.context, config, surroundings.timer, self.enqueue, self.preferred_election)
+        self.broker_changes = BrokerChanges(
+            *shared,
+            self.channels,
+            self.write_plain_lines,
+            surroundings.figures.broker_changes,
+            self.deletion,
+            self.reassignment,
+        )
+        self.notifications = Notifications(*shared)
+        self.controlled_shutdown = ControlledShutdown(*shared)
 
     def end(self) -> None:
         """Resign (CTL-16): nothing of this term reacts, writes or sends any more. Safe to call twice."""
@@ -125,6 +137,10 @@ class Term:
         """A watch that has ``run`` called on the event thread with what fired."""
         return lambda event: self.enqueue(name, lambda: run(event))
 
+    def _on_replicas_moved(self, topics: Iterable[str]) -> None:
+        """Let deletions go on that waited for a reassignment (CTL-97). Both parts need each other: they meet here."""
+        self.deletion.resume_after_change(topics)
+
     def _on_answer(self, broker: int, message: Message, answer: Answer) -> None:
         """On the channel's thread: only answers that change something become events."""
         if isinstance(answer, LeaderAndIsrResponse):
@@ -156,7 +172,7 @@ class Term:
         default = self.surroundings.config.unclean_leader_election_enable
         paths = [ConfigZnode.path("topics", t) for t in topics]
         allowed = set()
-        for topic, path, node in zip(topics, paths, self.raw_zookeeper.get_many(paths), strict=True):
+        for topic, path, node in zip(topics, paths, self.session.get_many(paths), strict=True):
             try:
                 overrides = ConfigZnode.decode(path, node.data) if node else {}
             except ZnodeFormatError as e:

@@ -2,26 +2,23 @@
 
 import logging
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from kafkatool.broker.controller.states import REPLICA_MOVES, ReplicaStatus
+from kafkatool.broker.controller.work.part import Part
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.znodes import IsrChangeZnode, LogDirEventZnode
-
-if TYPE_CHECKING:
-    from kafkatool.broker.controller.term import Term
 
 log = logging.getLogger(__name__)
 
 _Content = TypeVar("_Content")
 
 
-class Notifications:
+@dataclass(eq=False)
+class Notifications(Part):
     """Two directories of sequential nodes, read and emptied at each change."""
-
-    def __init__(self, term: "Term") -> None:
-        self._term = term
 
     def watch_isr_changes(self) -> list[str]:
         """Set the watch; paths of what lies there."""
@@ -32,12 +29,12 @@ class Notifications:
         return self._watch(LogDirEventZnode.PATH, "log directory event", self._on_log_dir_events)
 
     def _watch(self, parent: str, name: str, run: Callable[[], None]) -> list[str]:
-        names = self._term.raw_zookeeper.children(parent, self._term.watch(name, lambda _: run()))
+        names = self.session.children(parent, self.watch_on(name, lambda _: run()))
         return [f"{parent}/{n}" for n in sorted(names or ())]
 
     def _read(self, paths: Collection[str], decode: Callable[[bytes], _Content]) -> list[_Content]:
         found = []
-        for path, node in zip(paths, self._term.raw_zookeeper.get_many(list(paths)), strict=True):
+        for path, node in zip(paths, self.session.get_many(list(paths)), strict=True):
             try:
                 if node is not None:
                     found.append(decode(node.data))
@@ -49,32 +46,32 @@ class Notifications:
         paths = self.watch_isr_changes()
         try:
             named = [p for partitions in self._read(paths, IsrChangeZnode.decode) for p in partitions]
-            self._refresh(dict.fromkeys(p for p in named if self._term.context.knows(p)))
+            self._refresh(dict.fromkeys(p for p in named if self.context.knows(p)))
         finally:
-            self._term.zookeeper.delete(paths)
+            self.zookeeper.delete(paths)
 
     def _refresh(self, partitions: Collection[TopicPartition]) -> None:
-        term, context = self._term, self._term.context
+        context = self.context
         if not partitions:
             return
-        states = term.zookeeper.read_states(partitions).found
+        states = self.zookeeper.read_states(partitions).found
         context.leadership.update(states)
-        with term.batch.filling():
-            term.batch.add_metadata(states)
+        with self.batch.filling():
+            self.batch.add_metadata(states)
 
     def _on_log_dir_events(self) -> None:
         """Ask the brokers named for the state of all their replicas, by LeaderAndIsr."""
-        term, context = self._term, self._term.context
+        context = self.context
         paths = self.watch_log_dir_events()
         try:
             brokers = sorted(set(self._read(paths, LogDirEventZnode.decode)))
         finally:
-            term.zookeeper.delete(paths)
+            self.zookeeper.delete(paths)
         asked: dict[TopicPartition, list[int]] = {}
         for broker in brokers:
             if broker in context.brokers:
                 for partition in context.partitions_on(broker):
                     if context.replica_status_of(partition, broker) in REPLICA_MOVES[ReplicaStatus.ONLINE]:
                         asked.setdefault(partition, []).append(broker)
-        with term.batch.filling():
-            term.replicas.move(asked, ReplicaStatus.ONLINE)
+        with self.batch.filling():
+            self.replicas.move(asked, ReplicaStatus.ONLINE)
