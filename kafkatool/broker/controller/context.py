@@ -7,7 +7,7 @@ Collections are dicts rather than sets where they are walked, so that the order 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
+from kafkatool.broker.controller.states import REPLICA_MOVES, PartitionStatus, ReplicaStatus
 from kafkatool.core.model.values import BrokerInfo, PartitionState, TopicPartition
 
 
@@ -125,6 +125,10 @@ class ControllerContext:
     def replica_status_of(self, partition: TopicPartition, broker: int) -> ReplicaStatus:
         """Where one replica stands."""
         return self.replica_status.get(partition, {}).get(broker, ReplicaStatus.NON_EXISTENT)
+
+    def may_become(self, partition: TopicPartition, broker: int, status: ReplicaStatus) -> bool:
+        """Tell whether the replica may be moved to that status (CTL-67)."""
+        return self.replica_status_of(partition, broker) in REPLICA_MOVES[status]
 
     def set_replica_status(self, partition: TopicPartition, broker: int, status: ReplicaStatus) -> None:
         """Note where one replica stands."""

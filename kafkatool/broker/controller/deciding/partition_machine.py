@@ -74,6 +74,15 @@ class PartitionStateMachine:
             PartitionStatus.ONLINE,
         )
 
+    # To NEW           from NON_EXISTENT: a mark; the line names the assigned replicas.
+    # To ONLINE        from NEW: the first live replica leads, all live ones are the ISR. The state node is made, then the
+    #                  ISR is told by LeaderAndIsr (isNew) and everybody by UpdateMetadata.
+    #                  From ONLINE or OFFLINE: a leader is elected by the strategy, its epoch is one higher. Written on the
+    #                  version read; replicas are told by LeaderAndIsr, everybody by UpdateMetadata. Without a candidate
+    #                  the move fails, and all stays as it was.
+    # To OFFLINE       from NEW, ONLINE or OFFLINE: a mark; the leader named last stays until another is elected.
+    # To NON_EXISTENT  from OFFLINE: a mark; the nodes are deleted by the topic's deletion.
+
     def move(
         self, partitions: Iterable[TopicPartition], target: PartitionStatus, strategy: Strategy = Strategy.OFFLINE
     ) -> set[TopicPartition]:

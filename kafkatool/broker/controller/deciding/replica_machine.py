@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.deciding.leader_selection import without_replicas
 from kafkatool.broker.controller.deciding.partition_machine import is_from_newer_controller
-from kafkatool.broker.controller.states import REPLICA_MOVES, ReplicaStatus
+from kafkatool.broker.controller.states import ReplicaStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.telling.request_batch import RequestBatch
 from kafkatool.broker.controller.writing.zookeeper_writes import FencedZooKeeper
@@ -49,6 +49,17 @@ class ReplicaStateMachine:
                     online.setdefault(partition, []).append(broker)
         self.move(online, ReplicaStatus.ONLINE)
 
+    # To NEW                  from NON_EXISTENT, unless it leads: told by LeaderAndIsr (isNew), if anybody has ever led.
+    # To ONLINE               from NEW: taken into AR in memory; it has been told, as NEW or with the first leader.
+    #                         From ONLINE, OFFLINE or DELETION_INELIGIBLE: told by LeaderAndIsr.
+    # To OFFLINE              from NEW, ONLINE, OFFLINE or DELETION_INELIGIBLE: StopReplica; it leads no more and leaves
+    #                         the ISR (its last member stays), written on the version read; unless the topic is being
+    #                         deleted the other replicas are told by LeaderAndIsr. Where the write fails, the move does.
+    # To DELETION_STARTED     from OFFLINE: StopReplica that deletes.
+    # To DELETION_SUCCESSFUL  from DELETION_STARTED: a mark; the broker has answered that it is deleted.
+    # To DELETION_INELIGIBLE  from DELETION_STARTED or OFFLINE: a mark; the deletion waits for the broker.
+    # To NON_EXISTENT         from DELETION_SUCCESSFUL: taken out of AR in memory.
+
     def move(self, replicas: Replicas, target: ReplicaStatus) -> dict[TopicPartition, list[int]]:
         """Move them; returns those that moved. Illegal moves are logged and skipped, the others go on."""
         context = self._context
@@ -56,7 +67,7 @@ class ReplicaStateMachine:
         failed = []
         for partition, brokers in replicas.items():
             for broker in brokers:
-                legal = context.replica_status_of(partition, broker) in REPLICA_MOVES[target]
+                legal = context.may_become(partition, broker, target)
                 if legal and (target is not ReplicaStatus.NEW or context.leader(partition) != broker):
                     moving.setdefault(partition, []).append(broker)
                 else:

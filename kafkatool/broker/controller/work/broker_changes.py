@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.gauges import Durations
-from kafkatool.broker.controller.states import REPLICA_MOVES, PartitionStatus, ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.telling.channels import Channels
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
@@ -125,7 +125,7 @@ class BrokerChanges(Part):
         for broker in sorted(brokers):
             for partition in context.partitions_on(broker):
                 topics[partition.topic] = None
-                if context.replica_status_of(partition, broker) in REPLICA_MOVES[ReplicaStatus.ONLINE]:
+                if context.may_become(partition, broker, ReplicaStatus.ONLINE):
                     starting.setdefault(partition, []).append(broker)
         with self.batch.filling():
             self.replicas.move(starting, ReplicaStatus.ONLINE)
@@ -156,7 +156,7 @@ class BrokerChanges(Part):
             self.partitions.bring_online()
             self.replicas.move(
                 {
-                    p: [b for b in brokers if context.replica_status_of(p, b) in REPLICA_MOVES[ReplicaStatus.OFFLINE]]
+                    p: [b for b in brokers if context.may_become(p, b, ReplicaStatus.OFFLINE)]
                     for p, brokers in kept.items()
                 },
                 ReplicaStatus.OFFLINE,

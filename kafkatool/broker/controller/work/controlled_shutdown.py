@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass
 
 from kafkatool.broker.controller.deciding.partition_machine import Strategy
-from kafkatool.broker.controller.states import REPLICA_MOVES, PartitionStatus, ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.work.part import Part
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -35,8 +35,7 @@ class ControlledShutdown(Part):
         followed = {
             p: [broker]
             for p in concerned
-            if context.leader(p) != broker
-            and context.replica_status_of(p, broker) in REPLICA_MOVES[ReplicaStatus.OFFLINE]
+            if context.leader(p) != broker and context.may_become(p, broker, ReplicaStatus.OFFLINE)
         }
         with self.batch.filling():
             self.partitions.move(led, PartitionStatus.ONLINE, Strategy.CONTROLLED_SHUTDOWN)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kafkatool.broker.controller.states import REPLICA_MOVES, ReplicaStatus
+from kafkatool.broker.controller.states import ReplicaStatus
 from kafkatool.broker.controller.work.part import Part
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
@@ -71,7 +71,7 @@ class Notifications(Part):
         for broker in brokers:
             if broker in context.brokers:
                 for partition in context.partitions_on(broker):
-                    if context.replica_status_of(partition, broker) in REPLICA_MOVES[ReplicaStatus.ONLINE]:
+                    if context.may_become(partition, broker, ReplicaStatus.ONLINE):
                         asked.setdefault(partition, []).append(broker)
         with self.batch.filling():
             self.replicas.move(asked, ReplicaStatus.ONLINE)
