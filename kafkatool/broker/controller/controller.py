@@ -176,7 +176,7 @@ class Controller:
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
 
     def gauges(self) -> dict[str, float]:
-        """The values of CTL-29 and the broker's state (CTL-24 step 9), the counts 0 on other brokers; and `Figures`."""
+        """The values of CTL-29 and the broker's state (CTL-24 step 9), the counts 0 on other brokers; and `Gauges`."""
         term = self._worker.term
         return {
             "ActiveControllerCount": int(term is not None),
@@ -184,5 +184,5 @@ class Controller:
             "PreferredReplicaImbalanceCount": term.context.imbalance_count() if term else 0,
             "BrokerState": RUNNING_AS_CONTROLLER if term else RUNNING_AS_BROKER,
             "EventQueueSize": len(self._worker.queue),
-            **self._worker.figures.gauges(),
+            **self._worker.gauges.values(),
         }

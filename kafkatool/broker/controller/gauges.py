@@ -53,7 +53,7 @@ class Durations:
 
 
 @dataclass(slots=True)
-class Figures:
+class Gauges:
     """Since the controller was started, over all its terms."""
 
     queue_waits: Durations = field(default_factory=Durations)  # of events, from being put in to being taken out
@@ -62,8 +62,8 @@ class Figures:
     failovers: Durations = field(default_factory=Durations)  # CTL-24 steps 2 to 12
     broker_changes: Durations = field(default_factory=Durations)  # LeaderElectionRateAndTimeMs
 
-    def gauges(self) -> dict[str, float]:
-        """By names like Kafka's own. The times in ms."""
+    def values(self) -> dict[str, float]:
+        """Return them by names like Kafka's own, the times in ms."""
         return {
             "EventQueueTimeMs": self.queue_waits.mean_ms,
             "EventQueueTimeMaxMs": self.queue_waits.longest_ms,

@@ -13,7 +13,7 @@ from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.deciding.partition_machine import PartitionStateMachine
 from kafkatool.broker.controller.deciding.replica_machine import ReplicaStateMachine
 from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.gauges import Figures
+from kafkatool.broker.controller.gauges import Gauges
 from kafkatool.broker.controller.telling.channels import Answer, ChannelFactory, Channels, Message
 from kafkatool.broker.controller.telling.request_batch import RequestBatch
 from kafkatool.broker.controller.work.broker_changes import BrokerChanges
@@ -49,7 +49,7 @@ class Surroundings:
     state_change_log: StateChangeLog
     open_channel: Callable[[str], ChannelFactory]  # given the actor its lines begin with
     session_is_gone: Callable[[], bool]  # the session of this term expired, though the event is not handled yet
-    figures: Figures
+    gauges: Gauges
 
 
 class Term:
@@ -74,7 +74,7 @@ class Term:
             versions=config.protocol_versions,
             write_lines=self.write_lines,
             on_answer=self._on_answer,
-            durations=surroundings.figures.batches,
+            durations=surroundings.gauges.batches,
         )
         self.partitions = PartitionStateMachine(
             self.context,
@@ -98,7 +98,7 @@ class Term:
             *shared,
             self.channels,
             self.write_plain_lines,
-            surroundings.figures.broker_changes,
+            surroundings.gauges.broker_changes,
             self.deletion,
             self.reassignment,
         )

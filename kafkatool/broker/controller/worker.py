@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.failover import take_over, win
-from kafkatool.broker.controller.gauges import Figures
+from kafkatool.broker.controller.gauges import Gauges
 from kafkatool.broker.controller.telling.channels import ChannelFactory
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.broker.controller.term import Surroundings, Term
@@ -61,7 +61,7 @@ class ControllerWorker:
         clock: Callable[[], float],
     ) -> None:
         self.queue = EventQueue()
-        self.figures = Figures(queue_waits=self.queue.waits)
+        self.gauges = Gauges(queue_waits=self.queue.waits)
         self.term: Term | None = None
         self.known_id: int | None = None  # of the controller, as last read
         self.stopping = False
@@ -113,7 +113,7 @@ class ControllerWorker:
         (the session, and ``/controller``, may well have lived on): handled by half, the event cannot be run again,
         for what it has noted in the context no longer looks new.
         """
-        with self.figures.events.timed():
+        with self.gauges.events.timed():
             self._process(event)
 
     def _process(self, event: Event) -> None:
@@ -259,7 +259,7 @@ class ControllerWorker:
         log.info("Broker %d starting become controller state transition", self._broker_id)
         try:
             self.term = Term(self._surroundings(expiries), epoch, version)
-            with self.figures.failovers.timed(), long_lived_objects():
+            with self.gauges.failovers.timed(), long_lived_objects():
                 take_over(self.term)
             self._failures = 0
         except TermOverError as e:  # these happen
@@ -280,7 +280,7 @@ class ControllerWorker:
             state_change_log=self._state_change_log,
             open_channel=self._open_channel,
             session_is_gone=lambda: expiries != self._expiries,
-            figures=self.figures,
+            gauges=self.gauges,
         )
 
     def _fail(self) -> None:
