@@ -122,7 +122,7 @@ class Process:
         if not self.alive:
             return
         if not self.cluster.server.is_up or not self.client.connected:
-            self.client._connect()
+            self.client.connect()
             self.world.after(100.0, self._start)
             return
 

@@ -109,6 +109,7 @@ class FakeCluster:
         self.brokers: dict[int, FakeBroker] = {}
         self.workers: dict[int, ControllerWorker] = {}
         self.timer = FakeTimer()
+        self.now_s = 0.0
         self.catching_up = True
         self.slow_controller = False  # it handles an event only when nothing else happens
         self.log = StateChangeLog(None)
@@ -134,7 +135,7 @@ class FakeCluster:
             state_change_log=self.log,
             timer=self.timer,
             open_channel=open_channel,
-            clock=lambda: 0.0,
+            clock=lambda: self.now_s,
         )
         session.add_session_listener(worker.on_session)
         self.workers[broker_id] = worker
