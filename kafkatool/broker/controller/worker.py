@@ -8,8 +8,9 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 
+from kafkatool.broker.controller.election import give_up_place, win
 from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.failover import take_over, win
+from kafkatool.broker.controller.failover import take_over
 from kafkatool.broker.controller.gauges import Gauges
 from kafkatool.broker.controller.telling.channels import ChannelFactory
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
@@ -25,23 +26,12 @@ from kafkatool.core.errors import (
     NodeExistsError,
     SessionExpiredError,
     TermOverError,
-    ZooKeeperError,
 )
-from kafkatool.core.zookeeper.session import (
-    Check,
-    Delete,
-    Node,
-    Op,
-    SessionState,
-    TransactionError,
-    WatchEvent,
-    ZooKeeper,
-)
-from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode
+from kafkatool.core.zookeeper.session import Node, SessionState, WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.znodes import ControllerZnode
 
 log = logging.getLogger(__name__)
 
-_DELETE_ATTEMPTS = 5
 _RETRY_MS, _LONGEST_RETRY_MS = 100, 10_000  # before another attempt, twice as long after each that failed
 _FORGOTTEN_S = 60.0  # failures older than that tell nothing of the next attempt
 
@@ -297,25 +287,7 @@ class ControllerWorker:
             self.term = None
 
     def step_down(self) -> None:
-        """Resign and delete the own ``/controller``: that starts the next round on all brokers (CTL-6, CTL-50).
-
-        The deletion is bound to the controller epoch as it is now, so that no successor's node is hit.
-        """
+        """Resign and delete the own ``/controller``: that starts the next round on all brokers (CTL-6, CTL-50)."""
         self.resign()
         self.known_id = None
-        for _ in range(_DELETE_ATTEMPTS):
-            try:
-                node = self._zookeeper.get(ControllerZnode.PATH)
-                if node is None or not self._is_ours(node):
-                    return
-                epoch = self._zookeeper.get(ControllerEpochZnode.PATH)
-                operations: list[Op] = [Delete(ControllerZnode.PATH, node.version)]
-                if epoch is not None:
-                    operations.insert(0, Check(ControllerEpochZnode.PATH, epoch.version))
-                self._zookeeper.commit(operations)
-                return
-            except (TransactionError, ConnectionLostError) as e:
-                log.warning("could not delete %s yet: %s", ControllerZnode.PATH, e)
-            except ZooKeeperError as e:
-                log.warning("could not delete %s; it goes with the session: %s", ControllerZnode.PATH, e)
-                return
+        give_up_place(self._zookeeper)
