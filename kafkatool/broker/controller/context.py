@@ -13,7 +13,7 @@ from kafkatool.core.model.values import BrokerInfo, PartitionState, TopicPartiti
 
 @dataclass(slots=True)
 class ControllerContext:
-    """What the controller of ``epoch`` knows."""
+    """The cluster as the controller of ``epoch`` knows it."""
 
     broker_id: int
     epoch: int
@@ -38,7 +38,7 @@ class ControllerContext:
 
     @property
     def live_brokers(self) -> set[int]:
-        """Registered and not shutting down."""
+        """Return the registered brokers that are not shutting down."""
         return self.brokers.keys() - self.shutting_down
 
     def live_for(self, partition: TopicPartition, *, even_shutting_down: bool = False) -> set[int]:
@@ -58,7 +58,7 @@ class ControllerContext:
     # --- topics -------------------------------------------------------------------------------------------------
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        """AR in order; empty for an unknown partition."""
+        """Return AR in order; empty for an unknown partition."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, ())
 
     def set_replicas(self, partition: TopicPartition, replicas: Iterable[int]) -> None:
@@ -71,27 +71,27 @@ class ControllerContext:
             self._on_broker.setdefault(broker, {})[partition] = None
 
     def knows(self, partition: TopicPartition) -> bool:
-        """Whether the partition is assigned."""
+        """Tell whether the partition is assigned."""
         return partition.partition in self.assignments.get(partition.topic, ())
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """Every assigned partition."""
+        """Return every assigned partition."""
         return (TopicPartition(t, p) for t, partitions in self.assignments.items() for p in partitions)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """The topic's partitions."""
+        """Return the topic's partitions."""
         return [TopicPartition(topic, p) for p in self.assignments.get(topic, ())]
 
     def partitions_on(self, broker: int) -> list[TopicPartition]:
-        """Partitions with a replica on that broker."""
+        """Return the partitions with a replica on that broker."""
         return list(self._on_broker.get(broker, ()))
 
     def is_deleting(self, partition: TopicPartition) -> bool:
-        """Whether its topic is queued for deletion."""
+        """Tell whether its topic is queued for deletion."""
         return partition.topic in self.deleting
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """Its leader as last written or read; None: none, or never had one."""
+        """Return its leader as last written or read; None: none, or never had one."""
         state = self.leadership.get(partition)
         return state.leader_and_isr.leader if state else None
 
@@ -112,18 +112,18 @@ class ControllerContext:
         self.ineligible.discard(topic)
 
     def forget_all(self) -> None:
-        """The term is over: nobody acts on this any more. Counts taken meanwhile by another thread find nothing."""
+        """Drop everything, as the term is over. Counts taken meanwhile by another thread find nothing."""
         self.assignments, self.leadership, self.unreadable = {}, {}, set()
         self.partition_status, self.replica_status, self._on_broker = {}, {}, {}
 
     # --- states of the two machines -----------------------------------------------------------------------------
 
     def status_of(self, partition: TopicPartition) -> PartitionStatus:
-        """Where the partition stands."""
+        """Return the partition's status."""
         return self.partition_status.get(partition, PartitionStatus.NON_EXISTENT)
 
     def replica_status_of(self, partition: TopicPartition, broker: int) -> ReplicaStatus:
-        """Where one replica stands."""
+        """Return the status of one replica."""
         return self.replica_status.get(partition, {}).get(broker, ReplicaStatus.NON_EXISTENT)
 
     def may_become(self, partition: TopicPartition, broker: int, status: ReplicaStatus) -> bool:
@@ -131,7 +131,7 @@ class ControllerContext:
         return self.replica_status_of(partition, broker) in REPLICA_MOVES[status]
 
     def set_replica_status(self, partition: TopicPartition, broker: int, status: ReplicaStatus) -> None:
-        """Note where one replica stands."""
+        """Set the status of one replica."""
         statuses = self.replica_status.setdefault(partition, {})
         if status is ReplicaStatus.NON_EXISTENT:
             statuses.pop(broker, None)
@@ -141,11 +141,11 @@ class ControllerContext:
     # --- gauges (CTL-29) ----------------------------------------------------------------------------------------
 
     def offline_partition_count(self) -> int:
-        """Partitions, not being deleted, whose leader is not a registered broker. From any thread."""
+        """Count the partitions, not being deleted, whose leader is not a registered broker. From any thread."""
         return sum(self.leader(p) not in self.brokers for p in self._counted())
 
     def imbalance_count(self) -> int:
-        """Partitions, not being deleted, that are not led by AR[0]. From any thread."""
+        """Count the partitions, not being deleted, that are not led by AR[0]. From any thread."""
         return sum(self.leader(p) != next(iter(self.replicas(p)), None) for p in self._counted())
 
     def _counted(self) -> list[TopicPartition]:

@@ -1,5 +1,5 @@
-"""The controller as a broker, or a process without one, runs it: the worker on a thread of its own, and what other
-threads may ask of it.
+"""The controller as a broker, or a process without one, runs it: the worker on a thread of its own, with the methods
+that other threads may call.
 """
 
 import logging
@@ -28,7 +28,7 @@ ShutdownAnswer = tuple[ErrorCode, list[TopicPartition]]
 
 
 class Controller:
-    """Thread-safe. Every broker has one; at most one of a cluster is active.
+    """The controller of one broker, thread-safe. Every broker has one; at most one of a cluster is active.
 
     One may also stand ``alone``, beside brokers of any Kafka from 0.10.2 on: see `standalone`, which adds the checks
     that keep such a cluster well.
@@ -45,9 +45,10 @@ class Controller:
         open_channel: Callable[[str], ChannelFactory] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``config`` None: Kafka's defaults. ``alone``: it is no broker's; each broker is asked which versions of the
-        requests it knows, where a broker's controller goes by inter.broker.protocol.version. By default it is alone if
-        it has no config.
+        """Make it; ``startup`` starts it. ``config`` None: Kafka's defaults.
+
+        ``alone``: it is no broker's; each broker is asked which versions of the requests it knows, where a broker's
+        controller goes by inter.broker.protocol.version. By default it is alone if it has no config.
         """
         self._zookeeper = zookeeper
         self._alone = config is None if alone is None else alone
@@ -128,22 +129,22 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
+        """Tell whether this broker is the controller, as far as it knows."""
         return self._worker.term is not None
 
     @property
     def active_controller_id(self) -> int | None:
-        """The controller's broker id as last read; None: no controller."""
+        """Return the controller's broker id as last read; None: no controller."""
         return self._worker.known_id
 
     @property
     def epoch(self) -> int:
-        """The controller epoch of the current term, 0 when not controller (CTL-16)."""
+        """Return the controller epoch of the current term, 0 when not controller (CTL-16)."""
         term = self._worker.term
         return term.context.epoch if term else 0
 
     def has_resigned(self) -> bool:
-        """Whether the loss of a session, if any, has been dealt with, so that the new one may be used (CTL-19)."""
+        """Tell whether the loss of a session, if any, has been dealt with: the new one may be used (CTL-19)."""
         return self._worker.has_resigned
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int | None) -> ShutdownAnswer:
@@ -176,7 +177,7 @@ class Controller:
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
 
     def gauges(self) -> dict[str, float]:
-        """The values of CTL-29 and the broker's state (CTL-24 step 9), the counts 0 on other brokers; and `Gauges`."""
+        """Return the values of CTL-29 and the broker's state (CTL-24 step 9), counts 0 if not active; and `Gauges`."""
         term = self._worker.term
         return {
             "ActiveControllerCount": int(term is not None),

@@ -22,7 +22,7 @@ _DELETE_ATTEMPTS = 5
 def win(
     zookeeper: ZooKeeper, controller: bytes, session_is_gone: Callable[[], bool], *, depose: bool = False
 ) -> tuple[int, int]:
-    """Step 1, with the election: make ``/controller`` and raise the epoch, both or neither (CTL-4, CTL-10, CTL-11).
+    """Make ``/controller`` and raise the epoch, both or neither: step 1 of CTL-24 (CTL-4, CTL-10, CTL-11).
 
     Returns the epoch and its node's version. With two writes a broker that was held up between them, its node deleted
     meanwhile, could raise the epoch over the head of its rightful successor, whom no broker would obey any more and
@@ -57,7 +57,7 @@ def win(
 
 
 def give_up_place(zookeeper: ZooKeeper) -> None:
-    """Delete ``/controller`` if it is this session's; never raises, as the node goes with the session at the latest.
+    """Delete ``/controller`` if it is this session's. Never raises: the node goes with the session at the latest.
 
     The deletion is bound to the controller epoch as it is now, so that no successor's node is hit.
     """

@@ -1,4 +1,4 @@
-"""What a newly elected controller does, in the order of CTL-24; the letters are its additions.
+"""The steps of a newly elected controller in the order of CTL-24; the letters are its additions.
 
 Watches are set before anything is read, so nothing created in between is missed (CTL-25): what fires meanwhile is
 queued and handled afterwards. An error in any step ends in resigning (CTL-26).
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def take_over(term: Term) -> None:
-    """Steps 2 to 12."""
+    """Read the cluster, begin the state machines and resume what the last controller left: steps 2 to 12."""
     context = term.context
     term.reassignment.watch()  # 2
     leftovers = term.notifications.watch_isr_changes() + term.notifications.watch_log_dir_events()  # 2a
@@ -77,7 +77,7 @@ def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> Sta
 
 
 def _bounced(context: ControllerContext, states: States) -> dict[TopicPartition, list[int]]:
-    """Live members of an ISR from before they registered: that was a former life, whose end no controller has seen.
+    """Find live members of an ISR from before they registered: from a life whose end no controller has seen.
 
     What they had then their log may have lost since, with a crash of the machine; as leaders they would have everybody
     else cut it off as well. Only where another member of that ISR has lived on: without one nothing better is known,
@@ -99,7 +99,7 @@ def _bounced(context: ControllerContext, states: States) -> dict[TopicPartition,
 
 
 def _begin_anew(term: Term, bounced: dict[TopicPartition, list[int]]) -> None:
-    """Now they are as new (CTL-35): told who leads, and taken into the ISR when they have caught up."""
+    """Treat them as new brokers (CTL-35): told who leads, and taken into the ISR when they have caught up."""
     log.info(
         "of %d partitions brokers %s were in sync in a life that no controller saw end: they follow anew",
         len(bounced),
@@ -113,7 +113,7 @@ def _begin_anew(term: Term, bounced: dict[TopicPartition, list[int]]) -> None:
 
 
 def _dead_in_sync(context: ControllerContext) -> dict[TopicPartition, list[int]]:
-    """Members of ISRs that are dead, where the leader lives: their broker died with, or before, the old controller.
+    """Find dead members of ISRs where the leader lives: their broker died with, or before, the old controller.
 
     As in Kafka >= 2.1. Left in the ISR they would hold back every acks=all write until replica.lag.time.max.ms is over.
     """
@@ -128,6 +128,6 @@ def _dead_in_sync(context: ControllerContext) -> dict[TopicPartition, list[int]]
 
 
 def _needs_election(term: Term, partition: TopicPartition) -> bool:
-    """Whether the partition exists and is not led by its preferred replica already (CTL-27)."""
+    """Tell whether the partition exists and is not led by its preferred replica already (CTL-27)."""
     context = term.context
     return context.knows(partition) and context.leader(partition) != next(iter(context.replicas(partition)), None)

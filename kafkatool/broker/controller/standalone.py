@@ -19,10 +19,10 @@ from kafkatool.core.zookeeper.znodes import BrokersZnode
 
 
 class StandaloneController:
-    """Its own ZooKeeper session and the controller on it. ``start`` and ``stop`` once each; a context manager."""
+    """A controller with a ZooKeeper session of its own. ``start`` and ``stop`` once each; a context manager."""
 
     def __init__(self, config: BrokerConfig, *, broker_id: int | None = None) -> None:
-        """``broker_id`` None: a number that no broker ever gets (Z-11); ``broker.id`` is not read, it is a broker's."""
+        """Make it. ``broker_id`` None: a number that no broker ever gets (Z-11); ``broker.id`` is not read."""
         self._config = config
         self._zookeeper = ZooKeeper(
             config.zookeeper_connect,
@@ -36,7 +36,7 @@ class StandaloneController:
 
     @property
     def controller(self) -> Controller:
-        """The controller itself; from ``start`` on."""
+        """Return the controller itself; from ``start`` on."""
         assert self._controller is not None
         return self._controller
 

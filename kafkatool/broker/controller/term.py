@@ -1,6 +1,6 @@
 """One term of this broker as controller: everything that lives from a won election to resigning (CTL-16, CTL-17).
 
-A term owns the context, the channels and both state machines, and wires the parts that react to events. When it is
+A term owns the context, the channels and both state machines, and connects the parts that react to events. When it is
 over it is dropped whole: a late watch, answer or timer finds ``is_over`` and does nothing (Z-46).
 """
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a controller works with; the simulator passes its own."""
+    """The things outside of it that a term works with; the simulator passes its own."""
 
     zookeeper: ZooKeeper
     config: BrokerConfig
@@ -53,7 +53,7 @@ class Surroundings:
 
 
 class Term:
-    """Made by failover after raising the controller epoch. Used by the event thread alone."""
+    """The parts of one term, made and connected once the controller epoch is raised. Used by the event thread alone."""
 
     def __init__(self, surroundings: Surroundings, epoch: int, epoch_version: int) -> None:
         self.surroundings = surroundings
@@ -106,7 +106,7 @@ class Term:
         self.controlled_shutdown = ControlledShutdown(*shared)
 
     def end(self) -> None:
-        """Resign (CTL-16): nothing of this term reacts, writes or sends any more. Safe to call twice."""
+        """End the term (CTL-16): nothing of it reacts, writes or sends any more. Safe to call twice."""
         self.is_over = True
         self.rebalance.stop()
         self.channels.close_all()
@@ -115,11 +115,11 @@ class Term:
     # --- what the parts share -----------------------------------------------------------------------------------
 
     def write_lines(self, level: str, messages: Iterable[str]) -> None:
-        """Lines of this controller in ``state-change.log``."""
+        """Write lines of this controller into ``state-change.log``."""
         self.surroundings.state_change_log.write(level, (self._actor + m for m in messages))
 
     def write_plain_lines(self, level: str, messages: Iterable[str]) -> None:
-        """The two kinds of lines that name no epoch (B9, B10)."""
+        """Write lines of the two kinds that name no epoch (B9, B10)."""
         actor = f"[Controller id={self.context.broker_id}] "
         self.surroundings.state_change_log.write(level, (actor + m for m in messages))
 
@@ -134,7 +134,7 @@ class Term:
             self.surroundings.queue.put(Event(name, guarded))
 
     def watch(self, name: str, run: Callable[[WatchEvent], None]) -> Watch:
-        """A watch that has ``run`` called on the event thread with what fired."""
+        """Return a watch that has ``run`` called on the event thread with what fired."""
         return lambda event: self.enqueue(name, lambda: run(event))
 
     def _on_replicas_moved(self, topics: Iterable[str]) -> None:
@@ -142,7 +142,7 @@ class Term:
         self.deletion.resume_after_change(topics)
 
     def _on_answer(self, broker: int, message: Message, answer: Answer) -> None:
-        """On the channel's thread: only answers that change something become events."""
+        """Make an event of an answer that changes something. On the channel's thread."""
         if isinstance(answer, LeaderAndIsrResponse):
             self.enqueue("LeaderAndIsr answer", lambda: self.broker_changes.on_leader_and_isr(broker, answer))
         elif isinstance(answer, StopReplicaResponse):
@@ -154,9 +154,9 @@ class Term:
             log.info("broker %d answered UpdateMetadata with error %d", broker, answer.error_code)
 
     def _on_deleted(self) -> None:
-        """Many answers come at once, each for one partition: the first event handles all that are there.
+        """Handle all the answers that have come: there are many at once, each for one partition.
 
-        What was asked of a former life of a broker is over: it has been asked again since, or will be.
+        Answers to requests that were for a former life of a broker are dropped: it has been asked again, or will be.
         """
         answers = []
         while self._deleted:
@@ -168,7 +168,7 @@ class Term:
             self.deletion.on_answer(broker, request, answer)
 
     def _unclean_topics(self, topics: Collection[str]) -> set[str]:
-        """Topics that allow unclean leader election, read now (CTL-44)."""
+        """Return the topics that allow unclean leader election, read now (CTL-44)."""
         default = self.surroundings.config.unclean_leader_election_enable
         paths = [ConfigZnode.path("topics", t) for t in topics]
         allowed = set()

@@ -37,7 +37,7 @@ _FORGOTTEN_S = 60.0  # failures older than that tell nothing of the next attempt
 
 
 class ControllerWorker:
-    """Elector and holder of the current term."""
+    """The elector, and the holder of the current term."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class ControllerWorker:
 
     @property
     def has_resigned(self) -> bool:
-        """Whether no session loss is waiting to be handled (CTL-19)."""
+        """Tell whether no session loss is waiting to be handled (CTL-19)."""
         return self._handled_expiries == self._expiries
 
     # --- session (CTL-18 to 20) ---------------------------------------------------------------------------------
 
     def on_session(self, state: SessionState) -> None:
-        """On the connection's thread. A mere disconnection changes nothing."""
+        """Queue what follows from a change of the session. On its thread. A mere disconnection changes nothing."""
         if state is SessionState.EXPIRED:
             self._expiries += 1
             self.queue.replace_all(Event("session expired", self._on_expired))
@@ -140,7 +140,7 @@ class ControllerWorker:
     # --- election -----------------------------------------------------------------------------------------------
 
     def elect(self, *, depose: bool = False) -> None:
-        """One attempt (CTL-3 to CTL-5); afterwards this broker rules or follows, and watches.
+        """Make one attempt (CTL-3 to CTL-5); afterwards this broker rules or follows, and watches.
 
         ``depose``: in place of whoever rules.
         """
@@ -150,7 +150,7 @@ class ControllerWorker:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """An attempt that goes wrong gives the place up to others; a lost session or term is its caller's to see."""
+        """Give the place up to others if the attempt goes wrong; a lost session or term is the caller's to see."""
         try:
             yield
         except TermOverError:
@@ -174,7 +174,7 @@ class ControllerWorker:
         return node is not None and node.ephemeral_owner == self._zookeeper.session_id
 
     def _on_controller_change(self) -> None:
-        """Created, changed or deleted (CTL-7, CTL-8)."""
+        """Follow a change of ``/controller``: created, changed or deleted (CTL-7, CTL-8)."""
         node = self._read()
         if self.term is not None and not self._is_ours(node):
             log.info("broker %d is not controller any more", self._broker_id)
@@ -193,7 +193,7 @@ class ControllerWorker:
             self._try_to_elect(self._zookeeper.get(ControllerZnode.PATH))
 
     def _try_to_elect(self, node: Node | None) -> None:
-        """``node`` is ours where it could not be deleted (step_down)."""
+        """Try if the place is free. ``node`` may also be ours, where it could not be deleted (step_down)."""
         if node is None or (self.term is None and self._is_ours(node)):
             with self._failing():
                 self._elect(node)
@@ -240,7 +240,7 @@ class ControllerWorker:
         return self.stopping
 
     def _fail_over(self, expiries: int, epoch: int, version: int) -> None:
-        """``expiries`` as they were before the election: a session lost since then ends the attempt (CTL-19)."""
+        """Begin a term. A session lost since before the election, as ``expiries`` tell, ends the attempt (CTL-19)."""
         if expiries != self._expiries:
             log.warning("the session was lost during the election; the new one makes another attempt")
             return

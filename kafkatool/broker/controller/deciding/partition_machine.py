@@ -1,4 +1,4 @@
-"""Moves partitions between their states: first leaders, elections, and what goes with them (CTL-62 to 65, 70 to 74).
+"""The state machine of partitions: first leaders, elections, and the requests that follow (CTL-62 to 65, 70 to 74).
 
 Every decision rests on the state node read for it and is written on the version read; a conflict means reading and
 deciding again (CTL-41, 42; Z-38). A failed change leaves node, context and status as they were (CTL-65).
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Strategy(enum.Enum):
-    """How a leader is chosen (CTL-64)."""
+    """The way a leader is chosen (CTL-64)."""
 
     OFFLINE = "offline"
     REASSIGN = "reassign"
@@ -32,7 +32,7 @@ class Strategy(enum.Enum):
 
 
 class PartitionStateMachine:
-    """Works in the batch the caller has open. ``unclean_topics`` tells which of the topics allow unclean election."""
+    """Moves partitions, in the caller's open batch. ``unclean_topics`` returns which of the topics allow unclean leaders."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class PartitionStateMachine:
     def _decide(
         self, states: dict[TopicPartition, PartitionState], strategy: Strategy
     ) -> dict[TopicPartition, PartitionState]:
-        """The states to be written, each with the version it was decided on."""
+        """Return the states to be written, each with the version it was decided on."""
         context = self._context
         live = {p: context.live_for(p) for p in states}
         unclean: set[str] = set()
@@ -236,7 +236,7 @@ class PartitionStateMachine:
     # --- the same leader, a higher epoch ------------------------------------------------------------------------
 
     def raise_epochs(self, receivers: dict[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Leader and ISR as they are, leader epoch + 1; LeaderAndIsr with the AR of the context to those receivers.
+        """Raise leader epochs by one, leader and ISR as they are; LeaderAndIsr with the context's AR to the receivers.
 
         Steps 2 and 7 of a reassignment (CTL-91). Returns what was written; partitions that failed are left out.
         """
@@ -259,7 +259,7 @@ class PartitionStateMachine:
 
 
 def is_from_newer_controller(partition: TopicPartition, state: LeaderAndIsr, epoch: int) -> bool:
-    """Whether a newer controller wrote that state: then the change is dropped (CTL-14)."""
+    """Tell, and log, whether a newer controller wrote that state: then the change is dropped (CTL-14)."""
     if state.controller_epoch > epoch:
         log.error(
             "partition %s is left alone: its state was written by controller epoch %d, ours is %d",

@@ -1,4 +1,4 @@
-"""Moves replicas between their states, and tells brokers what that means for them (CTL-66 to CTL-68)."""
+"""The state machine of replicas, with the requests and the changes of ISRs that follow (CTL-66 to CTL-68)."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,7 +20,7 @@ Replicas = Mapping[TopicPartition, Iterable[int]]
 
 
 class ReplicaStateMachine:
-    """Works in the batch the caller has open."""
+    """Moves replicas, in the batch that the caller has open."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class ReplicaStateMachine:
         self._write_lines = write_lines
 
     def startup(self) -> None:
-        """Replicas on live brokers are Online and told so, the others not to be deleted for now (CTL-68)."""
+        """Make replicas on live brokers Online and tell them so, the others not to be deleted for now (CTL-68)."""
         context = self._context
         online: dict[TopicPartition, list[int]] = {}
         for partition in context.partitions():

@@ -1,4 +1,4 @@
-"""What brokers are to be told, collected over one event and sent as few requests (CTL-50 to CTL-57).
+"""The entries for brokers, collected over one event and sent in few requests (CTL-50 to CTL-57).
 
 Per broker one LeaderAndIsr, then one UpdateMetadata for all, then StopReplica: brokers know their role before clients
 are told, and replicas are stopped only when their leader knows. Source: Kafka 1.1.1 ControllerChannelManager.scala.
@@ -44,7 +44,7 @@ class IllegalBatchError(KafkatoolError):
 
 
 class RequestBatch:
-    """Filled and sent by the event thread: ``with batch.filling(): ...``."""
+    """The requests of one event, filled and sent by the event thread: ``with batch.filling(): ...``."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class RequestBatch:
 
     @contextmanager
     def filling(self) -> Iterator[None]:
-        """Start, let the caller add entries, send.
+        """Start a batch, let the caller add entries, send it.
 
         An error of the caller's does not hold back what was added before it: that is written in ZooKeeper already.
         A fenced controller sends nothing more.
@@ -139,7 +139,7 @@ class RequestBatch:
         self._tell_all = True
 
     def add_metadata(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """UpdateMetadata for those partitions to all brokers; with none it carries the list of brokers only."""
+        """Tell all brokers of those partitions by UpdateMetadata; with none it carries the list of brokers only."""
         self._metadata.update(dict.fromkeys(partitions))
         self._tell_all = True
 
@@ -165,7 +165,7 @@ class RequestBatch:
         self._channels.send(broker, request)
 
     def epoch_of(self, broker: int) -> int:
-        """Of its present life, as requests name it; -1: none is known."""
+        """Return the epoch of the broker's present life, as requests name it; -1: none is known."""
         info = self._context.brokers.get(broker)
         return -1 if info is None or info.epoch is None else info.epoch
 

@@ -45,12 +45,12 @@ class BrokerChanges(Part):
     _too_new: set[int] = field(default_factory=set, init=False)  # those there is an error line about
 
     def watch(self) -> list[str]:
-        """Set the watch on ``/brokers/ids``; the children as text."""
+        """Set the watch on ``/brokers/ids`` and return its children, as text."""
         watch = self.watch_on("broker change", self._on_change)
         return self.session.children(BrokersZnode.PATH, watch) or []
 
     def read(self, names: Collection[str]) -> dict[int, BrokerInfo]:
-        """The registered brokers; a node that is gone or unreadable counts as absent (Z-7, Z-35 to 37)."""
+        """Read the registered brokers; a node that is gone or unreadable counts as absent (Z-7, Z-35 to 37)."""
         for name in names:
             if not name.isdecimal():
                 log.warning("%s/%s is no broker id: skipped", BrokersZnode.PATH, name)
@@ -147,7 +147,7 @@ class BrokerChanges(Part):
         self.reassignment.on_brokers_lost(sorted(brokers))
 
     def on_replicas_lost(self, lost: dict[TopicPartition, list[int]]) -> None:
-        """Replicas that cannot serve any more: with their broker, or with its log directory (CTL-39, CTL-122)."""
+        """Deal with replicas that serve no more, lost with their broker or its log directory (CTL-39, CTL-122)."""
         context = self.context
         kept = {p: brokers for p, brokers in lost.items() if not context.is_deleting(p)}
         leaderless = [p for p, brokers in kept.items() if context.leader(p) in brokers]
@@ -168,7 +168,7 @@ class BrokerChanges(Part):
     # --- log directories ----------------------------------------------------------------------------------------
 
     def on_leader_and_isr(self, broker: int, answer: LeaderAndIsrResponse) -> None:
-        """Codes 11 and 3 are expected (CTL-61); 56 means that the replica's log directory is gone (CTL-122)."""
+        """Note failed replicas: code 56, the log directory is gone (CTL-122). Codes 11 and 3 are expected (CTL-61)."""
         context = self.context
         if answer.error_code:
             self.write_plain_lines("ERROR", [lines.leader_and_isr_refused(answer, broker)])

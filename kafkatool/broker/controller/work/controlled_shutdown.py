@@ -1,4 +1,4 @@
-"""A broker that is about to stop hands over what it leads and leaves every ISR first (CTL-111 to CTL-116)."""
+"""Controlled shutdown: a broker that is to stop first hands over its leaderships and leaves every ISR (CTL-111 to 116)."""
 
 import logging
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class ControlledShutdown(Part):
-    """Adds to the context's ``shutting_down``; the mark goes when the broker's node does (CTL-113)."""
+    """Handles these requests. Adds to the context's ``shutting_down``, until the broker's node goes (CTL-113)."""
 
     def serve(self, broker: int, broker_epoch: int | None) -> tuple[ErrorCode, list[TopicPartition]]:
-        """The partitions with more than one replica that the broker still leads: none when it may go (CTL-116)."""
+        """Return the partitions with more than one replica that the broker still leads: none when it may go (CTL-116)."""
         context = self.context
         registered = context.brokers.get(broker)
         if registered is None:

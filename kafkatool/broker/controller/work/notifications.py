@@ -21,11 +21,11 @@ class Notifications(Part):
     """Two directories of sequential nodes, read and emptied at each change."""
 
     def watch_isr_changes(self) -> list[str]:
-        """Set the watch; paths of what lies there."""
+        """Set the watch and return the paths of the nodes there."""
         return self._watch(IsrChangeZnode.PATH, "ISR change", self._on_isr_changes)
 
     def watch_log_dir_events(self) -> list[str]:
-        """Set the watch; paths of what lies there. A missing parent is no error (Z-47)."""
+        """Set the watch and return the paths of the nodes there. A missing parent is no error (Z-47)."""
         return self._watch(LogDirEventZnode.PATH, "log directory event", self._on_log_dir_events)
 
     def _watch(self, parent: str, name: str, run: Callable[[], None]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Base of the parts of a term that work on partitions."""
+"""The base of the parts of a term that work on partitions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kafkatool.core.zookeeper.session import Watch, WatchEvent, ZooKeeper
 
 @dataclass(eq=False)
 class Part:
-    """What all of them work with; what one needs beside it, it declares itself. `Term` makes and connects them."""
+    """The things all of them work with; each declares itself what it needs beside. `Term` makes and connects them."""
 
     context: ControllerContext
     session: ZooKeeper  # to read and watch; all writes go through ``zookeeper``

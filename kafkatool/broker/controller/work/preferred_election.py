@@ -1,4 +1,4 @@
-"""Giving leadership back to the first replica of AR: on request, and for the rebalance (CTL-100 to CTL-106)."""
+"""Preferred election: leadership goes back to AR[0], on request or for the rebalance (CTL-100 to CTL-106)."""
 
 import logging
 from collections.abc import Collection, Iterable
@@ -18,19 +18,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class PreferredElection(Part):
-    """Owns the context's ``electing``."""
+    """Carries out requests and elections. Owns the context's ``electing``."""
 
     deletion: TopicDeletion
 
     def watch(self) -> list[TopicPartition] | None:
-        """Set the watch on ``/admin/preferred_replica_election``; what it asks for, None when it is absent.
+        """Set the watch on ``/admin/preferred_replica_election`` and return what it asks for; None: there is none.
 
         An unreadable request is empty: it is deleted like any other, or it would block the tool for ever (Z-35).
         """
         return self.read(self.watch_on("preferred election", lambda _: self.serve(self.watch())))
 
     def read(self, watch: Watch | None = None) -> list[TopicPartition] | None:
-        """What the request asks for now."""
+        """Return what the request asks for now."""
         node = self.session.get(PreferredElectionZnode.PATH, watch)
         try:
             return PreferredElectionZnode.decode(node.data) if node else None
@@ -39,11 +39,11 @@ class PreferredElection(Part):
             return []
 
     def note(self, request: Collection[TopicPartition] | None) -> None:
-        """Have the topics of a request found at failover wait with their deletion (CTL-27, CTL-105)."""
+        """Let the topics of a request found at failover wait with their deletion (CTL-27, CTL-105)."""
         self.context.electing.update(dict.fromkeys(request or ()))
 
     def serve(self, request: Collection[TopicPartition] | None) -> None:
-        """Do what the node asks for and delete it, whatever succeeded (CTL-104, 106)."""
+        """Elect what the node asks for and delete it, whatever succeeded (CTL-104, 106)."""
         if request is None:
             return
         context = self.context
@@ -56,7 +56,7 @@ class PreferredElection(Part):
         self.deletion.resume({p.topic for p in request})
 
     def elect(self, partitions: Iterable[TopicPartition]) -> None:
-        """Preferred leaders for those partitions, where that loses no data (CTL-100 to 103)."""
+        """Elect the preferred leaders of those partitions, where that loses no data (CTL-100 to 103)."""
         context = self.context
         wanted = []
         for partition in dict.fromkeys(partitions):

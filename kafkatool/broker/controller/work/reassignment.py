@@ -1,4 +1,4 @@
-"""Moving partitions to other brokers in twelve steps, each of which a next controller can resume (CTL-87 to CTL-99).
+"""Reassignment: partitions move to other brokers in twelve steps, which a next controller can resume (CTL-87 to 99).
 
 OAR: replicas before, RAR: replicas wanted. The assignment in ZooKeeper is OAR + RAR from step 1 until step 10: it is
 the only lasting record of OAR, so OAR - RAR is always found again as AR - RAR (CTL-93).
@@ -31,17 +31,17 @@ _BEING_DELETED = "its topic is being deleted"
 
 
 def union(old: Replicas, wanted: Replicas) -> Replicas:
-    """OAR in its order, then RAR - OAR in plan order (znodes.md section 7 no. 12)."""
+    """Return OAR in its order, then RAR - OAR in plan order (znodes.md section 7 no. 12)."""
     return (*old, *(b for b in wanted if b not in old))
 
 
 def minus(replicas: Replicas, others: Collection[int]) -> Replicas:
-    """Those not among ``others``, in order."""
+    """Return those not among ``others``, in order."""
     return tuple(b for b in replicas if b not in others)
 
 
 def why_unusable(wanted: Replicas) -> str | None:
-    """What is wrong with a list of replicas whatever the cluster looks like (CTL-88)."""
+    """Say what is wrong with a list of replicas whatever the cluster looks like (CTL-88); None: nothing."""
     if not wanted:
         return "no replicas are given"
     if len(set(wanted)) < len(wanted):
@@ -51,7 +51,7 @@ def why_unusable(wanted: Replicas) -> str | None:
 
 @dataclass(eq=False)
 class Reassignment(Part):
-    """Owns the context's ``reassigning``. ``on_moved`` gets the topics of partitions that have left their old brokers."""
+    """Drives reassignments. Owns the context's ``reassigning``. ``on_moved`` is called with the topics that are done."""
 
     enqueue: Callable[[str, Callable[[], None]], None]
     write_lines: Callable[[str, Iterable[str]], None]
@@ -67,11 +67,11 @@ class Reassignment(Part):
     # --- the request --------------------------------------------------------------------------------------------
 
     def watch(self) -> dict[TopicPartition, Replicas]:
-        """Set the watch on ``/admin/reassign_partitions``; what it asks for. Unreadable: logged, left (Z-35)."""
+        """Set the watch on ``/admin/reassign_partitions`` and return what it asks for; see ``read``."""
         return self.read(self.watch_on("reassignment", lambda _: self._take_up(self.watch())))
 
     def read(self, watch: Watch | None = None) -> dict[TopicPartition, Replicas]:
-        """What the request asks for now."""
+        """Return what the request asks for now. Unreadable: logged, left (Z-35)."""
         node = self.session.get(ReassignmentZnode.PATH, watch)
         try:
             return ReassignmentZnode.decode(node.data) if node else {}
@@ -134,8 +134,9 @@ class Reassignment(Part):
         self._take_up({p: rar for p, rar in self.read().items() if p == partition})
 
     def give_up(self, topic: str) -> None:
-        """Partitions without live leader can go no step further once their topic waits for its deletion: nobody elects
-        leaders for it any more (CTL-79), and the deletion would wait for them for ever (CTL-78).
+        """Refuse what cannot end before the topic is deleted: reassignments of partitions without live leader.
+
+        Nobody elects leaders for it any more (CTL-79), and its deletion would wait for them for ever (CTL-78).
         """
         context = self.context
         stuck = [
@@ -163,14 +164,14 @@ class Reassignment(Part):
     # --- driving ------------------------------------------------------------------------------------------------
 
     def _begin(self, wanted: Mapping[TopicPartition, Replicas]) -> None:
-        """CTL-90: watch the ISR first, so that no growth is missed."""
+        """Start reassignments: the ISR is watched first, so that no growth is missed (CTL-90)."""
         if wanted:
             log.info("reassigning %s", ", ".join(f"{p} to {list(rar)}" for p, rar in wanted.items()))
             self.context.reassigning.update(wanted)
             self._drive(list(wanted), prepare=True)
 
     def on_brokers_started(self, brokers: Collection[int]) -> None:
-        """Reassignments to a broker that has just started are driven on (CTL-34, 89, 95)."""
+        """Go on with reassignments to brokers that have just started (CTL-34, 89, 95)."""
         context = self.context
         self._tell_again(brokers)
         waiting = [
@@ -179,7 +180,7 @@ class Reassignment(Part):
         self._drive(waiting, prepare=True)
 
     def _tell_again(self, brokers: Collection[int]) -> None:
-        """Brokers that were out of reach at step 9, until they have answered."""
+        """Tell brokers that were out of reach at step 9 to delete their replicas, until they have answered."""
         context = self.context
         with self.batch.filling():
             for broker in brokers:
@@ -192,15 +193,15 @@ class Reassignment(Part):
                         context.set_replica_status(partition, broker, ReplicaStatus.DELETION_STARTED)
 
     def on_brokers_lost(self, brokers: Collection[int]) -> None:
-        """They will not answer: their replicas are deleted when they return."""
+        """Stop waiting for their answers: their replicas are deleted when they return."""
         over: list[TopicPartition] = []
         for broker in brokers:
             over += self._stopped(broker, [p for p, left in self._stopping.items() if broker in left], deleted=False)
         self._conclude(over)
 
     def on_answers(self, answers: Iterable[tuple[int, StopReplicaRequest, StopReplicaResponse]]) -> None:
-        """Brokers have deleted replicas, or cannot (step 9). What is over then ends together: with a write of the
-        topic's node and of the request for each partition, thousands would cost the square of their number.
+        """Handle answers to StopReplica (step 9). The partitions that are done end together: with a write of the topic's
+        node and of the request for each, thousands would cost the square of their number.
         """
         self._conclude([p for answer in answers for p in self._answered(*answer)])
 
@@ -217,7 +218,7 @@ class Reassignment(Part):
         return over + self._stopped(broker, [p for p in deleted if broker in self._stopping.get(p, ())], deleted=True)
 
     def _on_isr(self, event: WatchEvent) -> None:
-        """A state node of ours changed. Many fire at once: the first event handles all."""
+        """Go on with all partitions whose state has changed. Many fire at once: the first event handles all."""
         fired = []
         while self._fired:
             fired.append(self._fired.popleft())
@@ -225,7 +226,7 @@ class Reassignment(Part):
         self._drive([p for p in dict.fromkeys(fired) if p in reassigning], prepare=False)
 
     def _drive(self, partitions: list[TopicPartition], *, prepare: bool) -> None:
-        """Steps 5 to 12 where RAR is in sync; elsewhere, with ``prepare``, steps 1 to 3, and wait."""
+        """Take steps 5 to 12 where RAR is in sync; elsewhere, with ``prepare``, steps 1 to 3, and wait."""
         partitions = [p for p in partitions if p not in self._stopping]
         if not partitions:
             return
@@ -277,7 +278,7 @@ class Reassignment(Part):
             self.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)  # 3
 
     def _raise_epochs(self, receivers: dict[TopicPartition, Replicas]) -> set[TopicPartition]:
-        """Steps 2 and 7; the AR told is the context's."""
+        """Raise epochs and tell the receivers the context's AR: steps 2 and 7. Returns where that worked."""
         context = self.context
         raised = self.partitions.raise_epochs(receivers)
         self.write_lines(
@@ -320,7 +321,7 @@ class Reassignment(Part):
         self.on_brokers_lost(sorted(gone))
 
     def _stopped(self, broker: int, partitions: Collection[TopicPartition], *, deleted: bool) -> list[TopicPartition]:
-        """Step 9 is over for that broker; returns the partitions that wait for no other: to be concluded.
+        """End step 9 for that broker; returns the partitions that wait for no other: to be concluded.
 
         Until then ZooKeeper names the old replicas, so that the next controller tells them too, whenever this one dies.
         """
@@ -364,7 +365,7 @@ class Reassignment(Part):
     # --- nodes --------------------------------------------------------------------------------------------------
 
     def _write_assignments(self, assignments: Mapping[TopicPartition, Replicas]) -> None:
-        """One write per topic; what else the node holds stays (Z-13)."""
+        """Write assignments, once per topic; what else the node holds stays (Z-13)."""
         by_topic: dict[str, dict[int, Replicas]] = {}
         for (topic, number), replicas in assignments.items():
             by_topic.setdefault(topic, {})[number] = replicas

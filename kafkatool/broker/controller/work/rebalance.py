@@ -18,7 +18,7 @@ _FIRST_MS = 5000
 def imbalanced(
     preferred: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, int | None], percentage: int
 ) -> dict[int, list[TopicPartition]]:
-    """Brokers of which more than ``percentage`` of the partitions they should lead are led by others, and which.
+    """Return the brokers that lead too few: over ``percentage`` of those they should lead are led by others; and which.
 
     ``preferred`` is AR[0] of each partition to look at. Exactly the percentage is no imbalance (CTL-109).
     """
@@ -33,7 +33,7 @@ def imbalanced(
 
 @dataclass(eq=False)
 class Rebalance:
-    """A timer that puts a check into the queue; the next is set when that one is done."""
+    """The timer that puts a check into the queue; the next is set when that one is done."""
 
     context: ControllerContext
     config: BrokerConfig
@@ -44,7 +44,7 @@ class Rebalance:
     _is_stopped: bool = field(default=False, init=False)
 
     def start(self) -> None:
-        """First check after 5 s, if enabled."""
+        """Set the first check, in 5 s, if enabled."""
         if self.config.auto_leader_rebalance_enable:
             self._arm(_FIRST_MS)
 

@@ -19,12 +19,12 @@ class TopicChanges(Part):
     """Keeps the context's topics like ``/brokers/topics``."""
 
     def watch(self) -> list[str]:
-        """Set the watch on ``/brokers/topics``; the topics' names."""
+        """Set the watch on ``/brokers/topics`` and return the topics' names."""
         watch = self.watch_on("topic change", lambda _: self.refresh(watched=False))
         return self.session.children(TopicsZnode.PATH, watch) or []
 
     def read(self, topics: Collection[str]) -> dict[str, Assignment]:
-        """Their assignments; the data of each topic is watched by the same read (CTL-24 step 8a, Z-43)."""
+        """Return their assignments; the data of each topic is watched by the same read (CTL-24 step 8a, Z-43)."""
         watch = self.watch_on("partition change", self._on_data)
         return self._read(topics, watch)
 
@@ -63,7 +63,7 @@ class TopicChanges(Part):
         return True
 
     def _on_data(self, event: WatchEvent) -> None:
-        """New partitions of a known topic; a changed AR of known ones is not ours to follow (CTL-75)."""
+        """Take up new partitions of a known topic; a changed AR of known ones is not ours to follow (CTL-75)."""
         context = self.context
         topic = event.path[len(TopicsZnode.PATH) + 1 :]
         if topic not in context.assignments:

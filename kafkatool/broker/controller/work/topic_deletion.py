@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class TopicDeletion(Part):
-    """Owns the context's ``deleting`` and ``ineligible``."""
+    """Carries out deletions. Owns the context's ``deleting`` and ``ineligible``."""
 
     topic_changes: TopicChanges
     reassignment: Reassignment
@@ -30,14 +30,14 @@ class TopicDeletion(Part):
     _outstanding: dict[str, int] = field(default_factory=dict, init=False)  # topic -> replicas to be answered for yet
 
     def watch(self) -> list[str]:
-        """Set the watch on ``/admin/delete_topics``, if deletion is enabled; the topics marked."""
+        """Set the watch on ``/admin/delete_topics``, if deletion is enabled, and return the topics marked."""
         if not self.enabled:
             return []
         watch = self.watch_on("topic deletion", lambda _: self._on_marked())
         return self.session.children(DeleteTopicsZnode.PATH, watch) or []
 
     def queue_at_failover(self, topics: Iterable[str]) -> None:
-        """Topics found marked. One without topic node was deleted halfway by an earlier controller (CTL-86)."""
+        """Queue topics found marked. One without node was deleted halfway by an earlier controller (CTL-86)."""
         self.context.deleting.update(dict.fromkeys(sorted(topics)))
 
     def _on_marked(self) -> None:
@@ -58,10 +58,7 @@ class TopicDeletion(Part):
     # --- carrying out -------------------------------------------------------------------------------------------
 
     def resume_after_change(self, topics: Iterable[str]) -> None:
-        """A broker with replicas of these topics is back, or they have other replicas: they may be deleted again.
-
-        CTL-34, CTL-84, CTL-97.
-        """
+        """Try again the topics that a broker is back for, or that have other replicas now (CTL-34, CTL-84, CTL-97)."""
         again = [t for t in topics if t in self.context.deleting]
         self.context.ineligible.difference_update(again)
         self.resume(again)
@@ -86,7 +83,7 @@ class TopicDeletion(Part):
             self._start(starting)
 
     def _is_eligible(self, topic: str, partitions: Collection[TopicPartition]) -> bool:
-        """Nothing of CTL-78 in the way; a replica that cannot be reached waits for its broker."""
+        """Tell whether nothing of CTL-78 is in the way; a replica that cannot be reached waits for its broker."""
         context = self.context
         if topic in context.ineligible:
             return False
@@ -101,7 +98,7 @@ class TopicDeletion(Part):
         return not unreachable
 
     def _unreachable(self, partition: TopicPartition) -> list[int]:
-        """Brokers that have yet to delete their replica, and cannot be told now."""
+        """Return the brokers that have yet to delete their replica, and cannot be told now."""
         context = self.context
         live = context.live_for(partition)
         return [
@@ -133,7 +130,7 @@ class TopicDeletion(Part):
         context.ineligible |= incomplete  # a state could not be written: once a broker returns it is tried again
 
     def fail(self, replicas: Mapping[TopicPartition, Iterable[int]]) -> None:
-        """Replicas that cannot be deleted now; their topics wait for a broker to return (CTL-81 b, 83, 84)."""
+        """Mark replicas that cannot be deleted now; their topics wait for a broker to return (CTL-81 b, 83, 84)."""
         if not replicas:
             return
         context = self.context
@@ -149,7 +146,7 @@ class TopicDeletion(Part):
         self.replicas.move(failed, ReplicaStatus.DELETION_INELIGIBLE)
 
     def on_answer(self, broker: int, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
-        """A broker has deleted replicas, or has not (CTL-83)."""
+        """Handle a broker's answer: it has deleted its replicas, or could not (CTL-83)."""
         context = self.context
         codes = {TopicPartition(p.topic, p.partition): p.error_code for p in answer.partitions}
         asked = [
