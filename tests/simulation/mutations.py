@@ -161,7 +161,7 @@ class StaleMutationError(Exception):
 
 
 def find(target: str) -> tuple[Any, str]:
-    """The module or class that holds the function, and the function's name in it."""
+    """Return the module or class that holds the function, and the function's name in it."""
     module, _, path = target.partition(":")
     owner: Any = importlib.import_module(module if module.startswith("kafkatool.") else _CONTROLLER + module)
     *classes, name = path.split(".")
@@ -181,7 +181,7 @@ def _mutated(function: Callable[..., Any], mutation: Mutation) -> Callable[..., 
 
 @contextmanager
 def applied(mutation: Mutation) -> Iterator[None]:
-    """The mutated code, for as long as the block lasts; also where other modules have imported the function."""
+    """Put the mutation in for as long as the block lasts, also where other modules have imported the function."""
     owner, name = find(mutation.target)
     original = inspect.getattr_static(owner, name)
     mutated = _mutated(original, mutation)

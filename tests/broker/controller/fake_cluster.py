@@ -120,7 +120,7 @@ class FakeCluster:
     # --- brokers ---
 
     def start(self, broker_id: int, *, slow_election: bool = False) -> None:
-        """A broker starts: controller first, then registration (CTL-1); a slow controller wins after registration."""
+        """Start a broker: controller first, then registration (CTL-1); a slow controller wins after registration."""
         session = FakeZooKeeper(self.ensemble)
         self.brokers[broker_id] = FakeBroker(broker_id, session)
         config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", **self.properties})
@@ -184,7 +184,7 @@ class FakeCluster:
     # --- running ---
 
     def work(self, broker_id: int) -> None:
-        """Only that controller's events, and nothing they send arrives yet."""
+        """Handle that controller's events only; nothing they send arrives yet."""
         while self._work(broker_id):
             pass
 
@@ -202,7 +202,7 @@ class FakeCluster:
         return True
 
     def run(self) -> None:
-        """Until nothing is left to do."""
+        """Go on until nothing is left to do."""
         for _ in range(_MAX_STEPS):
             if self.slow_controller and (self._deliver() or self._catch_up()):
                 continue
@@ -268,7 +268,7 @@ class FakeCluster:
         return 0
 
     def _catch_up(self) -> bool:
-        """One leader takes one follower that fetches from it into the ISR."""
+        """Let one leader take one follower that fetches from it into the ISR."""
         if not self.catching_up:
             return False
         for broker in list(self.brokers.values()):
@@ -340,15 +340,15 @@ class FakeCluster:
         return ((b, m) for b, m in self.sent if isinstance(m, kind))
 
     def leader_and_isr(self) -> list[tuple[int, LeaderAndIsrPartition]]:
-        """(receiver, state) of every LeaderAndIsr entry sent since ``sent`` was cleared."""
+        """Return (receiver, state) of every LeaderAndIsr entry sent since ``sent`` was cleared."""
         return [(b, s) for b, m in self.sent if isinstance(m, LeaderAndIsrRequest) for s in m.partition_states]
 
     def stops(self) -> list[tuple[int, bool, TopicPartition]]:
-        """(receiver, delete, partition) of every StopReplica entry."""
+        """Return (receiver, delete, partition) of every StopReplica entry."""
         return [
             (b, m.delete_partitions, p) for b, m in self.sent if isinstance(m, StopReplicaRequest) for p in m.partitions
         ]
 
     def metadata(self) -> list[tuple[int, UpdateMetadataRequest]]:
-        """(receiver, request) of every UpdateMetadata."""
+        """Return (receiver, request) of every UpdateMetadata."""
         return [(b, m) for b, m in self.sent if isinstance(m, UpdateMetadataRequest)]

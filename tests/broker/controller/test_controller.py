@@ -143,7 +143,7 @@ def test_a_bug_ends_its_event_alone_and_the_controller_rules_on(
     owner: object,
     name: str,
 ) -> None:
-    """With an election for each, a bug in what all controllers do would leave the cluster without one for good."""
+    """Electing anew for each would leave the cluster without controller: the next one would meet the same bug."""
     bugs: list[str] = []
 
     def buggy(*arguments: object, **names: object) -> None:

@@ -12,7 +12,7 @@ from tests.broker.controller.fake_cluster import FakeCluster
 
 
 def before_the_create(cluster: FakeCluster, broker_id: int, act: Callable[[], None]) -> None:
-    """That broker's next election finds no controller; then ``act`` happens; then it creates the node."""
+    """Let that broker's next election find no controller, then ``act`` happen, then it creates the node."""
     session = cluster.brokers[broker_id].session
     read = session.get
     done: list[bool] = []
@@ -34,7 +34,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.fixture
 def idle(caplog: pytest.LogCaptureFixture) -> FakeCluster:
-    """Two brokers without a controller, both still to hear of that."""
+    """Return two brokers without a controller, both still to hear of that."""
     caplog.set_level(logging.DEBUG)
     cluster = FakeCluster(1, 2)
     cluster.controller.resign()
