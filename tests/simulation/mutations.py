@@ -68,7 +68,7 @@ MUTATIONS: tuple[Mutation, ...] = (
              "node = self._read()", "node = self._zookeeper.get(ControllerZnode.PATH)"),
     Mutation("a new session makes no attempt", "worker:ControllerWorker._on_new_session", "self.elect()", "pass"),
     # --- watches that are not set again
-    Mutation("/brokers/ids is watched once only", "work.broker_changes:BrokerChanges._handle_change",
+    Mutation("/brokers/ids is watched once only", "work.broker_changes:BrokerChanges._on_change",
              "names = self.watch()", "names = self.session.children(BrokersZnode.PATH) or []"),
     Mutation("/brokers/topics is watched once only", "work.topic_changes:TopicChanges.refresh",
              "if watched else", "if True else"),

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.states import REPLICA_MOVES, PartitionStatus, ReplicaStatus
-from kafkatool.core.model.values import BrokerInfo, PartitionState, TopicPartition
+from kafkatool.core.model.values import Assignment, BrokerInfo, PartitionState, TopicPartition
 
 
 @dataclass(slots=True)
@@ -60,6 +60,12 @@ class ControllerContext:
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return AR in order; empty for an unknown partition."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, ())
+
+    def assign(self, topic: str, assignment: Assignment) -> None:
+        """Set AR of the topic's partitions in memory."""
+        self.assignments.setdefault(topic, {})
+        for number, replicas in assignment.items():
+            self.set_replicas(TopicPartition(topic, number), replicas)
 
     def set_replicas(self, partition: TopicPartition, replicas: Iterable[int]) -> None:
         """Set AR in memory."""

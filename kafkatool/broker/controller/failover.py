@@ -63,9 +63,7 @@ def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> Sta
     context = term.context
     context.brokers = term.broker_changes.read(broker_names)
     for topic, assignment in term.topic_changes.read(sorted(topics)).items():
-        context.assignments.setdefault(topic, {})
-        for number, replicas in assignment.items():
-            context.set_replicas(TopicPartition(topic, number), replicas)
+        context.assign(topic, assignment)
     states = term.zookeeper.read_states(context.partitions())
     if any(state.leader_and_isr.controller_epoch > context.epoch for state in states.found.values()):
         term.zookeeper.commit([])  # fails if we are deposed: what the successor has decided is not ours to tell

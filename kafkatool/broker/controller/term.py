@@ -77,13 +77,9 @@ class Term:
             durations=surroundings.gauges.batches,
         )
         self.partitions = PartitionStateMachine(
-            self.context,
-            self.zookeeper,
-            self.batch,
-            write_lines=self.write_lines,
-            unclean_topics=self._unclean_topics,
+            self.context, self.zookeeper, self.batch, self.write_lines, self._unclean_topics
         )
-        self.replicas = ReplicaStateMachine(self.context, self.zookeeper, self.batch, write_lines=self.write_lines)
+        self.replicas = ReplicaStateMachine(self.context, self.zookeeper, self.batch, self.write_lines)
         shared = (
             self.context, self.session, self.zookeeper, self.batch, self.partitions, self.replicas, self.watch,
         )  # fmt: skip

@@ -7,6 +7,7 @@ deciding again (CTL-41, 42; Z-38). A failed change leaves node, context and stat
 import enum
 import logging
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.deciding import leader_selection as selection
@@ -31,23 +32,15 @@ class Strategy(enum.Enum):
     CONTROLLED_SHUTDOWN = "controlled shutdown"
 
 
+@dataclass(eq=False)
 class PartitionStateMachine:
     """Moves partitions, in the caller's open batch. ``unclean_topics`` returns which of the topics allow unclean leaders."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        zookeeper: FencedZooKeeper,
-        batch: RequestBatch,
-        *,
-        write_lines: Callable[[str, Iterable[str]], None],
-        unclean_topics: Callable[[Collection[str]], set[str]],
-    ) -> None:
-        self._context = context
-        self._zookeeper = zookeeper
-        self._batch = batch
-        self._write_lines = write_lines
-        self._unclean_topics = unclean_topics
+    _context: ControllerContext
+    _zookeeper: FencedZooKeeper
+    _batch: RequestBatch
+    _write_lines: Callable[[str, Iterable[str]], None]
+    _unclean_topics: Callable[[Collection[str]], set[str]]
 
     def startup(self) -> None:
         """Give every partition its status from what failover read (CTL-63), then try to bring all online."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.deciding.leader_selection import without_replicas
@@ -19,21 +20,14 @@ Replicas = Mapping[TopicPartition, Iterable[int]]
 """Partition -> brokers."""
 
 
+@dataclass(eq=False)
 class ReplicaStateMachine:
     """Moves replicas, in the batch that the caller has open."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        zookeeper: FencedZooKeeper,
-        batch: RequestBatch,
-        *,
-        write_lines: Callable[[str, Iterable[str]], None],
-    ) -> None:
-        self._context = context
-        self._zookeeper = zookeeper
-        self._batch = batch
-        self._write_lines = write_lines
+    _context: ControllerContext
+    _zookeeper: FencedZooKeeper
+    _batch: RequestBatch
+    _write_lines: Callable[[str, Iterable[str]], None]
 
     def startup(self) -> None:
         """Make replicas on live brokers Online and tell them so, the others not to be deleted for now (CTL-68)."""

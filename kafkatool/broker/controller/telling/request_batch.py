@@ -78,7 +78,10 @@ class RequestBatch:
         An error of the caller's does not hold back what was added before it: that is written in ZooKeeper already.
         A fenced controller sends nothing more.
         """
-        self._start()
+        if self._open:
+            self._clear()
+            raise IllegalBatchError("a request batch was begun while another was not sent yet")
+        self._open = True
         try:
             yield
         except (ControllerFencedError, SessionExpiredError, IllegalBatchError):
@@ -88,12 +91,6 @@ class RequestBatch:
             self._send()
             raise
         self._send()
-
-    def _start(self) -> None:
-        if self._open:
-            self._clear()
-            raise IllegalBatchError("a request batch was begun while another was not sent yet")
-        self._open = True
 
     def _clear(self) -> None:
         self._open = self._tell_all = False

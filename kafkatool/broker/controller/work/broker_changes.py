@@ -67,18 +67,15 @@ class BrokerChanges(Part):
         return found
 
     def _on_change(self, _: WatchEvent) -> None:
-        with self.durations.timed():
-            self._handle_change()
-
-    def _handle_change(self) -> None:
         try:
-            names = self.watch()
-            log.info(
-                "Broker change listener fired for path %s with children %s",
-                BrokersZnode.PATH,
-                ",".join(sorted(names, key=lambda n: (len(n), n))),
-            )
-            self._apply(self.read(names))
+            with self.durations.timed():
+                names = self.watch()
+                log.info(
+                    "Broker change listener fired for path %s with children %s",
+                    BrokersZnode.PATH,
+                    ",".join(sorted(names, key=lambda n: (len(n), n))),
+                )
+                self._apply(self.read(names))
         except (TermOverError, IllegalBatchError):
             raise
         except KafkatoolError:

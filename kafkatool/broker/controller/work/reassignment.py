@@ -217,7 +217,7 @@ class Reassignment(Part):
         over = self._stopped(broker, waiting, deleted=False)
         return over + self._stopped(broker, [p for p in deleted if broker in self._stopping.get(p, ())], deleted=True)
 
-    def _on_isr(self, event: WatchEvent) -> None:
+    def _on_isr(self) -> None:
         """Go on with all partitions whose state has changed. Many fire at once: the first event handles all."""
         fired = []
         while self._fired:
@@ -245,7 +245,7 @@ class Reassignment(Part):
         def fired(event: WatchEvent) -> None:
             self._watched.discard(by_path[event.path])
             self._fired.append(by_path[event.path])
-            self.enqueue("ISR of a reassigned partition", lambda: self._on_isr(event))
+            self.enqueue("ISR of a reassigned partition", self._on_isr)
 
         unwatched = [p for p in partitions if p not in self._watched]
         watched = [p for p in partitions if p in self._watched]

@@ -1,7 +1,7 @@
 """Topics that appear, grow or vanish (CTL-69 to CTL-75)."""
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
@@ -52,15 +52,7 @@ class TopicChanges(Part):
         new = self.read(sorted(set(names) - context.assignments.keys()))
         if new:
             log.info("new topics: %s", ", ".join(new))
-            self._create(TopicPartition(t, p) for t, assignment in new.items() if self._adopt(t, assignment)
-                         for p in assignment)  # fmt: skip
-
-    def _adopt(self, topic: str, assignment: Assignment) -> bool:
-        context = self.context
-        context.assignments.setdefault(topic, {})
-        for number, replicas in assignment.items():
-            context.set_replicas(TopicPartition(topic, number), replicas)
-        return True
+            self._create(new)
 
     def _on_data(self, event: WatchEvent) -> None:
         """Take up new partitions of a known topic; a changed AR of known ones is not ours to follow (CTL-75)."""
@@ -81,12 +73,13 @@ class TopicChanges(Part):
             log.error("topic %s is being deleted: its new partitions %s are skipped", topic, sorted(added))
             return
         log.info("new partitions of topic %s: %s", topic, sorted(added))
-        self._adopt(topic, added)
-        self._create(TopicPartition(topic, n) for n in added)
+        self._create({topic: added})
 
-    def _create(self, partitions: Iterable[TopicPartition]) -> None:
-        created = list(partitions)
-        replicas = {p: self.context.replicas(p) for p in created}
+    def _create(self, assignments: Mapping[str, Assignment]) -> None:
+        for topic, assignment in assignments.items():
+            self.context.assign(topic, assignment)
+        replicas = {TopicPartition(t, n): r for t, assignment in assignments.items() for n, r in assignment.items()}
+        created = list(replicas)
         with self.batch.filling():
             self.partitions.move(created, PartitionStatus.NEW)
             self.replicas.move(replicas, ReplicaStatus.NEW)
