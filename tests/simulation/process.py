@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.telling.channels import ChannelFactory, ControlRequest
+from kafkatool.broker.controller.term import Surroundings
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 from kafkatool.broker.settings.config import BrokerConfig
@@ -105,15 +106,17 @@ class Process:
 
         self.zookeeper = SimulatedZooKeeper(self.client)
         self.worker = ControllerWorker(
-            self.zookeeper,
-            config=self.config,
-            broker_id=broker_id,
-            state_change_log=_NO_LOG,
-            timer=SimulatedTimer(self),
-            open_channel=open_channel,
-            clock=lambda: self.world.now / 1000,
+            Surroundings(
+                self.zookeeper,
+                self.config,
+                broker_id,
+                SimulatedQueue(self),
+                SimulatedTimer(self),
+                _NO_LOG,
+                open_channel,
+                clock=lambda: self.world.now / 1000,
+            )
         )
-        self.worker.queue = SimulatedQueue(self)
         self.zookeeper.add_session_listener(self.worker.on_session)
         self.zookeeper.add_session_listener(self._on_session)
         self.world.soon(self._start)

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 
-from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.gauges import FILE_NAME, GaugesFile
 from kafkatool.broker.controller.telling.channels import BrokerSender, Channel, ChannelFactory
+from kafkatool.broker.controller.term import Surroundings
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
@@ -59,13 +60,16 @@ class Controller:
         self._state_change_log = state_change_log
         self._timer = Timer(f"controller-{broker_id}-timer")
         self._worker = ControllerWorker(
-            zookeeper,
-            config=config,
-            broker_id=broker_id,
-            state_change_log=state_change_log,
-            timer=self._timer,
-            open_channel=open_channel or self._open_sender,
-            clock=clock,
+            Surroundings(
+                zookeeper,
+                config,
+                broker_id,
+                EventQueue(),
+                self._timer,
+                state_change_log,
+                open_channel or self._open_sender,
+                clock,
+            )
         )
         directory = state_change_log.directory
         self._gauges_file = GaugesFile(directory / FILE_NAME if directory else None, self._timer, self.gauges)

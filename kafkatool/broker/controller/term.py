@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The things outside of it that a term works with; the simulator passes its own."""
+    """The things outside of it that a controller works with; the simulator passes its own."""
 
     zookeeper: ZooKeeper
     config: BrokerConfig
@@ -48,14 +48,21 @@ class Surroundings:
     timer: Timer
     state_change_log: StateChangeLog
     open_channel: Callable[[str], ChannelFactory]  # given the actor its lines begin with
-    session_is_gone: Callable[[], bool]  # the session of this term expired, though the event is not handled yet
-    gauges: Gauges
+    clock: Callable[[], float]
 
 
 class Term:
     """The parts of one term, made and connected once the controller epoch is raised. Used by the event thread alone."""
 
-    def __init__(self, surroundings: Surroundings, epoch: int, epoch_version: int) -> None:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        gauges: Gauges,
+        session_is_gone: Callable[[], bool],
+        epoch: int,
+        epoch_version: int,
+    ) -> None:
+        """Begin the term. ``session_is_gone``: its session has expired, though the event is not handled yet."""
         self.surroundings = surroundings
         self.is_over = False
         self._deleted: deque[tuple[int, StopReplicaRequest, StopReplicaResponse]] = deque()  # filled by the channels
@@ -63,7 +70,7 @@ class Term:
         config = surroundings.config
         self.session = surroundings.zookeeper
         self.zookeeper = FencedZooKeeper(
-            surroundings.zookeeper, epoch_version, lambda: self.is_over or surroundings.session_is_gone()
+            surroundings.zookeeper, epoch_version, lambda: self.is_over or session_is_gone()
         )
         self.context = ControllerContext(surroundings.broker_id, epoch)
         self.channels = Channels(surroundings.open_channel(self._actor))
@@ -74,7 +81,7 @@ class Term:
             versions=config.protocol_versions,
             write_lines=self.write_lines,
             on_answer=self._on_answer,
-            durations=surroundings.gauges.batches,
+            durations=gauges.batches,
         )
         self.partitions = PartitionStateMachine(
             self.context, self.zookeeper, self.batch, self.write_lines, self._unclean_topics
@@ -94,7 +101,7 @@ class Term:
             *shared,
             self.channels,
             self.write_plain_lines,
-            surroundings.gauges.broker_changes,
+            gauges.broker_changes,
             self.deletion,
             self.reassignment,
         )

@@ -6,19 +6,15 @@ scheduler. Only ``on_session`` and the queue may be used by other threads.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from kafkatool.broker.controller.election import give_up_place, win
-from kafkatool.broker.controller.events import Event, EventQueue
+from kafkatool.broker.controller.events import Event
 from kafkatool.broker.controller.failover import take_over
 from kafkatool.broker.controller.gauges import Gauges
-from kafkatool.broker.controller.telling.channels import ChannelFactory
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.broker.controller.term import Surroundings, Term
 from kafkatool.broker.runtime.gc_pause import long_lived_objects
-from kafkatool.broker.runtime.timer import Timer
-from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.errors import (
     ConnectionLostError,
     ControllerFencedError,
@@ -27,7 +23,7 @@ from kafkatool.core.errors import (
     SessionExpiredError,
     TermOverError,
 )
-from kafkatool.core.zookeeper.session import Node, SessionState, WatchEvent, ZooKeeper
+from kafkatool.core.zookeeper.session import Node, SessionState, WatchEvent
 from kafkatool.core.zookeeper.znodes import ControllerZnode
 
 log = logging.getLogger(__name__)
@@ -39,29 +35,16 @@ _FORGOTTEN_S = 60.0  # failures older than that tell nothing of the next attempt
 class ControllerWorker:
     """The elector, and the holder of the current term."""
 
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        *,
-        config: BrokerConfig,
-        broker_id: int,
-        state_change_log: StateChangeLog,
-        timer: Timer,
-        open_channel: Callable[[str], ChannelFactory],
-        clock: Callable[[], float],
-    ) -> None:
-        self.queue = EventQueue()
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.queue = surroundings.queue
         self.gauges = Gauges(queue_waits=self.queue.waits)
         self.term: Term | None = None
         self.known_id: int | None = None  # of the controller, as last read
         self.stopping = False
-        self._zookeeper = zookeeper
-        self._config = config
-        self._broker_id = broker_id
-        self._state_change_log = state_change_log
-        self._timer = timer
-        self._open_channel = open_channel
-        self._clock = clock
+        self._surroundings = surroundings
+        self._zookeeper = surroundings.zookeeper
+        self._broker_id = surroundings.broker_id
+        self._clock = surroundings.clock
         self._expiries = 0  # counts sessions lost; written by the session listener alone
         self._handled_expiries = 0
         self._deposing = False  # told to take the place of whoever rules, and not in it yet
@@ -184,7 +167,9 @@ class ControllerWorker:
         if node is None and self._failures:
             # The others go first, and whatever is wrong here is not tried at full speed.
             delay_ms = min(_RETRY_MS * 2 ** (self._failures - 1), _LONGEST_RETRY_MS)
-            self._timer.add(delay_ms, lambda: self.queue.put(Event("another attempt", self._attempt_again)))
+            self._surroundings.timer.add(
+                delay_ms, lambda: self.queue.put(Event("another attempt", self._attempt_again))
+            )
         else:
             self._try_to_elect(node)
 
@@ -248,7 +233,7 @@ class ControllerWorker:
             return
         log.info("Broker %d starting become controller state transition", self._broker_id)
         try:
-            self.term = Term(self._surroundings(expiries), epoch, version)
+            self.term = Term(self._surroundings, self.gauges, lambda: expiries != self._expiries, epoch, version)
             with self.gauges.failovers.timed(), long_lived_objects():
                 take_over(self.term)
             self._failures = 0
@@ -259,19 +244,6 @@ class ControllerWorker:
             self._failures += 1
             self._failed_at = self._clock()
             self._fail()
-
-    def _surroundings(self, expiries: int) -> Surroundings:
-        return Surroundings(
-            zookeeper=self._zookeeper,
-            config=self._config,
-            broker_id=self._broker_id,
-            queue=self.queue,
-            timer=self._timer,
-            state_change_log=self._state_change_log,
-            open_channel=self._open_channel,
-            session_is_gone=lambda: expiries != self._expiries,
-            gauges=self.gauges,
-        )
 
     def _fail(self) -> None:
         log.exception("Error while electing or becoming leader on broker %d", self._broker_id)

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.telling.channels import Answer, ChannelFactory, ControlRequest, Message
+from kafkatool.broker.controller.term import Surroundings
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 from kafkatool.broker.settings.config import BrokerConfig
@@ -129,13 +130,9 @@ class FakeCluster:
             return lambda info: FakeChannel(self, info, session)
 
         worker = ControllerWorker(
-            session,
-            config=config,
-            broker_id=broker_id,
-            state_change_log=self.log,
-            timer=self.timer,
-            open_channel=open_channel,
-            clock=lambda: self.now_s,
+            Surroundings(
+                session, config, broker_id, EventQueue(), self.timer, self.log, open_channel, clock=lambda: self.now_s
+            )
         )
         session.add_session_listener(worker.on_session)
         self.workers[broker_id] = worker

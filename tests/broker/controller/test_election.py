@@ -309,7 +309,7 @@ def test_gauges_count_offline_and_imbalanced_partitions() -> None:
     cluster.kill(2)
     cluster.run()
     assert (term.context.offline_partition_count(), term.context.imbalance_count()) == (2, 2)
-    assert term.surroundings.gauges.broker_changes.count == 3
+    assert cluster.controller.gauges.broker_changes.count == 3
 
 
 @pytest.mark.spec("CTL-121", "CTL-118", "Z-35")
