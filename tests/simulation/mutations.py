@@ -92,7 +92,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a broker that starts is not told the metadata", "work.broker_changes:BrokerChanges._on_startup",
              "self.batch.add_metadata(context.leadership)", "pass"),
     Mutation("a broker that starts is not told its roles", "work.broker_changes:BrokerChanges._on_startup",
-             "self.replicas.move(starting, ReplicaStatus.ONLINE)", "pass"),
+             "self.replicas.move(context.replicas_on(sorted(brokers), ReplicaStatus.ONLINE), ReplicaStatus.ONLINE)", "pass"),
     Mutation("partitions without leader are not retried", "work.broker_changes:BrokerChanges._on_startup",
              "self.partitions.bring_online()", "pass"),
     Mutation("a broker that dies keeps its leaderships", "work.broker_changes:BrokerChanges.on_replicas_lost",

@@ -136,6 +136,15 @@ class ControllerContext:
         """Tell whether the replica may be moved to that status (CTL-67)."""
         return self.replica_status_of(partition, broker) in REPLICA_MOVES[status]
 
+    def replicas_on(self, brokers: Iterable[int], target: ReplicaStatus) -> dict[TopicPartition, list[int]]:
+        """Return the replicas on those brokers that may be moved to that status, partition by partition."""
+        found: dict[TopicPartition, list[int]] = {}
+        for broker in brokers:
+            for partition in self.partitions_on(broker):
+                if self.may_become(partition, broker, target):
+                    found.setdefault(partition, []).append(broker)
+        return found
+
     def set_replica_status(self, partition: TopicPartition, broker: int, status: ReplicaStatus) -> None:
         """Set the status of one replica."""
         statuses = self.replica_status.setdefault(partition, {})

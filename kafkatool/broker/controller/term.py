@@ -77,11 +77,11 @@ class Term:
         self.batch = RequestBatch(
             self.context,
             self.channels,
-            listener=config.inter_broker_listener_name,
-            versions=config.protocol_versions,
-            write_lines=self.write_lines,
-            on_answer=self._on_answer,
-            durations=gauges.batches,
+            config.inter_broker_listener_name,
+            config.protocol_versions,
+            self.write_lines,
+            self._on_answer,
+            gauges.batches,
         )
         self.partitions = PartitionStateMachine(
             self.context, self.zookeeper, self.batch, self.write_lines, self._unclean_topics

@@ -6,6 +6,7 @@ are told, and replicas are stopped only when their leader knows. Source: Kafka 1
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.gauges import Durations
@@ -43,33 +44,23 @@ class IllegalBatchError(KafkatoolError):
     """
 
 
+@dataclass(eq=False)
 class RequestBatch:
     """The requests of one event, filled and sent by the event thread: ``with batch.filling(): ...``."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        channels: Channels,
-        *,
-        listener: str,
-        versions: ProtocolVersions,
-        write_lines: Callable[[str, Iterable[str]], None],
-        on_answer: OnAnswer,
-        durations: Durations,
-    ) -> None:
-        self._context = context
-        self._channels = channels
-        self._listener = listener
-        self._versions = versions
-        self._write_lines = write_lines
-        self._on_answer = on_answer
-        self._durations = durations
-        self._open = False
-        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
-        self._metadata: dict[TopicPartition, None] = {}
-        self._tell_all = False
-        self._stop: dict[int, dict[TopicPartition, None]] = {}
-        self._delete: dict[int, dict[TopicPartition, None]] = {}
+    _context: ControllerContext
+    _channels: Channels
+    _listener: str
+    _versions: ProtocolVersions
+    _write_lines: Callable[[str, Iterable[str]], None]
+    _on_answer: OnAnswer
+    _durations: Durations
+    _open: bool = field(default=False, init=False)
+    _leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = field(default_factory=dict, init=False)
+    _metadata: dict[TopicPartition, None] = field(default_factory=dict, init=False)
+    _tell_all: bool = field(default=False, init=False)
+    _stop: dict[int, dict[TopicPartition, None]] = field(default_factory=dict, init=False)
+    _delete: dict[int, dict[TopicPartition, None]] = field(default_factory=dict, init=False)
 
     @contextmanager
     def filling(self) -> Iterator[None]:

@@ -117,15 +117,9 @@ class BrokerChanges(Part):
             context.shutting_down.discard(broker)
         with self.batch.filling():  # before any LeaderAndIsr: whoever follows must know where (CTL-31)
             self.batch.add_metadata(context.leadership)
-        starting: dict[TopicPartition, list[int]] = {}
-        topics: dict[str, None] = {}
-        for broker in sorted(brokers):
-            for partition in context.partitions_on(broker):
-                topics[partition.topic] = None
-                if context.may_become(partition, broker, ReplicaStatus.ONLINE):
-                    starting.setdefault(partition, []).append(broker)
+        topics = {p.topic: None for b in sorted(brokers) for p in context.partitions_on(b)}
         with self.batch.filling():
-            self.replicas.move(starting, ReplicaStatus.ONLINE)
+            self.replicas.move(context.replicas_on(sorted(brokers), ReplicaStatus.ONLINE), ReplicaStatus.ONLINE)
             self.partitions.bring_online()
         self.reassignment.on_brokers_started(brokers)
         self.deletion.resume_after_change(topics)

@@ -61,17 +61,10 @@ class Notifications(Part):
 
     def _on_log_dir_events(self) -> None:
         """Ask the brokers named for the state of all their replicas, by LeaderAndIsr."""
-        context = self.context
         paths = self.watch_log_dir_events()
         try:
-            brokers = sorted(set(self._read(paths, LogDirEventZnode.decode)))
+            brokers = sorted(set(self._read(paths, LogDirEventZnode.decode)) & self.context.brokers.keys())
         finally:
             self.zookeeper.delete(paths)
-        asked: dict[TopicPartition, list[int]] = {}
-        for broker in brokers:
-            if broker in context.brokers:
-                for partition in context.partitions_on(broker):
-                    if context.may_become(partition, broker, ReplicaStatus.ONLINE):
-                        asked.setdefault(partition, []).append(broker)
         with self.batch.filling():
-            self.replicas.move(asked, ReplicaStatus.ONLINE)
+            self.replicas.move(self.context.replicas_on(brokers, ReplicaStatus.ONLINE), ReplicaStatus.ONLINE)

@@ -83,10 +83,7 @@ class Reassignment(Part):
         context = self.context
         wanted = {p: rar for p, rar in request.items() if p not in context.reassigning}
         self.topic_changes.catch_up(wanted)  # they may have been created a moment ago
-        refused: dict[TopicPartition, str] = {}
-        for partition, rar in wanted.items():
-            if why := self._why_refused(partition, rar):
-                refused[partition] = why
+        refused = {p: why for p, rar in wanted.items() if (why := self._why_refused(p, rar))}
         self._refuse(refused)
         self._begin({p: rar for p, rar in wanted.items() if p not in refused})
 

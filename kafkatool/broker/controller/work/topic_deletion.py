@@ -71,11 +71,7 @@ class TopicDeletion(Part):
             if topic not in context.deleting or self._outstanding.get(topic):
                 continue
             partitions = context.partitions_of(topic)
-            if all(
-                context.replica_status_of(p, b) is ReplicaStatus.DELETION_SUCCESSFUL
-                for p in partitions
-                for b in context.replicas(p)
-            ):
+            if not any(self._undeleted(p) for p in partitions):
                 self._complete(topic, partitions)
             elif self._is_eligible(topic, partitions):
                 starting.append(topic)
@@ -97,30 +93,22 @@ class TopicDeletion(Part):
             self.fail(unreachable)
         return not unreachable
 
+    def _undeleted(self, partition: TopicPartition) -> list[int]:
+        """Return the brokers that have yet to delete their replica."""
+        status_of, done = self.context.replica_status_of, ReplicaStatus.DELETION_SUCCESSFUL
+        return [b for b in self.context.replicas(partition) if status_of(partition, b) is not done]
+
     def _unreachable(self, partition: TopicPartition) -> list[int]:
-        """Return the brokers that have yet to delete their replica, and cannot be told now."""
-        context = self.context
-        live = context.live_for(partition)
-        return [
-            b
-            for b in context.replicas(partition)
-            if b not in live and context.replica_status_of(partition, b) is not ReplicaStatus.DELETION_SUCCESSFUL
-        ]
+        """Return those of them that cannot be told now."""
+        live = self.context.live_for(partition)
+        return [b for b in self._undeleted(partition) if b not in live]
 
     def _start(self, topics: Collection[str]) -> None:
         context = self.context
         log.info("deleting topics %s", ", ".join(topics))
         with self.batch.filling():  # CTL-81 (a): no client is sent there any more
             self.batch.add_metadata(p for t in topics for p in context.partitions_of(t))
-        replicas = {
-            p: [
-                b
-                for b in context.replicas(p)
-                if context.replica_status_of(p, b) is not ReplicaStatus.DELETION_SUCCESSFUL
-            ]
-            for t in topics
-            for p in context.partitions_of(t)
-        }
+        replicas = {p: self._undeleted(p) for t in topics for p in context.partitions_of(t)}
         with self.batch.filling():
             stopped = self.replicas.move(replicas, ReplicaStatus.OFFLINE)
             deleting = self.replicas.move(stopped, ReplicaStatus.DELETION_STARTED)
