@@ -19,8 +19,8 @@ class ControllerContext:
     epoch: int
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)  # registered, as last read
     shutting_down: set[int] = field(default_factory=set)  # registered, but to lead nothing more (CTL-113)
-    failed_replicas: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
-    """Broker -> replicas whose log directory has failed: it answered 56 (CTL-122). Written by `BrokerChanges` alone."""
+    failed_replicas: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    """Brokers whose log directory of it has failed: they answered 56 (CTL-122). Written by `BrokerChanges` alone."""
     bounced_replicas: Mapping[TopicPartition, Collection[int]] = field(default_factory=dict)
     """Brokers that bounced unseen, which do not serve their replica until step 8c. Written by the failover alone."""
     assignments: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
@@ -42,18 +42,19 @@ class ControllerContext:
         return self.brokers.keys() - self.shutting_down
 
     def live_for(self, partition: TopicPartition, *, even_shutting_down: bool = False) -> set[int]:
-        """Return the brokers of its AR that can serve it: live, and their replica is not out of service."""
+        """Return the brokers of its AR that can serve it: live, and not unfit for it."""
+        unfit = self.unfit_for(partition)
         return {
             b
             for b in self.replicas(partition)
-            if b in self.brokers
-            and (even_shutting_down or b not in self.shutting_down)
-            and not self.is_out_of_service(partition, b)
+            if b in self.brokers and (even_shutting_down or b not in self.shutting_down) and b not in unfit
         }
 
-    def is_out_of_service(self, partition: TopicPartition, broker: int) -> bool:
-        """Tell whether the replica cannot serve though its broker may be registered: it has failed, or bounced."""
-        return partition in self.failed_replicas.get(broker, ()) or broker in self.bounced_replicas.get(partition, ())
+    def unfit_for(self, partition: TopicPartition) -> tuple[int, ...]:
+        """Return the brokers that cannot serve it though they may be registered: their replica has failed, or bounced."""
+        if not self.failed_replicas and not self.bounced_replicas:
+            return ()  # nearly always, and a failover asks for each of thousands of partitions
+        return (*self.failed_replicas.get(partition, ()), *self.bounced_replicas.get(partition, ()))
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -111,8 +112,7 @@ class ControllerContext:
             self.replica_status.pop(partition, None)
             self.reassigning.pop(partition, None)
             self.unreadable.discard(partition)
-            for failed in self.failed_replicas.values():
-                failed.pop(partition, None)
+            self.failed_replicas.pop(partition, None)
         self.assignments.pop(topic, None)
         self.deleting.pop(topic, None)
         self.ineligible.discard(topic)

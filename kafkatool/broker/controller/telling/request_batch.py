@@ -213,6 +213,7 @@ class RequestBatch:
         self, partition: TopicPartition, state: PartitionState, all_live: Collection[int]
     ) -> UpdateMetadataPartition:
         context = self._context
+        unfit = context.unfit_for(partition)
         now = state.leader_and_isr
         leader = -1 if now.leader is None else now.leader
         replicas = context.replicas(partition)
@@ -225,7 +226,7 @@ class RequestBatch:
             isr=list(now.isr),
             zk_version=state.version,
             replicas=list(replicas),
-            offline_replicas=[b for b in replicas if b not in all_live or context.is_out_of_service(partition, b)],
+            offline_replicas=[b for b in replicas if b not in all_live or b in unfit],
         )
 
     def _send_stop_replica(self) -> None:

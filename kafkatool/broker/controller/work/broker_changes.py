@@ -112,9 +112,7 @@ class BrokerChanges(Part):
     def _on_startup(self, brokers: Collection[int]) -> None:
         context = self.context
         log.info("New broker startup callback for %s", _ids(brokers))
-        for broker in brokers:
-            context.failed_replicas.pop(broker, None)
-            context.shutting_down.discard(broker)
+        self._forget_life(brokers)
         with self.batch.filling():  # before any LeaderAndIsr: whoever follows must know where (CTL-31)
             self.batch.add_metadata(context.leadership)
         topics = {p.topic: None for b in sorted(brokers) for p in context.partitions_on(b)}
@@ -129,13 +127,18 @@ class BrokerChanges(Part):
     def _on_failure(self, brokers: Collection[int]) -> None:
         context = self.context
         lost: dict[TopicPartition, list[int]] = {}
+        self._forget_life(brokers)
         for broker in sorted(brokers):
-            context.shutting_down.discard(broker)
-            context.failed_replicas.pop(broker, None)
             for partition in context.partitions_on(broker):
                 lost.setdefault(partition, []).append(broker)
         self.on_replicas_lost(lost)
         self.reassignment.on_brokers_lost(sorted(brokers))
+
+    def _forget_life(self, brokers: Collection[int]) -> None:
+        """Drop what was noted of the brokers in the life that has ended."""
+        context, gone = self.context, set(brokers)
+        context.shutting_down -= gone
+        context.failed_replicas = {p: left for p, failed in context.failed_replicas.items() if (left := failed - gone)}
 
     def on_replicas_lost(self, lost: dict[TopicPartition, list[int]]) -> None:
         """Deal with replicas that serve no more, lost with their broker or its log directory (CTL-39, CTL-122)."""
@@ -166,16 +169,17 @@ class BrokerChanges(Part):
             return
         if broker not in context.brokers:
             return
-        failed = context.failed_replicas.setdefault(broker, {})
         newly = []
         for entry in answer.partitions:
             partition = TopicPartition(entry.topic, entry.partition)
             if entry.error_code == ErrorCode.NONE:
-                failed.pop(partition, None)
+                if failed := context.failed_replicas.get(partition):
+                    failed.discard(broker)
             elif entry.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.knows(partition):
-                if partition not in failed:
+                failed = context.failed_replicas.setdefault(partition, set())
+                if broker not in failed:
                     newly.append(partition)
-                failed[partition] = None
+                failed.add(broker)
         if newly:
             self.write_plain_lines("INFO", [lines.replicas_offline(newly, broker)])
             self.on_replicas_lost({p: [broker] for p in newly if broker in context.replicas(p)})
