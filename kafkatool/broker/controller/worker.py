@@ -14,7 +14,7 @@ from kafkatool.broker.controller.failover import take_over
 from kafkatool.broker.controller.gauges import Gauges
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.broker.controller.term import Surroundings, Term
-from kafkatool.broker.runtime.gc_pause import long_lived_objects
+from kafkatool.broker.runtime.gc_pause import gc_paused
 from kafkatool.core.errors import (
     ConnectionLostError,
     ControllerFencedError,
@@ -234,7 +234,7 @@ class ControllerWorker:
         log.info("Broker %d starting become controller state transition", self._broker_id)
         try:
             self.term = Term(self._surroundings, self.gauges, lambda: expiries != self._expiries, epoch, version)
-            with self.gauges.failovers.timed(), long_lived_objects():
+            with self.gauges.failovers.timed(), gc_paused():
                 take_over(self.term)
             self._failures = 0
         except TermOverError as e:  # these happen
