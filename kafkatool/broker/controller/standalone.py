@@ -13,6 +13,7 @@ from kafkatool.broker.registration.registration import generate_broker_id
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.values import join_ids
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokersZnode
@@ -90,6 +91,6 @@ class StandaloneController:
         too_new = sorted(b for b, info in brokers.items() if info.asks_for_isr_changes)
         if too_new:
             raise RefusedError(
-                f"brokers {', '.join(map(str, too_new))} have inter.broker.protocol.version 2.7 or newer: they leave "
+                f"brokers {join_ids(too_new, ', ')} have inter.broker.protocol.version 2.7 or newer: they leave "
                 "changes of the ISR to the controller, and this one does not serve them; 2.6 is the newest it can rule"
             )

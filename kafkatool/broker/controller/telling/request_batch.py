@@ -14,7 +14,7 @@ from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.telling.channels import Answer, Channels, ControlRequest, Message
 from kafkatool.broker.settings.protocol_versions import ProtocolVersions
 from kafkatool.core.errors import ControllerFencedError, KafkatoolError, SessionExpiredError
-from kafkatool.core.model.values import BrokerInfo, LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, LeaderAndIsr, PartitionState, TopicPartition, join_ids
 from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartition,
@@ -196,7 +196,7 @@ class RequestBatch:
             if (known := context.leadership.get(p) or (_NO_STATE if context.is_deleting(p) else None))
         ]
         brokers = sorted(context.brokers)
-        text = ", ".join(map(str, brokers))
+        text = join_ids(brokers, ", ")
         self._write_lines("TRACE", (lines.update_metadata_sent(state, text) for state in states))
         live = [_broker(context.brokers[b]) for b in brokers]
         for broker in brokers:

@@ -6,20 +6,16 @@ Functions of values, called in bulk: one batch of transitions is formatted and w
 from collections.abc import Iterable, Sequence
 
 from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
-from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition, join_ids
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrResponse
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaResponse
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition, UpdateMetadataResponse
 
 
-def _csv(ids: Iterable[int]) -> str:
-    return ",".join(map(str, ids))
-
-
 def partition_new(partition: TopicPartition, old: PartitionStatus, replicas: Sequence[int]) -> str:
     """Format line B1."""
-    return f"Changed partition {partition} state from {old} to NewPartition with assigned replicas {_csv(replicas)}"
+    return f"Changed partition {partition} state from {old} to NewPartition with assigned replicas {join_ids(replicas)}"
 
 
 def partition_online(partition: TopicPartition, old: PartitionStatus, state: PartitionState) -> str:
@@ -28,7 +24,7 @@ def partition_online(partition: TopicPartition, old: PartitionStatus, state: Par
     return (
         f"Changed partition {partition} from {old} to OnlinePartition with state "
         f"LeaderAndIsr(leader={_id(now.leader)}, leaderEpoch={now.leader_epoch}, "
-        f"isr=List({', '.join(map(str, now.isr))}), zkVersion={state.version})"
+        f"isr=List({join_ids(now.isr, ', ')}), zkVersion={state.version})"
     )
 
 
@@ -63,8 +59,8 @@ def reassignment_sent(partition: TopicPartition, state: LeaderAndIsr, replicas: 
     """Format line B7."""
     leader = _id(state.leader)
     return (
-        f"Sent LeaderAndIsr request (Leader:{leader},ISR:{_csv(state.isr)},LeaderEpoch:{state.leader_epoch},"
-        f"ControllerEpoch:{state.controller_epoch}) with new assigned replica list {_csv(replicas)} "
+        f"Sent LeaderAndIsr request (Leader:{leader},ISR:{join_ids(state.isr)},LeaderEpoch:{state.leader_epoch},"
+        f"ControllerEpoch:{state.controller_epoch}) with new assigned replica list {join_ids(replicas)} "
         f"to leader {leader} for partition being reassigned {partition}"
     )
 
@@ -72,7 +68,7 @@ def reassignment_sent(partition: TopicPartition, state: LeaderAndIsr, replicas: 
 def reassignment_failed(partition: TopicPartition, replicas: Sequence[int]) -> str:
     """Format line B8."""
     return (
-        f"Failed to send LeaderAndIsr request with new assigned replica list {_csv(replicas)} "
+        f"Failed to send LeaderAndIsr request with new assigned replica list {join_ids(replicas)} "
         f"to leader for partition being reassigned {partition}"
     )
 
@@ -120,8 +116,8 @@ def leader_and_isr_sent(state: LeaderAndIsrPartition, brokers: Iterable[int]) ->
     """Format lines B12, one per receiver."""
     text = (
         f" LeaderAndIsr request PartitionState(controllerEpoch={state.controller_epoch}, leader={state.leader}, "
-        f"leaderEpoch={state.leader_epoch}, isr={_csv(state.isr)}, zkVersion={state.zk_version}, "
-        f"replicas={_csv(state.replicas)}, isNew={'true' if state.is_new else 'false'}) to broker "
+        f"leaderEpoch={state.leader_epoch}, isr={join_ids(state.isr)}, zkVersion={state.zk_version}, "
+        f"replicas={join_ids(state.replicas)}, isNew={'true' if state.is_new else 'false'}) to broker "
     )
     end = f" for partition {state.topic}-{state.partition}"
     return [

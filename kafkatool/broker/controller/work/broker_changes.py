@@ -16,7 +16,7 @@ from kafkatool.broker.controller.work.part import Part
 from kafkatool.broker.controller.work.reassignment import Reassignment
 from kafkatool.broker.controller.work.topic_deletion import TopicDeletion
 from kafkatool.core.errors import KafkatoolError, TermOverError
-from kafkatool.core.model.values import BrokerInfo, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkatool.core.zookeeper.cluster_view import decode_brokers
@@ -24,10 +24,6 @@ from kafkatool.core.zookeeper.session import WatchEvent
 from kafkatool.core.zookeeper.znodes import BrokersZnode, BrokerZnode
 
 log = logging.getLogger(__name__)
-
-
-def _ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, sorted(brokers)))
 
 
 @dataclass(eq=False)
@@ -61,7 +57,7 @@ class BrokerChanges(Part):
             log.error(
                 "brokers %s speak inter.broker.protocol.version 2.7 or newer: they leave changes of the ISR to the "
                 "controller, and this one does not serve them; set it to 2.6 or older there",
-                _ids(too_new),
+                join_ids(sorted(too_new)),
             )
         self._too_new = too_new
         return found
@@ -89,9 +85,9 @@ class BrokerChanges(Part):
         bounced = {b for b in current.keys() & known.keys() if (current[b].epoch or 0) > (known[b].epoch or 0)}
         log.info(
             "Newly added brokers: %s, deleted brokers: %s, all live brokers: %s",
-            _ids(new | bounced),
-            _ids(dead | bounced),
-            _ids(current),
+            join_ids(sorted(new | bounced)),
+            join_ids(sorted(dead | bounced)),
+            join_ids(sorted(current)),
         )
         for broker in dead | bounced:
             self.channels.close(broker)
@@ -111,7 +107,7 @@ class BrokerChanges(Part):
 
     def _on_startup(self, brokers: Collection[int]) -> None:
         context = self.context
-        log.info("New broker startup callback for %s", _ids(brokers))
+        log.info("New broker startup callback for %s", join_ids(sorted(brokers)))
         self._forget_life(brokers)
         with self.batch.filling():  # before any LeaderAndIsr: whoever follows must know where (CTL-31)
             self.batch.add_metadata(context.leadership)
