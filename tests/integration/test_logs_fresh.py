@@ -8,10 +8,10 @@ import pytest
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.operations.topics.changes import create_topic
 from kafkatool.core.statelog.history.facts import history_of
-from kafkatool.core.statelog.merging.selection import Counts, Selection
+from kafkatool.core.statelog.jobs.gathering import Logs, gather, partitions_of
+from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.spool import spool
-from kafkatool.core.statelog.spark.analysis import Logs, gather, partitions_of
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka, require

@@ -21,12 +21,12 @@ from kafkatool.commands.logs.session import (
 from kafkatool.commands.shared.options import KtCommand
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.history.skew import WARN_MS, skew_at_the_end
+from kafkatool.core.statelog.jobs.merge import Merged, merge
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
 from kafkatool.core.statelog.lines.forms import EVENTS
 from kafkatool.core.statelog.lines.grammar import LEVELS
-from kafkatool.core.statelog.lines.rows import COLUMNS
-from kafkatool.core.statelog.merging.merge import Merged, merge
-from kafkatool.core.statelog.merging.ordered import merge_ordered
-from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.merging.rows import COLUMNS
 from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
 
 FORMATS: Final = ("text", "jsonl", "parquet")

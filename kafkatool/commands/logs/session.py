@@ -14,14 +14,14 @@ from typing import Any, BinaryIO, Final, TypeVar
 import click
 
 from kafkatool.core.errors import KafkatoolError, UsageError
+from kafkatool.core.statelog.jobs.gathering import Gathered, Logs, gather
+from kafkatool.core.statelog.jobs.merge import replacing
 from kafkatool.core.statelog.lines.grammar import TIME
-from kafkatool.core.statelog.lines.zones import Clock, clocks, find_zone
-from kafkatool.core.statelog.merging.merge import replacing
-from kafkatool.core.statelog.merging.selection import EARLIEST, LATEST, Counts, Selection
+from kafkatool.core.statelog.lines.selection import EARLIEST, LATEST, Counts, Selection
+from kafkatool.core.statelog.sources.clocks import Clock, clocks, find_zone
 from kafkatool.core.statelog.sources.files import OpenedLogs, find_files, open_logs
-from kafkatool.core.statelog.sources.remote import fetch, is_remote
 from kafkatool.core.statelog.sources.spool import Spool, spool
-from kafkatool.core.statelog.spark.analysis import Gathered, Logs, gather
+from kafkatool.core.statelog.spark.remote import fetch, is_remote
 from kafkatool.core.statelog.spark.session import Spark
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from kafkatool.core.statelog.sources.sources import Extent, Source
+from kafkatool.core.statelog.sources.source import Extent, Source
 from tests.paths import DATA
 
 CAPTURES = DATA / "state-change-logs"

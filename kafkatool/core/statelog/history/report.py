@@ -9,10 +9,10 @@ from typing import Final
 from kafkatool.core.statelog.history.facts import Fact, history_of
 from kafkatool.core.statelog.history.observations import milliseconds
 from kafkatool.core.statelog.history.partition_summary import PartitionFigures, Skew, figures_of, skews
-from kafkatool.core.statelog.merging.merge import Mapper
-from kafkatool.core.statelog.merging.selection import Selection
-from kafkatool.core.statelog.spark.analysis import MINUTES, Gathered, Logs, Overview, Places, partitions_of
-from kafkatool.core.statelog.spark.shuffle import take
+from kafkatool.core.statelog.jobs.gathering import MINUTES, Gathered, Logs, Overview, Places, partitions_of
+from kafkatool.core.statelog.jobs.merge import Mapper
+from kafkatool.core.statelog.jobs.shuffle import take
+from kafkatool.core.statelog.lines.selection import Selection
 
 PLOT_STEPS: Final = 480
 """Steps of time in the plots."""

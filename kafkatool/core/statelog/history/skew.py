@@ -10,9 +10,9 @@ from typing import Final
 from kafkatool.core.statelog.history.observations import Observation, observe
 from kafkatool.core.statelog.history.partition_summary import Skew, skews
 from kafkatool.core.statelog.lines.details import DetailStore
-from kafkatool.core.statelog.lines.zones import Clock
 from kafkatool.core.statelog.sources.chunks import Chunk, ChunkAccount, read_records
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.clocks import Clock
+from kafkatool.core.statelog.sources.source import Source
 
 WARN_MS: Final = 1000
 """Clocks further apart than this make the order of a merged log doubtful."""

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from kafkatool.core.statelog.history.facts import Fact, History, Witness, history_of
 from kafkatool.core.statelog.history.observations import milliseconds
-from kafkatool.core.statelog.merging.merge import Mapper
-from kafkatool.core.statelog.merging.selection import Selection
-from kafkatool.core.statelog.spark.analysis import Gathered, Logs, Places, partitions_of
-from kafkatool.core.statelog.spark.shuffle import Shelf, shelve, take
+from kafkatool.core.statelog.jobs.gathering import Gathered, Logs, Places, partitions_of
+from kafkatool.core.statelog.jobs.merge import Mapper
+from kafkatool.core.statelog.jobs.shuffle import Shelf, shelve, take
+from kafkatool.core.statelog.lines.selection import Selection
 
 FINAL: Final = "final"
 """The kind of the last item of each partition: how it stands at the end of the logs, or at the end time asked for."""

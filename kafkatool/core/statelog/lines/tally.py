@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from kafkatool.core.statelog.lines.selection import Counts
 from kafkatool.core.statelog.lines.shapes import MOST_SHAPES, Shape, Shapes
-from kafkatool.core.statelog.merging.selection import Counts
 
 MOST_BYTES = 16 * 1024 * 1024
 """Keys held, in bytes and in number (MOST_SHAPES), before the tally is settled and starts anew."""

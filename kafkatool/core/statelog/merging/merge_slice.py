@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.lines.shapes import Shape, Shapes
 from kafkatool.core.statelog.lines.tally import ASK, Tally, Verdict
 from kafkatool.core.statelog.merging.parts import Part, PartWriter, Slots, SlotTooSmallError
-from kafkatool.core.statelog.merging.selection import Counts, Selection
 from kafkatool.core.statelog.sources.blocks import BLOCK_BYTES
 from kafkatool.core.statelog.sources.slices import Plan, Stray
 from kafkatool.core.statelog.sources.streams import OutOfOrderError, Stream

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkatool.core.statelog.lines.grammar import TIME, TIME_LENGTH
 from kafkatool.core.statelog.lines.shapes import ONE_DIGIT, Shape
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 
 BLOCK_BYTES = 128 * 1024
 

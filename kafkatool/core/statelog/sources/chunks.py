@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from kafkatool.core.statelog.jobs.merge import Mapper
 from kafkatool.core.statelog.lines.details import Details, DetailStore
 from kafkatool.core.statelog.lines.grammar import TIME_LENGTH
-from kafkatool.core.statelog.lines.zones import Clock
-from kafkatool.core.statelog.merging.merge import Mapper
-from kafkatool.core.statelog.merging.selection import Counts
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.lines.selection import Counts
+from kafkatool.core.statelog.sources.clocks import Clock
+from kafkatool.core.statelog.sources.source import Source
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Input of one chunk: a worker holds it as lines, several times that much memory."""

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.lines.grammar import parse_head
-from kafkatool.core.statelog.sources.sources import Extent, Source
+from kafkatool.core.statelog.sources.source import Extent, Source
 from kafkatool.core.statelog.sources.spool import GZIP_MAGIC, Spool
 
 STDIN = Path("-")

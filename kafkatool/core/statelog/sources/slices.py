@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, Self
 
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 
 MARGIN_BYTES = 64 * 1024
 """How far beyond its part of a log a slice looks: a few hundred lines, more than a log is usually out of order."""

@@ -12,9 +12,9 @@ from itertools import compress, islice, pairwise
 from operator import and_, gt, not_
 from typing import NamedTuple
 
+from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import Shape
 from kafkatool.core.statelog.lines.tally import ASK, Tally
-from kafkatool.core.statelog.merging.selection import Selection
 from kafkatool.core.statelog.sources.blocks import (
     Block,
     keys_of,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkatool.core.errors import KafkatoolError, UsageError
-from kafkatool.core.statelog.lines.rows import COLUMNS
+from kafkatool.core.statelog.merging.rows import COLUMNS
 from kafkatool.core.statelog.spark.session import Spark
 
 BLOCK_BYTES = 16 * 1024 * 1024

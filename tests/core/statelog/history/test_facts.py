@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.statelog.history.facts import Fact, History, history_of, leaderless_ms
-from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.jobs.gathering import Logs, gather, partitions_of
+from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.files import open_logs
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 from kafkatool.core.statelog.sources.spool import spool
-from kafkatool.core.statelog.spark.analysis import Logs, gather, partitions_of
 from tests.core.statelog.logs import CAPTURES, VERSIONS, InProcess, record, source, story
 
 

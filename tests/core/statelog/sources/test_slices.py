@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkatool.core.statelog.merging.merge import Merged, merge_slices, replacing
+from kafkatool.core.statelog.jobs.merge import Merged, merge_slices, replacing
+from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import Kernel
-from kafkatool.core.statelog.merging.selection import Counts, Selection
 from kafkatool.core.statelog.sources.slices import Plan, plan_slices
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 from tests.core.statelog.logs import InProcess, record, source
 
 TIME = re.compile(rb"\[?(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kafkatool.core.errors import UsageError
-from kafkatool.core.statelog.lines.rows import COLUMNS
-from kafkatool.core.statelog.lines.zones import clocks
-from kafkatool.core.statelog.merging.merge import Mapper
-from kafkatool.core.statelog.merging.ordered import merge_ordered
-from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.jobs.merge import Mapper
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.merging.rows import COLUMNS
+from kafkatool.core.statelog.sources.clocks import clocks
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.spool import spool
 from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet

@@ -18,13 +18,13 @@ from kafkatool.commands.logs.report_data import as_data
 from kafkatool.core.java import find_java
 from kafkatool.core.statelog.history.report import make_report
 from kafkatool.core.statelog.history.timeline import tell_timeline
-from kafkatool.core.statelog.lines.zones import clocks
-from kafkatool.core.statelog.merging.merge import merge, replacing
-from kafkatool.core.statelog.merging.ordered import merge_ordered
-from kafkatool.core.statelog.merging.selection import Counts, Selection
+from kafkatool.core.statelog.jobs.gathering import Logs, gather
+from kafkatool.core.statelog.jobs.merge import merge, replacing
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.lines.selection import Counts, Selection
+from kafkatool.core.statelog.sources.clocks import clocks
 from kafkatool.core.statelog.sources.files import find_files, open_logs
 from kafkatool.core.statelog.sources.spool import spool
-from kafkatool.core.statelog.spark.analysis import Logs, gather
 from kafkatool.core.statelog.spark.jvm import LOGGING, jvm_options, spark_jars
 from kafkatool.core.statelog.spark.parquet import write_parquet
 from kafkatool.core.statelog.spark.session import Spark

@@ -13,7 +13,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafkatool.core.errors import UsageError
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 
 STEP_BACK_S = 60
 """A step back at least so large, inside an hour that occurs twice, is the clock change and no mere disorder."""

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafkatool.core.statelog.history.observations import Observation, observe
+from kafkatool.core.statelog.jobs.merge import Mapper
+from kafkatool.core.statelog.jobs.shuffle import Finding, Shelf, places_by_bucket, shelve, take
 from kafkatool.core.statelog.lines.details import DetailStore
-from kafkatool.core.statelog.lines.zones import Clock
-from kafkatool.core.statelog.merging.merge import Mapper
-from kafkatool.core.statelog.merging.selection import Counts, Selection
+from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.sources.chunks import (
     CHUNK_BYTES,
     Chunk,
@@ -31,8 +31,8 @@ from kafkatool.core.statelog.sources.chunks import (
     map_chunks,
     read_records,
 )
-from kafkatool.core.statelog.sources.sources import Source
-from kafkatool.core.statelog.spark.shuffle import Finding, Shelf, places_by_bucket, shelve, take
+from kafkatool.core.statelog.sources.clocks import Clock
+from kafkatool.core.statelog.sources.source import Source
 
 MINUTES = -1
 """The bucket of lines per minute."""

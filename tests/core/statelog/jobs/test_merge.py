@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.statelog.merging.merge import Merged, merge, merge_slices, replacing
+from kafkatool.core.statelog.jobs.merge import Merged, merge, merge_slices, replacing
+from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import Kernel
-from kafkatool.core.statelog.merging.selection import Counts, Selection
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.slices import plan_slices
 from kafkatool.core.statelog.sources.spool import spool
@@ -216,8 +216,8 @@ def test_spark_writes_the_same_bytes_as_one_sort_for_any_slicing(spark: Spark, t
 def test_the_number_of_cores_changes_the_slices_and_not_the_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkatool.core.statelog.merging.merge.SMALL_BYTES", 10_000)
-    monkeypatch.setattr("kafkatool.core.statelog.merging.merge.SLICE_BYTES", 70_000)
+    monkeypatch.setattr("kafkatool.core.statelog.jobs.merge.SMALL_BYTES", 10_000)
+    monkeypatch.setattr("kafkatool.core.statelog.jobs.merge.SLICE_BYTES", 70_000)
     with spool() as own:
         sources = open_logs(story("1.1.1"), own).sources
         texts = []

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import orjson
 
+from kafkatool.core.statelog.jobs.merge import Mapper, Merged
+from kafkatool.core.statelog.jobs.shuffle import Shelf, places_by_bucket, shelve, take
 from kafkatool.core.statelog.lines.details import DetailStore
-from kafkatool.core.statelog.lines.rows import rows
-from kafkatool.core.statelog.lines.zones import Clock
-from kafkatool.core.statelog.merging.merge import Mapper, Merged
-from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.merging.rows import rows
 from kafkatool.core.statelog.sources.chunks import (
     CHUNK_BYTES,
     Chunk,
@@ -31,8 +31,8 @@ from kafkatool.core.statelog.sources.chunks import (
     map_chunks,
     read_records,
 )
-from kafkatool.core.statelog.sources.sources import Source
-from kafkatool.core.statelog.spark.shuffle import Shelf, places_by_bucket, shelve, take
+from kafkatool.core.statelog.sources.clocks import Clock
+from kafkatool.core.statelog.sources.source import Source
 
 SAMPLES_PER_CHUNK = 16
 """Times looked up in each chunk to find where to cut: each is a read of 8 KB on the driver."""

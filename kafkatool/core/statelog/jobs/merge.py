@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
 from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import Kernel, descents_between
 from kafkatool.core.statelog.merging.parts import Slots, put_right
-from kafkatool.core.statelog.merging.selection import Counts, Selection
 from kafkatool.core.statelog.sources.slices import Plan, plan_slices
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 
 SLICE_BYTES = 64 * 1024 * 1024
 """Input of one slice. Only a slice of a log that is far out of order is held as a whole, in three times that memory."""
