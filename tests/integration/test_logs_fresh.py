@@ -50,8 +50,8 @@ def told(logs: Sequence[Path], directory: Path) -> tuple[dict[str, State], Count
         sources = open_logs(logs, own).sources
         gathered = gather(Logs(sources, (None,) * len(sources), own.directory), Selection(), InProcess(), len(logs))
         states: dict[str, State] = {}
-        for _, places in gathered.buckets():
-            for topic, partition, observations in partitions_of(places, gathered.first_lines):
+        for _, batches in gathered.buckets():
+            for topic, partition, observations in partitions_of(batches, gathered.first_lines):
                 history = history_of(observations)
                 states[f"{topic}-{partition}"] = (history.leader, history.leader_epoch, history.isr)
     return states, gathered.overview.counts

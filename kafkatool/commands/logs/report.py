@@ -21,7 +21,7 @@ from kafkatool.commands.logs.session import (
 from kafkatool.commands.logs.verdict import verdict
 from kafkatool.commands.shared.options import KtCommand, output_option
 from kafkatool.commands.shared.output import Answer, Output
-from kafkatool.core.statelog.history.report import make_report
+from kafkatool.core.statelog.jobs.report import make_report
 
 EXAMPLES: Final = (
     "kt logs report --logs collected/",
@@ -74,8 +74,7 @@ def report(
     selection = make_selection(**filters)
     wanted = wanted_logs(names, logs_regex)
     with log_session(wanted, master, zones) as session:
-        logs, gathered = session.gather(selection)
-        made = make_report(logs, gathered, selection, session.spark, top=top)
+        made = make_report(session.gather(selection), session.spark, top=top)
     data = as_data(made, utc=bool(zones), with_skew=skew or html is not None)
     if html is not None:
         with output(html) as file:

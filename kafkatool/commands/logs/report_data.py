@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from kafkatool.core.statelog.history.observations import milliseconds
-from kafkatool.core.statelog.history.partition_summary import PartitionFigures
+from kafkatool.core.statelog.history.partition_summary import PartitionSummary
 from kafkatool.core.statelog.history.report import PLOT_STEPS, Report, running
 
 Data = dict[str, Any]
@@ -116,7 +116,7 @@ def _brokers(report: Report) -> list[Data]:
     return found
 
 
-def _partition(figures: PartitionFigures, report: Report) -> Data:
+def _partition(figures: PartitionSummary, report: Report) -> Data:
     """A partition's row. What these logs cannot show is None where the count is 0 (SCL-19X)."""
     sees_isr, sees_offline = report.sees_leader_isr, report.sees_offline
     data = asdict(figures)

@@ -43,10 +43,10 @@ class LogSession:
     spark: Spark
     directory: Path
 
-    def gather(self, selection: Selection) -> tuple[Logs, Gathered]:
-        """What the analyses begin with: the logs, and what they tell of the partitions selected."""
+    def gather(self, selection: Selection) -> Gathered:
+        """Run the first round of an analysis: what the logs hold about the partitions selected."""
         logs = Logs(self.opened.sources, self.clocks, self.directory)
-        return logs, gather(logs, selection, self.spark, self.opened.files)
+        return gather(logs, selection, self.spark, self.opened.files)
 
     def tell_warnings(self) -> None:
         """What the user must know about the files, on stderr."""

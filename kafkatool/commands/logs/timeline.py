@@ -20,7 +20,8 @@ from kafkatool.commands.logs.session import (
 )
 from kafkatool.commands.shared.options import KtCommand, output_option
 from kafkatool.commands.shared.output import Output
-from kafkatool.core.statelog.history.timeline import FINAL, Item, tell_timeline
+from kafkatool.core.statelog.history.timeline import FINAL, Item
+from kafkatool.core.statelog.jobs.timeline import make_timeline
 
 EXAMPLES: Final = (
     "kt logs timeline --logs collected/ --topic orders --partition 0",
@@ -82,19 +83,19 @@ def timeline(
     selection = make_selection(**filters)
     wanted = wanted_logs(names, logs_regex)
     with log_session(wanted, master, zones) as session:
-        logs, gathered = session.gather(selection)
-        told = tell_timeline(logs, gathered, selection, session.spark, by_time=by_time, with_ignored=ignored)
+        gathered = session.gather(selection)
+        facts = make_timeline(gathered, session.spark, by_time=by_time, with_ignored=ignored)
         with output(out_path) as file:
             out.shown = True
-            for text in _written(told.items(), out):
+            for text in _written(facts.items(), out):
                 file.write(text)
     session.tell_warnings()
     counts = gathered.overview.counts
-    if not told.partitions:
+    if not facts.partitions:
         click.echo("kt: the logs tell nothing about such a partition", err=True)
     unknown = f", {counts.unknown_form} of unknown form" if counts.unknown_form else ""
     click.echo(
-        f"{told.partitions} partitions, from {counts.lines} lines in {session.opened.files} files{unknown}", err=True
+        f"{facts.partitions} partitions, from {counts.lines} lines in {session.opened.files} files{unknown}", err=True
     )
     if session.opened.broken or (strict and counts.unknown_form):
         ctx.exit(1)

@@ -1,7 +1,7 @@
-"""Moves what the workers found to where it is needed: by bucket, through files in the directory that all share.
+"""The shuffle between two rounds of tasks: data goes by bucket, through files in the directory that all tasks share.
 
-A task writes one file, its findings sorted by bucket, and tells where each bucket begins; a task of the next round
-reads its bucket from all those files. Nothing but these places passes through the driver (SCL-22X).
+A task writes one file, its data sorted by bucket, and returns where each bucket's batches begin; a task of the next
+round reads its bucket from all those files. Nothing but these places passes through the driver (SCL-22X).
 """
 
 import marshal
@@ -10,47 +10,49 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Finding = tuple[Any, ...]
-"""What ``marshal`` takes: tuples, lists, bytes, texts, numbers, None."""
+Entry = tuple[Any, ...]
+"""One piece of data, of what ``marshal`` takes: tuples, lists, bytes, texts, numbers, None."""
+
+Batches = list[tuple[str, int]]
+"""Where batches of entries begin: path and offset of each."""
 
 BATCH = 4096
-"""Findings that are written, and later read, at a time."""
-
+"""Entries that are written, and later read, at a time."""
 
 _SIZE = struct.Struct("<q")
 
 
-class Shelf(NamedTuple):
-    """The file of one task: where each bucket stands in it, as (bucket, offset) pairs of ``BATCH`` findings each."""
+class ShuffleFile(NamedTuple):
+    """The file that one task wrote: (bucket, offset) of each batch in it."""
 
     path: str
-    places: tuple[tuple[int, int], ...]
+    batches: tuple[tuple[int, int], ...]
 
 
-def shelve(path: Path, buckets: Mapping[int, Sequence[Finding]]) -> Shelf:
-    """Writes the findings. OSError."""
-    places = []
+def write_shuffle_file(path: Path, buckets: Mapping[int, Sequence[Entry]]) -> ShuffleFile:
+    """Write the entries of each bucket, in batches. OSError."""
+    batches = []
     with path.open("wb") as file:
-        for bucket, findings in buckets.items():
-            for start in range(0, len(findings), BATCH):
-                places.append((bucket, file.tell()))
-                batch = marshal.dumps(list(findings[start : start + BATCH]))
+        for bucket, entries in buckets.items():
+            for start in range(0, len(entries), BATCH):
+                batches.append((bucket, file.tell()))
+                batch = marshal.dumps(list(entries[start : start + BATCH]))
                 file.write(_SIZE.pack(len(batch)) + batch)
-    return Shelf(str(path), tuple(places))
+    return ShuffleFile(str(path), tuple(batches))
 
 
-def places_by_bucket(shelves: Iterable[Shelf]) -> dict[int, list[tuple[str, int]]]:
-    """Where each bucket's findings are, in the order of the shelves."""
-    found: dict[int, list[tuple[str, int]]] = {}
-    for shelf in shelves:
-        for bucket, offset in shelf.places:
-            found.setdefault(bucket, []).append((shelf.path, offset))
+def batches_by_bucket(files: Iterable[ShuffleFile]) -> dict[int, Batches]:
+    """Return where each bucket's batches are, in the order of the files."""
+    found: dict[int, Batches] = {}
+    for file in files:
+        for bucket, offset in file.batches:
+            found.setdefault(bucket, []).append((file.path, offset))
     return found
 
 
-def take(places: Sequence[tuple[str, int]]) -> Iterator[Finding]:
-    """The findings at these places. OSError."""
-    for path, offset in places:
+def read_batches(batches: Batches) -> Iterator[Entry]:
+    """Yield the entries of these batches; one batch at a time is in memory. OSError."""
+    for path, offset in batches:
         with open(path, "rb") as file:  # noqa: PTH123 -- thousands of times
             file.seek(offset)
             (size,) = _SIZE.unpack(file.read(_SIZE.size))

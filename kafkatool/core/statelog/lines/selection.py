@@ -121,6 +121,15 @@ class Selection:
 
         return names
 
+    def partition_filter(self) -> Callable[[str, int], bool]:
+        """Return a function that tells whether a partition (topic, number) is asked for."""
+        if self.topic_regex is not None:
+            pattern = re.compile(self.topic_regex)
+            return lambda topic, _: pattern.fullmatch(topic) is not None
+        if self.topic is None:
+            return lambda topic, partition: True
+        return lambda topic, partition: topic == self.topic and (not self.partitions or partition in self.partitions)
+
 
 @dataclass(slots=True)
 class Counts:

@@ -36,7 +36,7 @@ class SliceResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class SliceMerger:
     """All that is needed to merge any slice of a plan; small, so that it can be sent to where the work is done."""
 
     plan: Plan

@@ -4,11 +4,10 @@ The analyses take chunks, not time slices: what they find carries its own sort k
 decides nothing but how the work is shared out. Chunks are made on the driver from a few reads of each log.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from kafkatool.core.statelog.jobs.merge import Mapper
 from kafkatool.core.statelog.lines.details import Details, DetailStore
 from kafkatool.core.statelog.lines.grammar import TIME_LENGTH
 from kafkatool.core.statelog.lines.selection import Counts
@@ -17,8 +16,6 @@ from kafkatool.core.statelog.sources.source import Source
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Input of one chunk: a worker holds it as lines, several times that much memory."""
-
-Result = TypeVar("Result")
 
 
 class Chunk(NamedTuple):
@@ -141,27 +138,3 @@ def _lines_before(source: Source) -> int:
     """Lines of the file that were given to the older log because they stand before its first record."""
     own = source.extents[0]
     return own.read(0, own.start).count(b"\n") if own.start else 0
-
-
-def map_chunks(
-    mapper: Mapper, function: Callable[[Chunk], Result], chunks: Sequence[Chunk], chunk_bytes: int
-) -> list[Result]:
-    """``function`` of each chunk, small ones (hourly files of a quiet cluster) many to a task."""
-    groups: list[list[Chunk]] = []
-    room = 0
-    for chunk in chunks:
-        size = chunk.end - chunk.start
-        if not groups or room < size:
-            groups.append([])
-            room = chunk_bytes
-        groups[-1].append(chunk)
-        room -= size
-    return [result for results in mapper.map(_Each(function), groups) for result in results]
-
-
-@dataclass(frozen=True, slots=True)
-class _Each:
-    function: Callable[[Chunk], Any]
-
-    def __call__(self, chunks: Sequence[Chunk]) -> list[Any]:
-        return [self.function(chunk) for chunk in chunks]

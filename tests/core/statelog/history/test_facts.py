@@ -21,8 +21,8 @@ def histories(sources: Sequence[Source], directory: Path, chunk_bytes: int = 1 <
     gathered = gather(logs, Selection(), InProcess(), len(sources), chunk_bytes=chunk_bytes)
     return {
         f"{topic}-{partition}": history_of(observations)
-        for _, places in gathered.buckets()
-        for topic, partition, observations in partitions_of(places, gathered.first_lines)
+        for _, batches in gathered.buckets()
+        for topic, partition, observations in partitions_of(batches, gathered.first_lines)
     }
 
 

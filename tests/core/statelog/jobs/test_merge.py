@@ -9,7 +9,7 @@ import pytest
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.statelog.jobs.merge import Merged, merge, merge_slices, replacing
 from kafkatool.core.statelog.lines.selection import Counts, Selection
-from kafkatool.core.statelog.merging.merge_slice import Kernel
+from kafkatool.core.statelog.merging.merge_slice import SliceMerger
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.slices import plan_slices
 from kafkatool.core.statelog.sources.spool import spool
@@ -140,8 +140,8 @@ def test_filters_by_shape_count_and_keep_what_a_look_at_every_line_does(
                 expected.drop(dropped)
             else:
                 kept.append(line)
-        kernel = Kernel(plan_slices([log], slices, sample_bytes=4096), selection, tmp_path, block_bytes=3000)
-        results = [kernel.merge(index) for index in range(kernel.plan.slices)]
+        merger = SliceMerger(plan_slices([log], slices, sample_bytes=4096), selection, tmp_path, block_bytes=3000)
+        results = [merger.merge(index) for index in range(merger.plan.slices)]
         counts = Counts()
         for result in results:
             counts.add(result.counts)

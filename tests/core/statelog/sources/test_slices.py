@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkatool.core.statelog.jobs.merge import Merged, merge_slices, replacing
 from kafkatool.core.statelog.lines.selection import Counts, Selection
-from kafkatool.core.statelog.merging.merge_slice import Kernel
+from kafkatool.core.statelog.merging.merge_slice import SliceMerger
 from kafkatool.core.statelog.sources.slices import Plan, plan_slices
 from kafkatool.core.statelog.sources.source import Source
 from tests.core.statelog.logs import InProcess, record, source
@@ -119,8 +119,8 @@ def test_blocks_of_any_size_give_what_one_sort_gives(
     with tempfile.TemporaryDirectory() as name:
         sources = _sources(Path(name), contents)
         plan = plan_slices(sources, slices, sample_bytes=100, precision_bytes=50, margin_bytes=margin_bytes)
-        kernel = Kernel(plan, Selection(), Path(name), block_bytes=block_bytes)
-        results = [kernel.merge(index) for index in range(plan.slices)]
+        merger = SliceMerger(plan, Selection(), Path(name), block_bytes=block_bytes)
+        results = [merger.merge(index) for index in range(plan.slices)]
         if not any(result.strays for result in results):
             counts = Counts()
             for result in results:

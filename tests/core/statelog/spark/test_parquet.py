@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafkatool.core.errors import UsageError
-from kafkatool.core.statelog.jobs.merge import Mapper
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.jobs.tasks import Mapper
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.merging.rows import COLUMNS
 from kafkatool.core.statelog.sources.clocks import clocks

@@ -16,11 +16,11 @@ import pytest
 
 from kafkatool.commands.logs.report_data import as_data
 from kafkatool.core.java import find_java
-from kafkatool.core.statelog.history.report import make_report
-from kafkatool.core.statelog.history.timeline import tell_timeline
 from kafkatool.core.statelog.jobs.gathering import Logs, gather
 from kafkatool.core.statelog.jobs.merge import merge, replacing
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.jobs.report import make_report
+from kafkatool.core.statelog.jobs.timeline import make_timeline
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.sources.clocks import clocks
 from kafkatool.core.statelog.sources.files import find_files, open_logs
@@ -128,8 +128,8 @@ def _results(master: str, logs: Path, directory: Path) -> Results:
         read = spark.with_context(lambda context: _read_parquet(context, directory / "parquet", directory / "read"))
         told = Logs(opened.sources, zones, own.directory)
         gathered = gather(told, Selection(), spark, opened.files, chunk_bytes=CHUNK_BYTES)
-        facts = list(tell_timeline(told, gathered, Selection(), spark, by_time=False, with_ignored=True).items())
-        report = make_report(told, gathered, Selection(), spark, top=50)
+        facts = list(make_timeline(gathered, spark, by_time=False, with_ignored=True).items())
+        report = make_report(gathered, spark, top=50)
     return Results(
         text=sha256((directory / "merged").read_bytes()).hexdigest(),
         counts=merged.counts,
