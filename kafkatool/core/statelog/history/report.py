@@ -108,11 +108,6 @@ class Report:
         """Return whether partitions going offline and being deleted can be seen: they are logged at TRACE only."""
         return self.overview.levels["TRACE"] > 0
 
-    @property
-    def step_ms(self) -> float:
-        """Return the length of a step of the plots."""
-        return _step_ms(self.first, self.last)
-
 
 @dataclass(frozen=True, slots=True)
 class ReportScope:

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from kafkatool.core.statelog.history.observations import Observation, join_into, milliseconds, observe
-from kafkatool.core.statelog.lines.details import DetailStore
+from kafkatool.core.statelog.lines.details import find_details
+from kafkatool.core.statelog.lines.shapes import ByShape
 from kafkatool.core.statelog.sources.chunks import Chunk, ChunkAccount, read_records
 from kafkatool.core.statelog.sources.clocks import Clock
 from kafkatool.core.statelog.sources.source import Source
@@ -83,7 +84,7 @@ def skews(observations: Iterable[Observation], heard_from: str) -> dict[tuple[in
 
 def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -> list[tuple[tuple[int, int], Skew]]:
     """Return clock differences by (controller, broker) that the ends of the logs prove. OSError, SourceChangedError."""
-    store = DetailStore()
+    store = ByShape(find_details)
     told: dict[tuple[str, int, int], list[Observation]] = {}
     heard_from: dict[int, str] = {}
     for number in range(max(len(sources) - MOST_LOGS, 0), len(sources)):

@@ -25,8 +25,9 @@ from kafkatool.core.statelog.jobs.shuffle import (
     write_shuffle_file,
 )
 from kafkatool.core.statelog.jobs.tasks import Mapper, map_chunks
-from kafkatool.core.statelog.lines.details import DetailStore
+from kafkatool.core.statelog.lines.details import find_details
 from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.lines.shapes import ByShape
 from kafkatool.core.statelog.sources.chunks import (
     CHUNK_BYTES,
     Chunk,
@@ -81,7 +82,7 @@ class _GatherTask:
         minutes: Counter[bytes] = Counter()
         entries: dict[int, list[Entry]] = {}
         source, clock = self.logs.sources[chunk.source], self.logs.clocks[chunk.source]
-        records = read_records(source, clock, chunk, DetailStore(), account)
+        records = read_records(source, clock, chunk, ByShape(find_details), account)
         observed = observe_chunk(records, chunk.source, self.selection, overview, minutes)
         for topic, partition, o in drop_repeats(observed):
             bucket = zlib.crc32(f"{topic}-{partition}".encode("utf-8", "surrogateescape")) % self.buckets

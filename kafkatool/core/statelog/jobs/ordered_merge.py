@@ -25,8 +25,9 @@ from kafkatool.core.statelog.jobs.shuffle import (
     write_shuffle_file,
 )
 from kafkatool.core.statelog.jobs.tasks import Mapper, map_chunks
-from kafkatool.core.statelog.lines.details import DetailStore
+from kafkatool.core.statelog.lines.details import find_details
 from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.lines.shapes import ByShape
 from kafkatool.core.statelog.merging.rows import rows
 from kafkatool.core.statelog.sources.chunks import (
     CHUNK_BYTES,
@@ -75,7 +76,7 @@ class _MergeTask:
         source = self.sources[chunk.source]
         ranges: dict[int, list[Entry]] = {}
         total_rows = 0
-        for record in read_records(source, self.clocks[chunk.source], chunk, DetailStore(), account):
+        for record in read_records(source, self.clocks[chunk.source], chunk, ByShape(find_details), account):
             if verdict and (reason := verdict(record.time, record.line, record.details.shape)):
                 counts.drop(reason)
                 continue

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkatool.core.statelog.lines.details import Details, DetailStore
+from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.grammar import TIME_LENGTH
 from kafkatool.core.statelog.lines.selection import Counts
+from kafkatool.core.statelog.lines.shapes import ByShape
 from kafkatool.core.statelog.sources.clocks import Clock
 from kafkatool.core.statelog.sources.source import Source
 
@@ -64,7 +65,7 @@ def cut_chunks(sources: Sequence[Source], chunk_bytes: int = CHUNK_BYTES) -> lis
 
 
 def read_records(
-    source: Source, clock: Clock | None, chunk: Chunk, store: DetailStore, account: ChunkAccount
+    source: Source, clock: Clock | None, chunk: Chunk, store: ByShape[Details], account: ChunkAccount
 ) -> Iterator[Record]:
     """The chunk's records in the order they stand there.
 

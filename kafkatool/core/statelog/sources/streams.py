@@ -142,7 +142,7 @@ class Stream:
         """The block's records; and, where not every line is one of the usual kind, each line's shape."""
         tally = self._tally
         keys = [] if tally.verdict is None and not self._bounded else list(keys_of(lines))
-        if tally.meet(keys or keys_of(lines), count=core):
+        if tally.add(keys or keys_of(lines), count=core):
             return plain_block(lines, keys), None
         keys = keys or list(keys_of(lines))
         shapes = [tally.shape_of[key] for key in keys]
