@@ -1,4 +1,4 @@
-"""What happened to a partition, as facts; each once, with everybody who told it (SCL-17X, SCL-19X). Pure functions."""
+"""The facts about a partition, each once, with all brokers that logged it (SCL-17X, SCL-19X). Pure functions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ECHO_MS: Final = 5000
 
 
 class Witness(NamedTuple):
-    """Who told a fact first when: a broker, as itself or as controller, by its own clock; and where it stands."""
+    """A broker's first line about a fact: as itself or as controller, by its own clock; and the place of the line."""
 
     broker: int
     role: str
@@ -33,7 +33,7 @@ class Fact:
     """One thing that happened to a partition. Fields that its kind does not have are None or empty.
 
     ``time`` is the decider's clock where the decider was heard, else the earliest witness's. ``controller`` and
-    ``controller_epoch``: who decided; of an ISR change by a leader ``decided_by_leader`` is True. ``count`` and
+    ``controller_epoch``: the decider; of an ISR change by a leader ``decided_by_leader`` is True. ``count`` and
     ``until``: how often a failure repeated, and its last time.
     """
 
@@ -69,21 +69,21 @@ class History:
 
 
 def history_of(observations: Iterable[Observation]) -> History:
-    """The history told by all testimonies about one partition."""
+    """Return the history that all observations of one partition give."""
     history = History([])
-    for life in _lives(sorted(set(observations))):
-        teller = _Teller(life)
-        history.facts.extend(teller.facts())
-        final = teller.states[-1] if teller.states else None
+    for life in _incarnations(sorted(set(observations))):
+        incarnation = _Incarnation(life)
+        history.facts.extend(incarnation.facts())
+        final = incarnation.states[-1] if incarnation.states else None
         history.leader, history.leader_epoch = (final.leader, final.leader_epoch) if final else (None, None)
         history.isr, history.zk_version = (final.isr, final.zk_version) if final else (None, None)
-        history.deleted = teller.deleted
-        history.elections += _elections(life, teller.states)
+        history.deleted = incarnation.deleted
+        history.elections += _elections(life, incarnation.states)
     return history
 
 
 def leaderless_ms(facts: Sequence[Fact], end: str) -> list[tuple[str, str, bool]]:
-    """Spans without leader: from, to, and whether that is only the end of the logs."""
+    """Return spans without leader: from, to, and whether that is only the end of the logs."""
     spans = []
     since: str | None = None
     for fact in facts:
@@ -97,8 +97,8 @@ def leaderless_ms(facts: Sequence[Fact], end: str) -> list[tuple[str, str, bool]
     return spans
 
 
-def _lives(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
-    """The testimonies of each incarnation: a topic deleted and created again starts anew at leader epoch 0."""
+def _incarnations(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
+    """Yield the observations of each incarnation: a topic deleted and created again starts anew at leader epoch 0."""
     births = [o.time for o in observations if o.event == "partition_created"]
     births = [time for i, time in enumerate(births) if i == 0 or time != births[i - 1]]
     if not births:
@@ -109,18 +109,18 @@ def _lives(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
         life = sum(birth <= o.time for birth in births)
         if life < len(births) and o.leader_epoch == 0 and o.zk_version in (0, None):
             early_ms = milliseconds(births[life]) - milliseconds(o.time)
-            if o.leader != DELETING and early_ms < ECHO_MS and not _told_before(o, lives[life]):
+            if o.leader != DELETING and early_ms < ECHO_MS and not _led_before(o, lives[life]):
                 life += 1  # a broker whose clock is behind heard of the new one before it was made
         lives[life].append(o)
     yield from (life for life in lives if life)
 
 
-def _told_before(o: Observation, life: Sequence[Observation]) -> bool:
+def _led_before(o: Observation, life: Sequence[Observation]) -> bool:
     return any(before.leader_epoch is not None for before in life)
 
 
 def _elections(life: Sequence[Observation], states: Sequence[State]) -> int:
-    """Elections a controller spoke of: 0.8 to 0.11 in words, later as the new state; else leaders that changed."""
+    """Count the elections a controller logged: 0.8 to 0.11 in words, later as the new state; else leaders that changed."""
     online = [o for o in life if o.event == "partition_online"]
     in_words = sum(o.event == "leader_elected" for o in life)
     if online or in_words:
@@ -129,13 +129,13 @@ def _elections(life: Sequence[Observation], states: Sequence[State]) -> int:
     return sum(before.leader != after.leader and after.leader >= 0 for before, after in pairwise(states))
 
 
-class _Teller:
-    """Turns the testimonies of one incarnation into facts."""
+class _Incarnation:
+    """One incarnation of a partition: its observations, its succession of states, and the facts they make."""
 
     def __init__(self, life: Sequence[Observation]) -> None:
         self._life = life
         everything = states_of(o for o in life)
-        self._deleting = [o for state in everything if state.leader == DELETING for o in state.told]
+        self._deleting = [o for state in everything if state.leader == DELETING for o in state.observations]
         signs = self._deleting or [o for o in life if o.event in ("partition_removed", "metadata_deleted")]
         end = min((o.time for o in signs), default=None)
         self.states = [s for s in everything if s.leader != DELETING and (end is None or s.decision.time < end)]
@@ -143,14 +143,14 @@ class _Teller:
         self._born = [o for o in life if o.event == "partition_created"]
 
     def facts(self) -> list[Fact]:
-        """All facts, in order of time; those of the succession of states keep its order whatever clocks say."""
+        """Return all facts in order of time; those of the succession of states keep its order whatever clocks say."""
         placed = [(fact.time, i, fact) for i, fact in enumerate(self._others())]
         latest = ""
         for i, fact in enumerate(self._succession()):
             latest = max(latest, fact.time)
             placed.append((latest, len(placed) + i, fact))
         placed.sort(key=lambda p: (p[0], p[1]))
-        return _without_doubt([fact for _, _, fact in placed])
+        return _one_offline_each([fact for _, _, fact in placed])
 
     def _succession(self) -> Iterator[Fact]:
         before: State | None = None
@@ -159,7 +159,7 @@ class _Teller:
             before = state
 
     def _reassignments(self) -> Iterator[Fact]:
-        """Changes of the assignment. Its order counts only where it was told in order, on purpose."""
+        """Yield changes of the assignment. Its order counts only where it was logged in order, on purpose."""
         told = sorted(
             ((o, state, replicas) for state in self.states for o, replicas in state.replicas), key=lambda t: t[0]
         )
@@ -183,23 +183,25 @@ class _Teller:
         new = bool(self._born) or (state.leader_epoch == 0 and not state.zk_version)
         old_leader = before.leader if before else None
         if before is None and not new:
-            yield _fact("first_seen", state.told, state)
+            yield _fact("first_seen", state.observations, state)
             return
         if state.leader == NO_LEADER:
             if old_leader != NO_LEADER:
-                yield _fact("offline", state.told, state, old_leader=old_leader)
+                yield _fact("offline", state.observations, state, old_leader=old_leader)
         elif state.leader != old_leader or self._offline_between(before, state):
-            yield _fact("elected", state.told, state, old_leader=old_leader if old_leader != NO_LEADER else None)
+            yield _fact(
+                "elected", state.observations, state, old_leader=old_leader if old_leader != NO_LEADER else None
+            )
         if before is None:
             return
         gone = tuple(b for b in before.isr if b not in state.isr)
         come = tuple(b for b in state.isr if b not in before.isr)
         for kind, changed in (("isr_shrunk", gone), ("isr_grown", come)):
             if changed:
-                yield _fact(kind, state.told, state, changed=changed, decided_by_leader=not state.by_controller)
+                yield _fact(kind, state.observations, state, changed=changed, decided_by_leader=not state.by_controller)
 
     def _offline_between(self, before: State | None, state: State) -> bool:
-        """Did the controller see the partition offline after the state before? Then its old leader was elected again."""
+        """Tell if the controller saw the partition offline between two states: then its old leader was elected again."""
         if before is None or before.leader_epoch == state.leader_epoch:
             return False
         start, end = before.decision.time, state.decision.time
@@ -222,7 +224,7 @@ class _Teller:
         yield from _failures([o for o in self._life if o.event in FAILURES or o.event in (IGNORED, DISK_FAILED)])
 
     def _only_to_be_removed(self, o: Observation, removed: Sequence[Observation]) -> bool:
-        """Deletion, too, takes a partition offline; that is no outage."""
+        """Tell if a partition was taken offline by its deletion, which is no outage."""
         end = min((r.time for r in removed if r.time >= o.time), default=None)
         started = min((d.time for d in self._deleting), default=end)
         return end is not None and started is not None and (started <= o.time or _near(o.time, end))
@@ -259,7 +261,7 @@ def _simple(kind: str, told: Sequence[Observation], o: Observation, **more: obje
 
 
 def _witnesses(told: Iterable[Observation]) -> tuple[Witness, ...]:
-    """Each broker's first word, as controller and as itself apart."""
+    """Return each broker's first line, as controller and as itself apart."""
     first: dict[tuple[int, str], Witness] = {}
     for o in sorted(told):
         first.setdefault((o.actor_id, o.actor), Witness(o.actor_id, o.actor, o.time, o.source, o.line))
@@ -267,7 +269,7 @@ def _witnesses(told: Iterable[Observation]) -> tuple[Witness, ...]:
 
 
 def _failures(told: Sequence[Observation]) -> Iterator[Fact]:
-    """Failures: the same words again and again, or of several brokers, are one fact with a count."""
+    """Yield failures: the same words again and again, or of several brokers, are one fact with a count."""
     runs: list[list[Observation]] = []
     open_runs: dict[tuple[str, str, int | None], list[Observation]] = {}
     for o in sorted(told):
@@ -286,8 +288,8 @@ def _failures(told: Sequence[Observation]) -> Iterator[Fact]:
         yield _simple(kind, run, run[0], reason=reason, count=times, until=until)
 
 
-def _without_doubt(facts: list[Fact]) -> list[Fact]:
-    """One offline fact for one outage: a controller tells of the partition's state, then of its leader -1."""
+def _one_offline_each(facts: list[Fact]) -> list[Fact]:
+    """Keep one offline fact for one outage: a controller logs the partition's state, then its leader -1."""
     kept: list[Fact] = []
     offline: Fact | None = None
     for fact in facts:
