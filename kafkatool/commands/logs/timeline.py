@@ -102,7 +102,7 @@ def timeline(
 
 
 def _written(items: Iterator[Item], out: Output) -> Iterator[bytes]:
-    """The answer in pieces: it may be larger than memory."""
+    """Yield the answer in pieces: it may be larger than memory."""
     match out.form:
         case "text":
             for item in items:
@@ -120,16 +120,16 @@ def _written(items: Iterator[Item], out: Output) -> Iterator[bytes]:
 
 
 def line_of(item: Item) -> str:
-    """A fact as one line."""
+    """Return a fact as one line."""
     name = f"{item['topic']}-{item['partition']}"
     told = _witnesses(item)
     words = WORDS[item["fact"]]
-    return f"{item['time']}  {name:<20}  {words:<14}  {_what(item)}{f'  [{told}]' if told else ''}".rstrip()
+    return f"{item['time']}  {name:<20}  {words:<14}  {_description(item)}{f'  [{told}]' if told else ''}".rstrip()
 
 
-def _what(item: Item) -> str:
+def _description(item: Item) -> str:
     epoch, isr = f"leader epoch {item['leader_epoch']}", f"ISR {_list(item['isr'])}"
-    leader, old, who = item["leader"], item["old_leader"], _who(item)
+    leader, old, who = item["leader"], item["old_leader"], _decider(item)
     match item["fact"]:
         case "created":
             return f"replicas {_list(item['replicas'])}; {who}"
@@ -161,7 +161,7 @@ def _leader(leader: int | None) -> str:
     return "no leader" if leader is None else f"leader {leader}"
 
 
-def _who(item: Item) -> str:
+def _decider(item: Item) -> str:
     if item["controller"] is None:
         return "by a controller not heard"
     epoch = item["controller_epoch"]
