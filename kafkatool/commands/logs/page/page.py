@@ -11,8 +11,8 @@ from kafkatool.commands.logs.page.plots import HATCH, Axis, bars, colour, lanes,
 from kafkatool.commands.logs.report_data import Data
 from kafkatool.commands.logs.report_text import duration, listed_of_all, tables, verdict
 from kafkatool.core.statelog.history.observations import milliseconds
+from kafkatool.core.statelog.history.report import MINUTE_MS
 
-MINUTE_MS: Final = 60_000
 MOST_MARKS: Final = 12
 """Controller changes marked in the plots; of more, the first."""
 

@@ -172,7 +172,8 @@ class ReportScope:
                 sums.broker(changed).joined_isr += 1
 
     def _draw(self, summary: PartitionSummary, sums: Sums) -> None:
-        origin, step = milliseconds(self.first), _step_ms(self.first, self.last)
+        origin = milliseconds(self.first)
+        step = max((milliseconds(self.last) - origin) / PLOT_STEPS, 1.0)
         for span in summary.spans:
             start, end = int((span.start_ms - origin) / step), int((span.end_ms - origin) / step)
             for at, change in ((start, 1), (end, -1)):
@@ -190,7 +191,3 @@ def running(changes: Counter[int] | dict[int, int], steps: Sequence[int] = range
         value += changes.get(step, 0)
         values.append(value)
     return values
-
-
-def _step_ms(first: str, last: str) -> float:
-    return max((milliseconds(last) - milliseconds(first)) / PLOT_STEPS, 1.0)

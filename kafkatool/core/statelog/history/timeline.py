@@ -30,11 +30,19 @@ def partition_items(
     facts = [fact for fact in history.facts if fact.kind != "ignored" or with_ignored]
     if not facts:
         return []
-    items = [fact_item(topic, partition, fact, names) for fact in facts if fact.time >= start_time]
-    return [*items, final_item(topic, partition, history, end)]
+    items = [_item(topic, partition, fact, names) for fact in facts if fact.time >= start_time]
+    final = Fact(
+        end,
+        FINAL,
+        leader=history.leader if history.leader is not None and history.leader >= 0 else None,
+        leader_epoch=history.leader_epoch,
+        isr=history.isr,
+        reason="deleted" if history.deleted else "no leader" if history.leader == -1 else None,
+    )
+    return [*items, _item(topic, partition, final, ())]
 
 
-def fact_item(topic: str, partition: int, fact: Fact, names: Sequence[str]) -> Item:
+def _item(topic: str, partition: int, fact: Fact, names: Sequence[str]) -> Item:
     """Return a fact as JSON has it: every key always there. ``late_ms``: a witness's clock against the fact's time."""
     values = asdict(fact)
     values.pop("witnesses")
@@ -43,19 +51,6 @@ def fact_item(topic: str, partition: int, fact: Fact, names: Sequence[str]) -> I
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     witnesses = [_witness(w, fact, names) for w in fact.witnesses]
     return {"time": time, "topic": topic, "partition": partition, "fact": kind, **plain, "witnesses": witnesses}
-
-
-def final_item(topic: str, partition: int, history: History, end: str) -> Item:
-    """Return how the partition stands at the end, in the same form."""
-    fact = Fact(
-        end,
-        FINAL,
-        leader=history.leader if history.leader is not None and history.leader >= 0 else None,
-        leader_epoch=history.leader_epoch,
-        isr=history.isr,
-        reason="deleted" if history.deleted else "no leader" if history.leader == -1 else None,
-    )
-    return fact_item(topic, partition, fact, ())
 
 
 def _witness(witness: Witness, fact: Fact, names: Sequence[str]) -> Item:

@@ -115,9 +115,6 @@ def partitions_of(batches: Batches, first_lines: Sequence[int]) -> Iterator[tupl
     """
     entries = sorted(read_batches(batches), key=lambda entry: (entry[0], entry[1], entry[3][1:3]))
     for (topic, partition), group in groupby(entries, key=itemgetter(0, 1)):
-        observed = ((topic, partition, _in_file(Observation(*values), first_lines[at])) for _, _, at, values in group)
+        in_chunks = ((Observation(*values), first_lines[chunk]) for _, _, chunk, values in group)
+        observed = ((topic, partition, o._replace(line=o.line + first)) for o, first in in_chunks)
         yield topic, partition, [o for _, _, o in drop_repeats(observed)]
-
-
-def _in_file(o: Observation, first_line: int) -> Observation:
-    return o._replace(line=o.line + first_line)

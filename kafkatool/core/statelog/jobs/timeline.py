@@ -26,7 +26,7 @@ class Timeline:
     partitions: int
 
     def items(self) -> Iterator[Item]:
-        """Yield all facts as data (``fact_item``), in order. OSError."""
+        """Yield all facts as data, in order. OSError."""
         streams = [read_batches(batches) for file in self.files for batches in batches_by_bucket([file]).values()]
         for _, item in heapq.merge(*streams, key=lambda entry: entry[0]):
             yield item

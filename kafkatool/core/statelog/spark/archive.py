@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafkatool.core.java import Java, find_java
-from kafkatool.core.statelog.spark.jvm import jvm_options, spark_jars
+from kafkatool.core.statelog.spark.jvm import jvm_options, python_path, spark_jars
 
 SWITCH = "KAFKATOOL_CLASS_DATA"
 """Environment variable: ``off`` neither uses nor makes an archive."""
@@ -36,8 +36,8 @@ DUMP_TIMEOUT_S = 1800
 
 def archive_path(java: Java) -> Path:
     """Return where the archive for that Java and the installed pyspark belongs."""
-    told = [str(java.executable.resolve()), *_stamps([java.home / "release", *spark_jars()])]
-    digest = hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+    files = [path for path in (java.home / "release", *spark_jars()) if path.exists()]
+    digest = hashlib.sha256("\n".join([str(java.executable.resolve()), *map(_stamp, files)]).encode()).hexdigest()[:16]
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache, "kafkatool", f"spark-{digest}.jsa")
 
@@ -66,7 +66,7 @@ def make_in_background(archive: Path) -> bool:
         archive.parent.mkdir(parents=True, exist_ok=True)
         if _failure(archive).exists() and time.time() - _failure(archive).stat().st_mtime < RETRY_S:
             return False
-        with _lock(archive).open("w") as lock:
+        with archive.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with archive.with_suffix(".log").open("wb") as log:
             subprocess.Popen(
@@ -74,7 +74,7 @@ def make_in_background(archive: Path) -> bool:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (_ours(), os.environ.get("PYTHONPATH"))))},
+                env=os.environ | {"PYTHONPATH": python_path()},
                 start_new_session=True,
             )
     except OSError:  # a cache that cannot be written, or the lock is held: no archive, nothing worse
@@ -87,7 +87,7 @@ def make() -> None:
     java = find_java()
     archive = archive_path(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(archive).open("w") as lock:
+    with archive.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -132,21 +132,9 @@ def _failure(archive: Path) -> Path:
     return archive.with_suffix(".failed")
 
 
-def _lock(archive: Path) -> Path:
-    return archive.with_suffix(".lock")
-
-
 def _stamp(path: Path) -> str:
     status = path.stat()
     return f"{path} {status.st_size} {status.st_mtime_ns}"
-
-
-def _stamps(paths: list[Path]) -> list[str]:
-    return [_stamp(path) for path in paths if path.exists()]
-
-
-def _ours() -> str:
-    return str(Path(__file__).parents[3])
 
 
 if __name__ == "__main__":

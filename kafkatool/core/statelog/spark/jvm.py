@@ -1,5 +1,6 @@
 """The command line of Spark's JVM, run directly: what pyspark's launcher would end up running, without its scripts."""
 
+import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +37,11 @@ def spark_jars() -> list[Path]:
     if package is None or package.origin is None:
         raise SparkError("pyspark is not installed; `pip install pyspark`")
     return sorted((Path(package.origin).parent / "jars").glob("*.jar"))
+
+
+def python_path() -> str:
+    """Return the PYTHONPATH on which the processes we start find kafkatool."""
+    return os.pathsep.join(filter(None, (str(Path(__file__).parents[4]), os.environ.get("PYTHONPATH"))))
 
 
 def jvm_options() -> list[str]:

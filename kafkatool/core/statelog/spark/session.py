@@ -22,10 +22,8 @@ from typing import Any, Self, TypeVar
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.java import find_java
 from kafkatool.core.statelog.spark.archive import archive_path, discard, make_in_background, usable
-from kafkatool.core.statelog.spark.jvm import SparkError, archive_options, gateway_command
+from kafkatool.core.statelog.spark.jvm import SparkError, archive_options, gateway_command, python_path
 from kafkatool.core.statelog.spark.pyspark_private import CONNECTION_FILE, connect, forget
-
-__all__ = ["Spark", "SparkError"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -253,7 +251,7 @@ class Spark:
             "spark.shuffle.push.enabled": "false",
             **LEFT_OUT,
             "spark.python.daemon.module": "kafkatool.core.statelog.spark.daemon",
-            "spark.executorEnv.PYTHONPATH": self._python_path(),
+            "spark.executorEnv.PYTHONPATH": python_path(),
         }
         if self.local:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -264,16 +262,12 @@ class Spark:
     def _environment(self) -> dict[str, str]:
         """Return ours without the user's Spark installation; with our package on the workers' path."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
-        environment["PYTHONPATH"] = self._python_path()
+        environment["PYTHONPATH"] = python_path()
         environment[CONNECTION_FILE] = str(self._connection)
         if self.local:
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
             environment["SPARK_USER"] = "kt"  # a name for its own use; else Hadoop's login is loaded to find the user's
         return environment
-
-    def _python_path(self) -> str:
-        ours = str(Path(__file__).parents[3])
-        return os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
 
     def _connected(self) -> Any:
         return self._context.result()

@@ -1,12 +1,15 @@
 """Spark as we start it: errors come back as ours, sockets are on loopback, nothing is left."""
 
+import os
 from pathlib import Path
 
 import psutil
 import pytest
 
+import kafkatool
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.statelog.spark.session import Spark, SparkError
+from kafkatool.core.statelog.spark.jvm import SparkError, python_path
+from kafkatool.core.statelog.spark.session import Spark
 
 
 def refuse(item: int) -> int:
@@ -47,6 +50,10 @@ def test_all_sockets_are_on_loopback(spark: Spark) -> None:
     listening = [c.laddr.ip for p in processes for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
     assert listening
     assert {ip.removeprefix("::ffff:") for ip in listening} <= {"127.0.0.1", "::1"}
+
+
+def test_the_processes_we_start_find_kafkatool() -> None:
+    assert Path(kafkatool.__file__).parents[1] == Path(python_path().split(os.pathsep)[0])
 
 
 def test_a_jvm_that_does_not_come_up_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
