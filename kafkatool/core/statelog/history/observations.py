@@ -38,7 +38,7 @@ REASON_BYTES: Final = 300
 
 
 class Observation(NamedTuple):
-    """What one line says of one partition. ``time`` compares as text; ``line`` is its number in log ``source``.
+    """One line's statement about one partition. ``time`` compares as text; ``line`` is its number in log ``source``.
 
     ``controller`` and ``epoch``: whose decision or request it is. ``leader`` -1: none, -2: topic being deleted.
     ``targets`` are the brokers a controller sends to. ``text`` is an error's words, or a state left.

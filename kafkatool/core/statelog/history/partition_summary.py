@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionSummary:
-    """What happened to one partition, counted. Times in milliseconds; ``leaderless_open``: without leader at the end."""
+    """One partition's events, counted. Times in milliseconds; ``leaderless_open``: without leader at the end."""
 
     topic: str
     partition: int

@@ -23,7 +23,7 @@ MINUTE_MS: Final = 60_000
 
 @dataclass(slots=True)
 class BrokerSummary:
-    """What happened to one broker: leaderships lost and gained, times out of an ISR and back, partitions led at the end."""
+    """One broker's events, counted: leaderships lost and gained, times out of an ISR and back, partitions led at the end."""
 
     lost: int = 0
     gained: int = 0
@@ -48,7 +48,7 @@ class Minute:
 
 @dataclass(slots=True)
 class Sums:
-    """What partitions add up to. Keys of plots: (broker, step) and step; values are changes at that step."""
+    """The sums over partitions. Keys of plots: (broker, step) and step; values are changes at that step."""
 
     partitions: int = 0
     without_leader: int = 0

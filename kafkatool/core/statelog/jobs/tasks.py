@@ -1,4 +1,4 @@
-"""How the tasks of a job are started: the mapper that the caller brings, and small chunks put together in one task."""
+"""The start of a job's tasks: the mapper that the caller brings, and small chunks put together in one task."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

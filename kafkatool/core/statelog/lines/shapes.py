@@ -28,7 +28,7 @@ _BRACKETED_ANYWHERE = re.compile(r"\[([a-zA-Z0-9._-]+), *([0-9]+)\]", re.ASCII)
 
 
 class Shape(NamedTuple):
-    """What all lines of one shape have in common.
+    """The class of all lines of one shape.
 
     ``time_at`` is where the time stands in a record's first line, None in any other line. ``known`` is False for a
     dated line of unknown form. Lines that are no record have ``contains_time`` where a time stands anywhere in them.

@@ -16,7 +16,7 @@ from tests.core.statelog.logs import CAPTURES, VERSIONS, InProcess, record, sour
 
 
 def histories(sources: Sequence[Source], directory: Path, chunk_bytes: int = 1 << 20) -> dict[str, History]:
-    """The history of every partition, by name."""
+    """Return the history of every partition, by name."""
     logs = Logs(tuple(sources), (None,) * len(sources), directory)
     gathered = gather(logs, Selection(), InProcess(), len(sources), chunk_bytes=chunk_bytes)
     return {
@@ -70,7 +70,7 @@ def born(time: str) -> bytes:
 @pytest.mark.spec("SCL-17X", "SCL-19X")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_leaders_and_isrs_end_as_zookeeper_has_them(version: str, tmp_path: Path) -> None:
-    """Where the znode is newer than anything logged, it is by the leader's last ISR change, not yet passed on."""
+    """Allow a znode newer than anything logged, if it is by the leader's last ISR change, not yet passed on."""
     states = json.loads((CAPTURES / version / "states-at-the-end.json").read_text())
     with spool() as own:
         found = histories(open_logs(story(version), own).sources, own.directory)

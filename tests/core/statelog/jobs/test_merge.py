@@ -20,7 +20,7 @@ TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
 
 
 def merged_story(version: str, selection: Selection, directory: Path, slices: int = 3) -> tuple[list[bytes], Counts]:
-    """The lines written for the four brokers' logs of that version."""
+    """Return the lines written for the four brokers' logs of that version."""
     with spool() as own:
         opened = open_logs(story(version), own, join_rolled=not selection.kafka_compatible)
         plan = plan_slices(opened.sources, slices, sample_bytes=4096, precision_bytes=500, margin_bytes=1000)

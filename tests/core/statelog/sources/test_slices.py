@@ -27,7 +27,7 @@ records = st.builds(lambda at, text, tail: record(at, text) + tail, moments, tex
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """A log: perhaps lines before its first record, perhaps in order, perhaps without its last line's end."""
+    """Draw a log: perhaps lines before its first record, perhaps in order, perhaps without its last line's end."""
     body = draw(st.lists(records, max_size=25))
     if draw(st.booleans()):
         body.sort(key=lambda text: text[:25])
@@ -36,7 +36,7 @@ def logs(draw: st.DrawFn) -> bytes:
 
 
 def plainly_sorted(contents: list[bytes]) -> tuple[bytes, int]:
-    """All records in the order SCL-10X asks for, and the number of lines before a log's first record."""
+    """Return all records in the order SCL-10X asks for, and the number of lines before a log's first record."""
     found: list[tuple[bytes, list[bytes]]] = []
     orphans = 0
     for content in contents:

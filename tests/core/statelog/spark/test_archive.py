@@ -32,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def makers(cache: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment for makers at work: not at the lowest priority, which may be no time at all here.
+    """Give the environment for makers at work: not at the lowest priority, which may be no time at all here.
 
     Those that are still at it at the end of the test are ended, and their JVMs: they are processes of their own.
     """
@@ -55,7 +55,7 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
-    """The commands that would have been run in the background."""
+    """Give the commands that would have been run in the background."""
     commands: list[list[str]] = []
     monkeypatch.setattr("subprocess.Popen", lambda command, **_: commands.append(command))
     yield commands
@@ -231,7 +231,7 @@ def test_an_archive_is_made_and_used_and_a_jvm_that_dies_of_it_is_started_withou
 
 
 def _mapped(directory: Path, archive: Path) -> bool:
-    """Does a running Spark have the archive in its memory?"""
+    """Tell if a running Spark has the archive in its memory."""
     directory.mkdir()
     with Spark("local[1]", directory) as spark:
         assert spark.map(abs, [-1]) == [1]

@@ -55,12 +55,12 @@ def test_a_dataset_is_never_written_over(tmp_path: Path) -> None:
 
 
 def _key(row: dict[str, object]) -> str:
-    """The row without what is null, which Spark's JSON leaves out, as text that sorts."""
+    """Return the row without what is null, which Spark's JSON leaves out, as text that sorts."""
     return json.dumps({name: value for name, value in row.items() if value is not None}, sort_keys=True)
 
 
 def _read(context: Any, path: Path, to: Path) -> list[str]:
-    """Has the JVM write the dataset's rows as JSON into a directory; gives the columns."""
+    """Have the JVM write the dataset's rows as JSON into a directory; return the columns."""
     session = jvm(context).org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     rows = session.read().format("parquet").load(path.as_uri())
     rows.toJSON().write().text(to.as_uri())

@@ -1,4 +1,4 @@
-"""What a new pyspark breaks: every member and contract that is used below its public surface, one message for each."""
+"""Every member and contract used below pyspark's public surface, one message for each: read them for a new version."""
 
 import inspect
 import re

@@ -41,7 +41,7 @@ CHUNK_BYTES = 500_000
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Logs of some 7 MB that overlap: four with ties, lines out of order and stack traces, and those of real brokers."""
+    """Make 7 MB of logs that overlap: four with ties, lines out of order and stack traces, and those of real brokers."""
     directory = tmp_path / "logs"
     directory.mkdir()
     for number in range(4):
@@ -64,7 +64,7 @@ def logs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    """A standalone master with two workers of one core each, each a JVM."""
+    """Give a standalone master with two workers of one core each, each a JVM."""
     port, web = free_port(), free_port()
     url = f"spark://{HOST}:{port}"
     directory = tmp_path / "cluster"
@@ -145,7 +145,7 @@ def _results(master: str, logs: Path, directory: Path) -> Results:
 
 
 def _read_parquet(context: Any, dataset: Path, to: Path) -> list[str]:
-    """The dataset's rows as JSON, written by the JVM."""
+    """Return the dataset's rows as JSON, written by the JVM."""
     session = jvm(context).org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     session.read().format("parquet").load(dataset.as_uri()).toJSON().write().text(to.as_uri())
     return [line for part in to.glob("part-*") for line in part.read_text().splitlines()]
