@@ -71,14 +71,14 @@ class History:
 def history_of(observations: Iterable[Observation]) -> History:
     """Return the history that all observations of one partition give."""
     history = History([])
-    for life in _incarnations(sorted(set(observations))):
-        incarnation = _Incarnation(life)
+    for observed in _incarnations(sorted(set(observations))):
+        incarnation = _Incarnation(observed)
         history.facts.extend(incarnation.facts())
         final = incarnation.states[-1] if incarnation.states else None
         history.leader, history.leader_epoch = (final.leader, final.leader_epoch) if final else (None, None)
         history.isr, history.zk_version = (final.isr, final.zk_version) if final else (None, None)
         history.deleted = incarnation.deleted
-        history.elections += _elections(life, incarnation.states)
+        history.elections += _elections(observed, incarnation.states)
     return history
 
 
@@ -99,30 +99,27 @@ def leaderless_ms(facts: Sequence[Fact], end: str) -> list[tuple[str, str, bool]
 
 def _incarnations(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
     """Yield the observations of each incarnation: a topic deleted and created again starts anew at leader epoch 0."""
-    births = [o.time for o in observations if o.event == "partition_created"]
-    births = [time for i, time in enumerate(births) if i == 0 or time != births[i - 1]]
-    if not births:
+    created = [o.time for o in observations if o.event == "partition_created"]
+    created = [time for i, time in enumerate(created) if i == 0 or time != created[i - 1]]
+    if not created:
         yield list(observations)
         return
-    lives: list[list[Observation]] = [[] for _ in range(len(births) + 1)]
+    incarnations: list[list[Observation]] = [[] for _ in range(len(created) + 1)]
     for o in observations:
-        life = sum(birth <= o.time for birth in births)
-        if life < len(births) and o.leader_epoch == 0 and o.zk_version in (0, None):
-            early_ms = milliseconds(births[life]) - milliseconds(o.time)
-            if o.leader != DELETING and early_ms < ECHO_MS and not _led_before(o, lives[life]):
-                life += 1  # a broker whose clock is behind heard of the new one before it was made
-        lives[life].append(o)
-    yield from (life for life in lives if life)
+        number = sum(time <= o.time for time in created)
+        if number < len(created) and o.leader_epoch == 0 and o.zk_version in (0, None):
+            early_ms = milliseconds(created[number]) - milliseconds(o.time)
+            early = o.leader != DELETING and early_ms < ECHO_MS
+            if early and all(before.leader_epoch is None for before in incarnations[number]):
+                number += 1  # a broker whose clock is behind heard of the new one before it was made
+        incarnations[number].append(o)
+    yield from filter(None, incarnations)
 
 
-def _led_before(o: Observation, life: Sequence[Observation]) -> bool:
-    return any(before.leader_epoch is not None for before in life)
-
-
-def _elections(life: Sequence[Observation], states: Sequence[State]) -> int:
+def _elections(observed: Sequence[Observation], states: Sequence[State]) -> int:
     """Count the elections a controller logged: 0.8 to 0.11 in words, later as the new state; else leaders that changed."""
-    online = [o for o in life if o.event == "partition_online"]
-    in_words = sum(o.event == "leader_elected" for o in life)
+    online = [o for o in observed if o.event == "partition_online"]
+    in_words = sum(o.event == "leader_elected" for o in observed)
     if online or in_words:
         first = sum(o.leader_epoch is None and o.text == "NewPartition" for o in online)
         return in_words + first + len({o.leader_epoch for o in online if o.leader_epoch is not None})
@@ -132,15 +129,15 @@ def _elections(life: Sequence[Observation], states: Sequence[State]) -> int:
 class _Incarnation:
     """One incarnation of a partition: its observations, its succession of states, and the facts they make."""
 
-    def __init__(self, life: Sequence[Observation]) -> None:
-        self._life = life
-        everything = states_of(o for o in life)
+    def __init__(self, observed: Sequence[Observation]) -> None:
+        self._observed = observed
+        everything = states_of(o for o in observed)
         self._deleting = [o for state in everything if state.leader == DELETING for o in state.observations]
-        signs = self._deleting or [o for o in life if o.event in ("partition_removed", "metadata_deleted")]
+        signs = self._deleting or [o for o in observed if o.event in ("partition_removed", "metadata_deleted")]
         end = min((o.time for o in signs), default=None)
         self.states = [s for s in everything if s.leader != DELETING and (end is None or s.decision.time < end)]
         self.deleted = end is not None
-        self._born = [o for o in life if o.event == "partition_created"]
+        self._created = [o for o in observed if o.event == "partition_created"]
 
     def facts(self) -> list[Fact]:
         """Return all facts in order of time; those of the succession of states keep its order whatever clocks say."""
@@ -160,27 +157,27 @@ class _Incarnation:
 
     def _reassignments(self) -> Iterator[Fact]:
         """Yield changes of the assignment. Its order counts only where it was logged in order, on purpose."""
-        told = sorted(
+        observed = sorted(
             ((o, state, replicas) for state in self.states for o, replicas in state.replicas), key=lambda t: t[0]
         )
-        if any(o.actor == "controller" and o.event != "reassignment_sent" for o, _, _ in told):
-            told = [t for t in told if t[0].actor == "controller"]  # brokers say the same, later
-        replicas = next((o.replicas for o in self._born if o.replicas), None)
+        if any(o.actor == "controller" and o.event != "reassignment_sent" for o, _, _ in observed):
+            observed = [t for t in observed if t[0].actor == "controller"]  # brokers log the same, later
+        replicas = next((o.replicas for o in self._created if o.replicas), None)
         found: list[Fact] = []
         ordered = True
-        for o, state, assigned in told:
+        for o, state, assigned in observed:
             in_order = o.event == "reassignment_sent"
             if replicas is not None and {*assigned} == {*replicas} and (assigned == replicas or not in_order):
                 continue
             if found and not ordered and replicas is not None and {*assigned} == {*replicas}:
-                found[-1].replicas = assigned  # the same assignment, now told in its order
+                found[-1].replicas = assigned  # the same assignment, now logged in its order
             elif replicas is not None:
                 found.append(_fact("reassigned", [o], state, replicas=assigned, old_replicas=replicas))
             replicas, ordered = assigned, in_order
         yield from found
 
     def _change(self, before: State | None, state: State) -> Iterator[Fact]:
-        new = bool(self._born) or (state.leader_epoch == 0 and not state.zk_version)
+        new = bool(self._created) or (state.leader_epoch == 0 and not state.zk_version)
         old_leader = before.leader if before else None
         if before is None and not new:
             yield _fact("first_seen", state.observations, state)
@@ -205,23 +202,23 @@ class _Incarnation:
         if before is None or before.leader_epoch == state.leader_epoch:
             return False
         start, end = before.decision.time, state.decision.time
-        return any(o.event == "partition_offline" and start <= o.time <= end for o in self._life)
+        return any(o.event == "partition_offline" and start <= o.time <= end for o in self._observed)
 
     def _others(self) -> Iterator[Fact]:
-        for o in self._born[:1]:
-            yield _simple("created", self._born, o, replicas=o.replicas)
+        for o in self._created[:1]:
+            yield _simple("created", self._created, o, replicas=o.replicas)
         yield from self._reassignments()
-        removed = [o for o in self._life if o.event == "partition_removed"]
-        for o in self._life:
+        removed = [o for o in self._observed if o.event == "partition_removed"]
+        for o in self._observed:
             if o.event == "partition_offline" and not self._only_to_be_removed(o, removed):
                 yield _simple("offline", [o], o)
         if self._deleting:
             yield _simple("deletion_started", self._deleting, min(self._deleting))
-        gone = removed or [o for o in self._life if o.event == "metadata_deleted"]
+        gone = removed or [o for o in self._observed if o.event == "metadata_deleted"]
         if gone:
-            told = [o for o in self._life if o.event in ("partition_removed", "metadata_deleted")]
-            yield _simple("deleted", told, min(gone))
-        yield from _failures([o for o in self._life if o.event in FAILURES or o.event in (IGNORED, DISK_FAILED)])
+            observed = [o for o in self._observed if o.event in ("partition_removed", "metadata_deleted")]
+            yield _simple("deleted", observed, min(gone))
+        yield from _failures([o for o in self._observed if o.event in FAILURES or o.event in (IGNORED, DISK_FAILED)])
 
     def _only_to_be_removed(self, o: Observation, removed: Sequence[Observation]) -> bool:
         """Tell if a partition was taken offline by its deletion, which is no outage."""
@@ -234,8 +231,8 @@ def _near(earlier: str, later: str) -> bool:
     return milliseconds(later) - milliseconds(earlier) <= ECHO_MS
 
 
-def _fact(kind: str, told: Sequence[Observation], state: State, **more: object) -> Fact:
-    decision = state.decision if len(told) > 1 else told[0]
+def _fact(kind: str, observed: Sequence[Observation], state: State, **more: object) -> Fact:
+    decision = state.decision if len(observed) > 1 else observed[0]
     return Fact(
         decision.time,
         kind,
@@ -244,35 +241,35 @@ def _fact(kind: str, told: Sequence[Observation], state: State, **more: object) 
         isr=state.isr,
         controller=state.controller,
         controller_epoch=state.controller_epoch,
-        witnesses=_witnesses(told),
+        witnesses=_witnesses(observed),
         **more,  # type: ignore[arg-type]
     )
 
 
-def _simple(kind: str, told: Sequence[Observation], o: Observation, **more: object) -> Fact:
+def _simple(kind: str, observed: Sequence[Observation], o: Observation, **more: object) -> Fact:
     return Fact(
         o.time,
         kind,
         controller=o.controller,
         controller_epoch=o.epoch,
-        witnesses=_witnesses(told),
+        witnesses=_witnesses(observed),
         **more,  # type: ignore[arg-type]
     )
 
 
-def _witnesses(told: Iterable[Observation]) -> tuple[Witness, ...]:
+def _witnesses(observed: Iterable[Observation]) -> tuple[Witness, ...]:
     """Return each broker's first line, as controller and as itself apart."""
     first: dict[tuple[int, str], Witness] = {}
-    for o in sorted(told):
+    for o in sorted(observed):
         first.setdefault((o.actor_id, o.actor), Witness(o.actor_id, o.actor, o.time, o.source, o.line))
     return tuple(sorted(first.values(), key=lambda w: (w.time, w.role != "controller", w.broker)))
 
 
-def _failures(told: Sequence[Observation]) -> Iterator[Fact]:
+def _failures(observed: Sequence[Observation]) -> Iterator[Fact]:
     """Yield failures: the same words again and again, or of several brokers, are one fact with a count."""
     runs: list[list[Observation]] = []
     open_runs: dict[tuple[str, str, int | None], list[Observation]] = {}
-    for o in sorted(told):
+    for o in sorted(observed):
         key = (o.event, o.text or "", o.epoch)
         run = open_runs.get(key)
         if run and (_near(run[-1].time, o.time)):

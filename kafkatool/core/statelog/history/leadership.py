@@ -2,8 +2,8 @@
 
 One state of the partition is written to ZooKeeper once and logged many times: by the controller to each broker, by each
 broker that receives it, again by every next controller. Brokers hear of it late, and a controller may repeat an old
-one. So states are told apart by what they are (leader epoch, ZooKeeper version where it is logged, leader, ISR), and put
-in order by epochs and versions; the time decides only where these do not.
+one. So states are distinguished by what they are (leader epoch, ZooKeeper version where it is logged, leader, ISR), and
+put in order by epochs and versions; the time decides only where these do not.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,13 +71,13 @@ def states_of(observations: Iterable[Observation]) -> list[State]:
     for o in observations:
         if o.leader_epoch is not None:
             by_epoch.setdefault(o.leader_epoch, []).append(o)
-    return [state for _, told in sorted(by_epoch.items()) for state in _of_one_epoch(told)]
+    return [state for _, observed in sorted(by_epoch.items()) for state in _of_one_epoch(observed)]
 
 
-def _of_one_epoch(told: Sequence[Observation]) -> list[State]:
+def _of_one_epoch(observed: Sequence[Observation]) -> list[State]:
     versioned: dict[tuple[int, _Known], State] = {}
     unversioned, vague = [], []
-    for o in sorted(told):
+    for o in sorted(observed):
         if o.leader is None or o.isr is None:
             vague.append(o)
         elif o.zk_version is None:
@@ -122,11 +122,11 @@ def _attach(o: Observation, states: Sequence[State]) -> bool:
     return True
 
 
-def _successive(told: Sequence[Observation]) -> Iterator[State]:
+def _successive(observed: Sequence[Observation]) -> Iterator[State]:
     """Yield states without a version, in the order of one witness: each logs them in order but not at one time."""
     states: list[State] = []
     streams: dict[tuple[str, int], list[Observation]] = {}
-    for o in told:
+    for o in observed:
         streams.setdefault((o.actor, o.actor_id), []).append(o)
     for stream in sorted(streams.values(), key=lambda s: (s[0].actor != "controller", -len(s), s[0])):
         if not states:
