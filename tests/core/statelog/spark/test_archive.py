@@ -15,7 +15,8 @@ import pytest
 
 from kafkatool.core.java import Java, find_java
 from kafkatool.core.statelog.spark import archive as module
-from kafkatool.core.statelog.spark.archive import archive_path, discard, make, make_in_background, seal, usable
+from kafkatool.core.statelog.spark.archive import archive_path, discard, make_in_background, seal, usable
+from kafkatool.core.statelog.spark.archive_maker import make
 from kafkatool.core.statelog.spark.session import Spark
 from tests.core.statelog.logs import record
 
@@ -95,7 +96,7 @@ def test_it_is_made_in_the_background_unless_that_failed_lately_or_is_under_way(
 ) -> None:
     archive = archive_path(find_java())
     assert make_in_background(archive)
-    assert started[0][1:] == ["-m", "kafkatool.core.statelog.spark.archive"]
+    assert started[0][1:] == ["-m", "kafkatool.core.statelog.spark.archive_maker"]
     with archive.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert not make_in_background(archive)
@@ -194,7 +195,10 @@ def test_pips_java_has_its_archive_after_the_first_run_and_only_once(
     assert not archive.exists()  # the result was there before the making had got anywhere
     assert first.stdout == record("00,000")
     assert b"in the background, once" in first.stderr
-    others = [subprocess.Popen([sys.executable, "-m", module.__name__], env=environment) for _ in range(3)]
+    others = [
+        subprocess.Popen([sys.executable, "-m", "kafkatool.core.statelog.spark.archive_maker"], env=environment)
+        for _ in range(3)
+    ]
     assert [other.wait(deadline - time.monotonic()) for other in others] == [0, 0, 0]
     while not usable(archive) or archive.with_suffix(".failed").exists():
         assert time.monotonic() < deadline, archive.with_suffix(".log").read_text()
