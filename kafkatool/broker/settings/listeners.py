@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 
 from kafkatool.core.errors import ConfigError
+from kafkatool.core.model.security_protocols import SECURITY_PROTOCOLS
 from kafkatool.core.model.values import Endpoint
 
 _LISTENER = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^\[\]:]*)):(?P<port>\d+)")
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_PROTOCOL_MAP = {name: name for name in SECURITY_PROTOCOLS}
 
 
