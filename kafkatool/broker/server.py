@@ -12,9 +12,9 @@ from kafkatool.broker.administration.producer_ids import ProducerIds
 from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.groups.coordinator import GroupCoordinator
-from kafkatool.broker.handlers import QUICK, load_handlers
 from kafkatool.broker.handlers.call import HandlerContext
 from kafkatool.broker.handlers.dispatch import Dispatcher
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas, parse_entity
 from kafkatool.broker.network.socket_server import SocketServer
@@ -253,7 +253,8 @@ class Broker:
             log_manager=log_manager,
         )
         self._will_stop("request handlers", sockets.stop_serving)
-        sockets.serve(Dispatcher(load_handlers(), context), quick_apis=QUICK)
+        handlers = load_handlers()
+        sockets.serve(Dispatcher(handlers, context), quick_apis=[key for key, one in handlers.items() if one.quick])
         log.info("broker %d serves %s", self.broker_id, ", ".join(f"{e.host}:{e.port}" for e in own.endpoints))
 
     def _config_changes(

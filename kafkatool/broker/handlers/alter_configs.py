@@ -6,8 +6,14 @@ from functools import partial
 from kafkatool.broker.administration.configs import ConfigAdmin
 from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult
+from kafkatool.core.protocol.messages.alter_configs import (
+    API,
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResult,
+)
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
@@ -34,3 +40,6 @@ def outcome(kind: int, name: str, alter: Callable[[], None]) -> AlterConfigsResu
     except ZooKeeperError as e:
         result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(e)
     return result
+
+
+SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -9,9 +9,11 @@ from collections import Counter
 from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.administration.waiting_topics import is_led
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.protocol.messages.create_partitions import (
+    API,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsResult,
@@ -62,3 +64,6 @@ def _grow(topic: CreatePartitionsTopic, call: Call, *, validate_only: bool) -> C
     except KafkatoolError as e:  # ZooKeeper, or what is in it
         return _result(topic.name, ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
     return _result(topic.name, ErrorCode.NONE)
+
+
+SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -9,8 +9,10 @@ from collections import Counter
 from kafkatool.broker.administration.topics import NewTopic, TopicError
 from kafkatool.broker.administration.waiting_topics import is_led
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.create_topics import (
+    API,
     CreateTopicsRequest,
     CreateTopicsResponse,
     CreateTopicsResponseTopic,
@@ -78,3 +80,6 @@ def _new_topic(topic: CreateTopicsTopic) -> NewTopic:
         assignment={a.partition: tuple(a.broker_ids) for a in topic.assignments} or None,
         configs=configs,
     )
+
+
+SERVED = Served(api=API, versions=(0, 3), handle=handle)

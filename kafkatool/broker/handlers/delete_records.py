@@ -5,8 +5,10 @@ Each partition is asked of its leader. The space is given back with the next ret
 
 from kafkatool.broker.administration.record_deletion import WaitingDeletions, delete_on_leader
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.delete_records import (
+    API,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -45,3 +47,6 @@ def handle(request: DeleteRecordsRequest, call: Call) -> None:
         deletions, find_leader, lambda: set(context.metadata_cache.snapshot.brokers), context.timer, answer
     )
     waiting.start(call.patience_ms(request.timeout_ms))
+
+
+SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -7,8 +7,10 @@ the answer is REQUEST_TIMED_OUT though the deletion goes on.
 from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.administration.waiting_topics import is_gone
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.delete_topics import (
+    API,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicsResponseTopic,
@@ -49,3 +51,6 @@ def _delete(name: str, call: Call) -> ErrorCode:
     except ZooKeeperError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
+
+
+SERVED = Served(api=API, versions=(0, 3), handle=handle)

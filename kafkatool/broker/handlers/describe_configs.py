@@ -6,9 +6,11 @@ Any broker tells of a topic, with its own defaults; a broker's settings are aske
 from kafkatool.broker.administration.configs import ConfigAdmin
 from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.settings.description import ConfigSource, Setting
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.describe_configs import (
+    API,
     DescribeConfigsEntry,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -50,3 +52,6 @@ def _entry(setting: Setting, *, synonyms: bool) -> DescribeConfigsEntry:
         is_sensitive=False,
         synonyms=[DescribeConfigsSynonym(name=n, value=v, source=s) for n, v, s in setting.synonyms if synonyms],
     )
+
+
+SERVED = Served(api=API, versions=(0, 2), handle=handle)

@@ -5,7 +5,9 @@ from functools import partial
 from kafkatool.broker.administration.configs import Change, ConfigAdmin
 from kafkatool.broker.handlers.alter_configs import outcome
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.protocol.messages.incremental_alter_configs import (
+    API,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -21,3 +23,6 @@ def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAl
         alter = partial(admin.change, kind, name, changes, validate_only=request.validate_only)
         results.append(outcome(kind, name, alter))
     return IncrementalAlterConfigsResponse(responses=results)
+
+
+SERVED = Served(api=API, versions=(0, 0), handle=handle)

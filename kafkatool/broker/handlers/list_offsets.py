@@ -3,10 +3,12 @@
 from collections import Counter
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, FoundOffset, Reader
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.list_offsets import (
+    API,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResponsePartition,
@@ -39,3 +41,6 @@ def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
             )
         topics.append(ListOffsetsResponseTopic(topic=topic.topic, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
+
+
+SERVED = Served(api=API, versions=(1, 5), handle=handle, quick=True, throttled_at_once_from=3)

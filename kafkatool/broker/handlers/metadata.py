@@ -7,10 +7,12 @@ for authorized operations is told all of them.
 from collections.abc import Sequence
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import (
+    API,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
@@ -111,3 +113,6 @@ def _partition(
         isr_nodes=list(isr),
         offline_replicas=state.offline_replicas,
     )
+
+
+SERVED = Served(api=API, versions=(0, 9), handle=handle, throttled_at_once_from=6)

@@ -5,12 +5,15 @@ here. The topic admin client's right to write internal topics is by client id, a
 """
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.network.client_quotas import PRODUCE
 from kafkatool.broker.replication.leading.appends import WritableBuffer
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.produce import (
+    API,
     ProduceRequest,
     ProduceResponse,
     ProduceResponsePartition,
@@ -64,6 +67,10 @@ def handle(request: ProduceRequest, call: Call) -> None:
     )
 
 
+def _charge(request: ProduceRequest, call: Call, size_bytes: int) -> None:
+    call.charge(PRODUCE, size_bytes)
+
+
 def _is_zstd(records: Buffer) -> bool:
     return len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == _ZSTD
 
@@ -90,3 +97,15 @@ def _response(request: ProduceRequest, results: AppendResults, version: int) -> 
             )
         topics.append(ProduceResponseTopic(topic=name, partitions=partitions))
     return ProduceResponse(topics=topics)
+
+
+SERVED = Served(
+    api=API,
+    versions=(3, 8),
+    handle=handle,
+    quick=True,
+    announced_from=0,
+    throttled_at_once_from=6,
+    charge=_charge,
+    expects_answer=lambda request: request.acks != 0,
+)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import Any
 
-from kafkatool.broker.handlers import Served
 from kafkatool.broker.handlers.call import HandlerContext
 from kafkatool.broker.handlers.dispatch import Dispatcher
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.network.client_quotas import ClientQuotas
 from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.protocol.codec.schema import Api
@@ -37,8 +39,9 @@ def handler_context(**parts: Any) -> HandlerContext:
         "broker_epoch": lambda: 7,
         "metadata_cache": MetadataCache(1),
     }
-    for name in ("replica_manager", "controller", "groups", "topic_admin", "producer_ids", "zookeeper", "timer"):
-        given[name] = absent
+    given["client_quotas"] = ClientQuotas(given["config"])
+    for field in fields(HandlerContext):
+        given.setdefault(field.name, absent)
     return HandlerContext(**(given | parts))
 
 
@@ -67,9 +70,8 @@ def broker_of(served: Mapping[int, Served], context: HandlerContext, **propertie
     server = SocketServer(network_config(**properties))
     timer = Timer("test")
     try:
-        context.timer = timer
         server.bind()
-        server.serve(Dispatcher(served, context))
+        server.serve(Dispatcher(served, replace(context, timer=timer)))
         client = Client(server.endpoints[0].port)
         try:
             yield client

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.administration.waiting_topics import WaitingTopics
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.protocol.messages import create_partitions, create_topics, delete_records, delete_topics
