@@ -41,8 +41,8 @@ class Dispatcher:
             self._refuse(connection, served, key, version, correlation_id)
             return
         try:
-            header, offset = decode_header(frame)
-            message = decode_request(header, frame, offset)
+            header, offset = decode_header(served.api, frame)
+            message = decode_request(served.api, version, frame, offset)
         except ProtocolError as e:
             log.warning("closing %s: %s version %d cannot be read: %s", connection, served.api.name, version, e)
             connection.end()

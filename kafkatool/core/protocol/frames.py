@@ -9,7 +9,6 @@ from kafkatool.core.protocol.codec.decode_source import malformed, skip_tagged_f
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.codec.types import Buffer, Chunk
-from kafkatool.core.protocol.messages.registry import APIS
 
 _LENGTH = Struct(">i")
 _HEADER_0 = Struct(">hhi")
@@ -51,17 +50,13 @@ def encode_response(api: Api, version: int, correlation_id: int, message: object
     return _encode(api, api.response, version, message, out)
 
 
-def decode_header(frame: Buffer) -> tuple[RequestHeader, int]:
+def decode_header(api: Api, frame: Buffer) -> tuple[RequestHeader, int]:
     """Header of a request frame (without its length), and where the body begins.
 
-    The version is not held against those known: BRK-11 and 155 answer some that are not. ProtocolError for a key that
-    is not known, whose header cannot be told, and for malformed bytes.
+    The version is not held against those known. ProtocolError for malformed bytes.
     """
     try:
         key, version, correlation_id = _HEADER_0.unpack_from(frame)
-        api = APIS.get(key)
-        if api is None:
-            raise ProtocolError(f"unknown api key {key}, version {version}")
         if key == _CONTROLLED_SHUTDOWN and version == 0:
             return RequestHeader(key, version, correlation_id, None), _HEADER_0.size
         (length,) = _CLIENT_ID.unpack_from(frame, _HEADER_0.size)
@@ -80,12 +75,11 @@ def decode_header(frame: Buffer) -> tuple[RequestHeader, int]:
     return RequestHeader(key, version, correlation_id, client_id), position
 
 
-def decode_request(header: RequestHeader, frame: Buffer, body_offset: int) -> Any:
-    """The body of that request. ProtocolError for a key or version not known and for malformed bytes (BRK-10)."""
-    api = APIS.get(header.api_key)
-    if api is None or not api.knows(header.api_version):
-        raise ProtocolError(f"api key {header.api_key} has no version {header.api_version} here")
-    return _decode(api, api.request, header.api_version, frame, body_offset)
+def decode_request(api: Api, version: int, frame: Buffer, body_offset: int) -> Any:
+    """The body of that request. ProtocolError for a version not known and for malformed bytes (BRK-10)."""
+    if not api.knows(version):
+        raise ProtocolError(f"{api.name} has no version {version} here")
+    return _decode(api, api.request, version, frame, body_offset)
 
 
 def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:

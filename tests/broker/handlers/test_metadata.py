@@ -13,9 +13,9 @@ from kafkatool.core.protocol.messages import init_producer_id as init_producer_i
 from kafkatool.core.protocol.messages import metadata as metadata_api
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
-from kafkatool.core.protocol.messages.registry import APIS
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 from tests.broker.network.raw_client import network_config
+from tests.core.protocol.apis import APIS
 
 METADATA = {3: metadata.SERVED}
 API = metadata_api.API

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Field, Struct, Text, WireType, fields_of
 from kafkatool.core.protocol.codec.types import Fixed
-from kafkatool.core.protocol.messages.registry import APIS
+from tests.core.protocol.apis import APIS
 
 _BITS = {"b": 7, "h": 15, "i": 31, "q": 63}
 
