@@ -31,15 +31,15 @@ def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
 
 
 def outcome(kind: int, name: str, alter: Callable[[], None]) -> AlterConfigsResult:
-    """What to say of one resource."""
-    result = AlterConfigsResult(resource_type=kind, resource_name=name)
+    """Run ``alter`` and return what to say of the resource."""
+    code, message = ErrorCode.NONE, None
     try:
         alter()
     except TopicError as e:
-        result.error_code, result.error_message = e.code, str(e)
+        code, message = e.code, str(e)
     except ZooKeeperError as e:
-        result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(e)
-    return result
+        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, str(e)
+    return AlterConfigsResult(error_code=code, error_message=message, resource_type=kind, resource_name=name)
 
 
 SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -95,14 +95,14 @@ class Call:
         return self._answered
 
     def respond(self, response: Any, *, throttle_time_ms: int = 0) -> None:
-        """Send the answer, from any thread; once. The caller has put ``throttle_time_ms`` into ``response``."""
+        """Send the answer, from any thread; once. ``throttle_time_ms``: told to the client, which is held back so long."""
         if not self._claim():
             return
         try:
-            chunks = self._encode(response)
+            chunks = self._encode(response, throttle_time_ms)
             if (delay_ms := self._hold_back_ms(chunks)) > throttle_time_ms:
-                throttle_time_ms = response.throttle_time_ms = delay_ms
-                chunks = self._encode(response)
+                throttle_time_ms = delay_ms
+                chunks = self._encode(response, throttle_time_ms)
         except BaseException:
             self._answered = False  # nothing went out: an error reply still may
             raise
@@ -128,8 +128,10 @@ class Call:
         if self._claim():
             self._connection.end()
 
-    def _encode(self, response: Any) -> list[Chunk]:
-        return encode_response(self._served.api, self.header.api_version, self.header.correlation_id, response)
+    def _encode(self, response: Any, throttle_time_ms: int) -> list[Chunk]:
+        _, version, correlation_id, _ = self.header
+        api = self._served.api
+        return encode_response(api, version, correlation_id, response, throttle_time_ms=throttle_time_ms)
 
     def _hold_back_ms(self, answer: list[Chunk]) -> int:
         if self._charge is None:

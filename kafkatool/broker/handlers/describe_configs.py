@@ -29,17 +29,14 @@ def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsRespon
 
 
 def _describe(admin: ConfigAdmin, resource: DescribeConfigsResource, *, synonyms: bool) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    kind, name, wanted = resource.resource_type, resource.resource_name, resource.configuration_keys
     try:
-        settings = admin.describe(resource.resource_type, resource.resource_name)
-    except TopicError as e:
-        result.error_code, result.error_message = e.code, str(e)
-    except ZooKeeperError as e:
-        result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(e)
-    else:
-        wanted = resource.configuration_keys
-        result.configs = [_entry(s, synonyms=synonyms) for s in settings if wanted is None or s.name in wanted]
-    return result
+        settings = admin.describe(kind, name)
+    except (TopicError, ZooKeeperError) as e:
+        code = e.code if isinstance(e, TopicError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        return DescribeConfigsResult(error_code=code, error_message=str(e), resource_type=kind, resource_name=name)
+    configs = [_entry(s, synonyms=synonyms) for s in settings if wanted is None or s.name in wanted]
+    return DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs)
 
 
 def _entry(setting: Setting, *, synonyms: bool) -> DescribeConfigsEntry:

@@ -35,19 +35,24 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
         out += _CLIENT_ID.pack(-1 if client_id is None else len(name)) + name
     if api.is_flexible(version):
         out.append(0)
-    chunks = _encode(api, api.request, version, message, out)
+    chunks = _encode(api, api.request, version, message, out, 0)
     if len(chunks) == 1:
         return bytes(out)
     return b"".join(c.read() if isinstance(c, FileRegion) else c for c in chunks)
 
 
-def encode_response(api: Api, version: int, correlation_id: int, message: object) -> list[Chunk]:
-    """A complete frame, length first, in parts to be sent in order. ProtocolError as in ``encode_request``."""
+def encode_response(
+    api: Api, version: int, correlation_id: int, message: object, *, throttle_time_ms: int = 0
+) -> list[Chunk]:
+    """Return a complete frame, length first, in parts to be sent in order. ProtocolError as in ``encode_request``.
+
+    A ``throttle_time_ms`` above 0 is told instead of the message's own, where that version has room for it.
+    """
     out = bytearray(4)
     out += _LENGTH.pack(correlation_id)
     if api.is_flexible(version) and api.key != _API_VERSIONS:
         out.append(0)
-    return _encode(api, api.response, version, message, out)
+    return _encode(api, api.response, version, message, out, throttle_time_ms)
 
 
 def decode_header(api: Api, frame: Buffer) -> tuple[RequestHeader, int]:
@@ -103,12 +108,14 @@ def _decode(api: Api, cls: type[object], version: int, frame: Buffer, position: 
         raise ProtocolError(f"{cls.__name__} version {version} is cut off after {len(frame)} bytes") from short
 
 
-def _encode(api: Api, cls: type[object], version: int, message: object, out: bytearray) -> list[Chunk]:
+def _encode(
+    api: Api, cls: type[object], version: int, message: object, out: bytearray, throttle_time_ms: int
+) -> list[Chunk]:
     if not api.knows(version):
         raise ProtocolError(f"{api.name} has no version {version} here")
     chunks: list[Chunk] = []
     try:
-        chunks.append(encoder(cls, version, api.is_flexible(version))(message, out, chunks))
+        chunks.append(encoder(cls, version, api.is_flexible(version))(message, out, chunks, throttle_time_ms))
     except (error, AttributeError, TypeError, UnicodeEncodeError) as wrong:  # null, out of range, wrong type
         raise ProtocolError(f"{cls.__name__} version {version} cannot be written: {wrong}") from wrong
     if len(chunks) == 1:

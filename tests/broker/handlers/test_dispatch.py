@@ -148,7 +148,7 @@ def test_a_second_answer_is_dropped() -> None:
 @pytest.mark.parametrize(("version", "at_once"), [(2, False), (6, True)])
 def test_a_throttled_client_is_told_at_once_and_kept_muted_or_answered_late(version: int, at_once: bool) -> None:
     def throttle(request: Any, call: Call) -> None:
-        response = metadata.MetadataResponse(brokers=[], topics=[], throttle_time_ms=150)
+        response = metadata.MetadataResponse(brokers=[], topics=[])
         call.respond(response, throttle_time_ms=150 if len(told) == 0 else 0)
         told.append(True)
 

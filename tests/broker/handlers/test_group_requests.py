@@ -193,7 +193,7 @@ def test_a_group_error_stands_on_every_partition_and_on_top_too(stage: Stage, cl
     assert commit(client, 7, ("t", 1)) == {("t", 1): 0}
     assert ask() == (0, [(0, -1, 0), (1, 5, 0)])
     if version >= 2:
-        request.topics = None
+        request = offset_fetch.OffsetFetchRequest(group_id=request.group_id, topics=None)
         assert ask() == (0, [(1, 5, 0)])
 
 

@@ -15,8 +15,8 @@ from kafkatool.core.protocol.codec.types import Buffer, Chunk
 Decode: TypeAlias = Callable[[Buffer, int], Any]
 """``decode(data, position) -> message``. Raises ProtocolError, struct.error or IndexError."""
 
-Encode: TypeAlias = Callable[[Any, bytearray, list[Chunk]], bytearray]
-"""``encode(message, out, chunks) -> last buffer``; see EncodeSource."""
+Encode: TypeAlias = Callable[[Any, bytearray, list[Chunk], int], bytearray]
+"""``encode(message, out, chunks, throttle_time_ms) -> last buffer``; see EncodeSource."""
 
 
 _decoders: dict[tuple[type[object], int, bool], Decode] = {}
@@ -39,5 +39,7 @@ def encoder(cls: type[object], version: int, flexible: bool) -> Encode:
     if (known := _encoders.get(key)) is not None:
         return known
     source = EncodeSource(cls, version, flexible)
-    made = cast(Encode, source.compile("def encode(m, out, chunks):", f"encode {cls.__name__} {version}"))
+    made = cast(
+        Encode, source.compile("def encode(m, out, chunks, throttle_time_ms):", f"encode {cls.__name__} {version}")
+    )
     return _encoders.setdefault(key, made)

@@ -7,6 +7,7 @@ from kafkatool.core.protocol.codec.schema import Array, Blob, Field, Struct, Tex
 from kafkatool.core.protocol.codec.source import Source, numbers_struct
 from kafkatool.core.protocol.codec.types import INT16, INT32, Fixed
 
+_THROTTLE_TIME = "m.throttle_time_ms"  # of a response; the one field that an argument may say
 # Records below this are copied into the message: cheaper than one more buffer for the socket.
 _COPY_BELOW_BYTES = 2048
 
@@ -30,7 +31,7 @@ def by_topic(elements: list[Any]) -> dict[str, list[Any]]:
 
 
 class EncodeSource(Source):
-    """``encode(m, out, chunks) -> out``: appends to ``out``; records not copied close it into ``chunks``.
+    """``encode(m, out, chunks, throttle_time_ms) -> out``: appends to ``out``; records not copied close it into ``chunks``.
 
     The buffer returned is the last one, not yet in ``chunks``.
     """
@@ -48,7 +49,8 @@ class EncodeSource(Source):
 
     def _struct(self, fields: list[Field], source: str, depth: int) -> None:
         for field in fields:
-            self._field(field, f"{source}.{field.name}", depth)
+            value = f"{source}.{field.name}"
+            self._field(field, f"throttle_time_ms or {value}" if value == _THROTTLE_TIME else value, depth)
         self._flush()
         self._no_tagged_fields()
 

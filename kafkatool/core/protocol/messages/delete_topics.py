@@ -1,13 +1,12 @@
 """DeleteTopics (key 20), versions 0-3."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.schema import Api, Request, message
 from kafkatool.core.protocol.codec.types import Int16, Int32, Since
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     """``timeout_ms`` as in CreateTopics."""
 
@@ -15,7 +14,7 @@ class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     timeout_ms: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteTopicsResponseTopic:
     """How it went for one topic."""
 
@@ -23,7 +22,7 @@ class DeleteTopicsResponseTopic:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteTopicsResponse:
     """One entry for each name."""
 

@@ -1,13 +1,12 @@
 """LeaveGroup (key 13), versions 0-2: a member goes."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.schema import Api, Request, message
 from kafkatool.core.protocol.codec.types import Int16, Int32, Since
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LeaveGroupRequest(Request["LeaveGroupResponse"]):
     """Who goes."""
 
@@ -15,7 +14,7 @@ class LeaveGroupRequest(Request["LeaveGroupResponse"]):
     member_id: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LeaveGroupResponse:
     """25: no such member."""
 
