@@ -21,15 +21,15 @@ from kafkatool.core.protocol.messages.metadata import (
 )
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 
-_NOT_ASKED_FOR = -(2**31)
-_TOPIC_OPERATIONS, _CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)
+NOT_ASKED_FOR = -(2**31)
+_TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)
 
 
 def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
     """Unknown topics are created first, where that is allowed."""
     context, version = call.context, call.header.api_version
     snapshot = context.metadata_cache.snapshot
-    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED_FOR
+    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_topic(snapshot, name, call, operations) for name in snapshot.partitions]
     else:
@@ -40,7 +40,7 @@ def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
             else _unknown(name, _created(name, request, call), operations)
             for name in names
         ]
-    cluster_operations = _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED_FOR
+    cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
     return MetadataResponse(
         brokers=_brokers(snapshot, call.listener),
         cluster_id=context.cluster_id,
