@@ -90,8 +90,7 @@ class ReplicaManager:
         self._checkpointed: dict[TopicPartition, int] = {}
         self._tasks: list[ScheduledTask] = []
         self._session_confirmed = True
-        self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda _: None
-        """Hears of partitions whose log dir failed, once nothing is served of them any more."""
+        self._on_offline: Callable[[Sequence[TopicPartition]], None] = lambda _: None
         self._hosted = HostedPartitions(metadata_cache)
         self._produces = DelayedOperations(timer)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock_ms)
@@ -309,6 +308,10 @@ class ReplicaManager:
         self.leader_quota.set_rate(int(overrides.get(_LEADER_RATE, NO_RATE)))
         self.follower_quota.set_rate(int(overrides.get(_FOLLOWER_RATE, NO_RATE)))
 
+    def on_offline(self, listener: Callable[[Sequence[TopicPartition]], None]) -> None:
+        """Have ``listener`` told of partitions whose log dir failed, once nothing is served of them any more."""
+        self._on_offline = listener
+
     def on_dir_failure(self, path: Path, partitions: Sequence[TopicPartition]) -> None:
         """A log dir failed (BRK-146). May be called under a log's lock, so the work is done in the background."""
         self._scheduler.submit(lambda: self._take_offline(path, partitions), "log-dir-failure")
@@ -318,7 +321,7 @@ class ReplicaManager:
         self._hosted.take_offline(partitions)
         for partition in partitions:
             self._wake(partition)
-        self.on_offline(partitions)
+        self._on_offline(partitions)
         log.error("%d partitions are offline with log dir %s", len(partitions), path)
         try:
             self._zookeeper.create(LogDirEventZnode.PREFIX, LogDirEventZnode.encode(self._broker_id), sequential=True)

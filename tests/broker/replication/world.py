@@ -347,7 +347,7 @@ def world(directory: Path, *, clock: Clock | None = None, broker_id: int = 1, **
         lambda topic: {},
         clock_ms=monotonic_ms if clock is None else clock,
     )
-    logs.on_dir_failure = manager.on_dir_failure
+    logs.on_dir_failure(manager.on_dir_failure)
     manager.startup()
     try:
         yield World(manager, logs, zookeeper, scheduler, time_source, cache, lines)
