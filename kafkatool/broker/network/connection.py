@@ -50,7 +50,7 @@ class Connection:
         self._epoll = epoll
         self._lock = threading.Lock()
         self._armed = _READ
-        self._in_work = False  # a request is, and its response not yet written
+        self.in_work = False  # a request is, and its response not yet written
         self._ahead = b""  # read, but not yet part of a frame
         self._body: bytearray | None = None
         self._body_bytes = 0  # what the body will have in the end
@@ -83,10 +83,10 @@ class Connection:
 
     def mute_if_in_work(self) -> bool:
         """Whether an event is to wait, because a request is in work; no other comes until that is answered."""
-        if not self._in_work:
+        if not self.in_work:
             return False
         with self._lock:
-            waits = self._in_work and not self._ending and self._outgoing is None
+            waits = self.in_work and not self._ending and self._outgoing is None
             if waits:
                 self._arm(_MUTED)
             return waits
@@ -142,7 +142,7 @@ class Connection:
                 raise EOFError
             self._filled += received
         self._body = None
-        self._in_work = True
+        self.in_work = True
         return body
 
     def await_bytes(self) -> None:
@@ -197,7 +197,7 @@ class Connection:
 
     def _read_on(self) -> None:
         self._arm(_AT_ONCE if self._ahead or self._ending else _READ)
-        self._in_work = False  # only now: until then the processor leaves the arming to us
+        self.in_work = False  # only now: until then the processor leaves the arming to us
 
     def unmute(self) -> None:
         """The request in work is over without (further) bytes: read the next one."""

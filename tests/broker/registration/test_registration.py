@@ -98,7 +98,7 @@ def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: Zoo
         registered.start()
         before = registered.broker_epoch
         former = session.session_id
-        end_session(session)
+        end_session(session.connect, lambda: session.session_id)
         told.get(timeout=60)
         wait_until(lambda: registered.broker_epoch != before)
         node = base.get(BrokerZnode.path(3))
@@ -107,25 +107,36 @@ def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: Zoo
         registered.stop()
 
 
-def end_session(session: ZooKeeper) -> None:
-    """Close the session behind its client's back, as an expiry does: the same id and password from elsewhere.
+def end_session(connect: str, session_id: Callable[[], int]) -> None:
+    """Close a session behind its client's back, as an expiry does: the same id and password from elsewhere.
 
-    The client comes back at once, and may have its session again before it is closed. So until it has another.
+    The client comes back at once, and may have its session again before it is closed. So until ``session_id`` is another.
     """
     from kazoo.client import KazooClient
 
-    former, own = session.session_id, session._client.client_id
+    former = session_id()
 
     def is_over() -> bool:
-        twin = KazooClient(hosts=session.connect, client_id=own, timeout=60)
+        twin = KazooClient(hosts=connect, client_id=(former, _password(former)), timeout=60)
         try:
             twin.start(60)
         finally:
             twin.stop()
             twin.close()
-        return session.session_id != former
+        return session_id() != former
 
     eventually(is_over, "the end of the session", 60)
+
+
+def _password(session_id: int) -> bytes:
+    """Return a session's password, which ZooKeeper makes of its id with java.util.Random (server/ZooKeeperServer.java)."""
+    mask, factor = (1 << 48) - 1, 0x5DEECE66D
+    state = (session_id ^ 0xB3415C00 ^ factor) & mask
+    password = b""
+    for _ in range(4):
+        state = (state * factor + 0xB) & mask
+        password += (state >> 16).to_bytes(4, "little")
+    return password
 
 
 @pytest.mark.spec("Z-9", "BRK-6")
