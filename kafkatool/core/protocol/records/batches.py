@@ -13,9 +13,9 @@ import crc32c
 
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.types import Buffer
-from kafkatool.core.protocol.codec.varints import append_varint, read_varint
 from kafkatool.core.protocol.records.compression import compress, decompress
 from kafkatool.core.protocol.records.legacy import CODEC_MASK, LOG_APPEND_TIME, NO_TIMESTAMP, read_entries
+from kafkatool.core.protocol.records.varints import append_varint, read_varint
 
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
