@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.protocol.codec.compiler import decoder, encoder
-from kafkatool.core.protocol.codec.decode_source import malformed, skip_tagged_fields
 from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.protocol.codec.primitives import malformed, skip_tagged_fields
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.codec.types import Buffer, Chunk
 

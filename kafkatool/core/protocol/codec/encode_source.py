@@ -1,33 +1,14 @@
 """Writes the function that encodes one message class in one version."""
 
-from typing import Any
-
 from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.protocol.codec.primitives import by_topic, numbers_struct, uvarint
 from kafkatool.core.protocol.codec.schema import Array, Blob, Field, Struct, Text, WireType
-from kafkatool.core.protocol.codec.source import Source, numbers_struct
+from kafkatool.core.protocol.codec.source import Source
 from kafkatool.core.protocol.codec.types import INT16, INT32, Fixed
 
 _THROTTLE_TIME = "m.throttle_time_ms"  # of a response; the one field that an argument may say
 # Records below this are copied into the message: cheaper than one more buffer for the socket.
 _COPY_BELOW_BYTES = 2048
-
-
-def uvarint(value: int) -> bytes:
-    """Seven bits per byte, lowest first."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def by_topic(elements: list[Any]) -> dict[str, list[Any]]:
-    """Elements by their topic, topics in the order they first appear."""
-    groups: dict[str, list[Any]] = {}
-    for element in elements:
-        groups.setdefault(element.topic, []).append(element)
-    return groups
 
 
 class EncodeSource(Source):

@@ -90,12 +90,3 @@ class Source:
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         exec(compile(text, filename, "exec"), self.names)
         return self.names[head.removeprefix("def ").partition("(")[0]]
-
-
-_FEW = 64
-_STRUCTS = {code: [Struct(f">{count}{code}") for count in range(_FEW)] for code in "iq"}
-
-
-def numbers_struct(code: str, count: int) -> Struct:
-    """The struct of ``count`` numbers in a row. Replica lists are short: theirs are made beforehand."""
-    return _STRUCTS[code][count] if count < _FEW else Struct(f">{count}{code}")

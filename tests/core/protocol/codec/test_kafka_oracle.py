@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafkatool.core.java import find_java
 from kafkatool.core.protocol.codec.compiler import encoder
-from kafkatool.core.protocol.codec.encode_source import by_topic
+from kafkatool.core.protocol.codec.primitives import by_topic
 from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Field, Struct, WireType, fields_of
 from kafkatool.core.protocol.codec.types import Chunk
 from tests.compat import real_kafka
