@@ -1,4 +1,4 @@
-"""One broker, put together: what starts in which order, and what stops (BRK-119, 126 to 128)."""
+"""The composition of one broker: its parts, started in order and stopped in the opposite one (BRK-119, 126 to 128)."""
 
 import logging
 import threading
@@ -44,7 +44,7 @@ class Broker:
     """
 
     def __init__(self, config: BrokerConfig, *, log_prefix: str = "") -> None:
-        """``log_prefix`` starts the names of this broker's threads; by default most start with ``broker-<id>``."""
+        """Name threads by ``log_prefix``; by default most names start with ``broker-<id>``."""
         self.config = config
         self.broker_id = config.broker_id
         self.failed = threading.Event()
@@ -60,17 +60,17 @@ class Broker:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The listeners, with the ports they are bound to; empty before ``start``."""
+        """Return the listeners, with the ports they are bound to; empty before ``start``."""
         return self._endpoints
 
     @property
     def port(self) -> int:
-        """Port of the first listener."""
+        """Return the port of the first listener."""
         return self._endpoints[0].port
 
     @property
     def broker_epoch(self) -> int | None:
-        """The incarnation: czxid of this broker's registration (Z-8); None before the first."""
+        """Return the czxid of this broker's registration (Z-8); None before the first."""
         return self._health.broker_epoch if self._health else None
 
     def __enter__(self) -> Self:
@@ -107,7 +107,7 @@ class Broker:
             self._stop_all()
 
     def on_failure(self, listener: Callable[[], object]) -> None:
-        """``listener`` is called, on any thread, when ``failed`` is set; at once if it is."""
+        """Have ``listener`` called, on any thread, when ``failed`` is set; at once if it is."""
         self._failure_listeners.append(listener)
         if self.failed.is_set():
             listener()
@@ -122,7 +122,7 @@ class Broker:
         self._give_up_waiting.set()
 
     def _stop_all(self) -> None:
-        """In reverse of the start; one part's failure must not keep the others up."""
+        """Stop the parts in reverse of the start; one part's failure must not keep the others up."""
         while self._stops:
             what, stop = self._stops.pop()
             try:
@@ -324,10 +324,9 @@ class Broker:
 
 
 def _before_registering_again(controller: Controller, dynamic_config: DynamicConfig, config: BrokerConfig) -> None:
-    """What must be over, or begun, when a new session is first used.
+    """Wait until the controller has resigned, and have configs followed anew, before a new session is used (CTL-19).
 
-    The controller has resigned (CTL-19). Should it not get there in time, its old term can still write nothing: every
-    write is bound to the controller epoch.
+    Should it not get there in time, its old term can still write nothing: every write is bound to the controller epoch.
     """
     deadline = time.monotonic() + config.zookeeper_session_timeout_ms / 1000
     while not controller.has_resigned():

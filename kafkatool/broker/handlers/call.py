@@ -63,26 +63,26 @@ class Call:
         self._answered = False
 
     def charge(self, kind: str, size_bytes: int | None) -> None:
-        """Have the client's quota of that kind charged when it is answered; None: with the answer's size."""
+        """Have the client's quota of that kind charged when it is answered; ``size_bytes`` None: the answer's size."""
         self._charge = (kind, size_bytes)
 
     @property
     def listener(self) -> str:
-        """Name of the listener the request came in on: its endpoints are the ones to tell the client (BRK-114)."""
+        """Return the name of the listener the request came in on: the client is told its endpoints (BRK-114)."""
         return self._connection.listener
 
     @property
     def client_host(self) -> str:
-        """The client's address."""
+        """Return the client's address."""
         return self._connection.remote_host
 
     @property
     def connection_id(self) -> str:
-        """Unique among all connections of this broker's life (BRK-21)."""
+        """Return an id that no other connection of this broker's life has (BRK-21)."""
         return self._connection.id
 
     def patience_ms(self, asked_ms: int) -> int:
-        """How long the answer may wait: well below the time after which an idle connection is closed (BRK-18).
+        """Return for how long the answer may wait: well below the time until an idle connection is closed (BRK-18).
 
         Otherwise a client that is long gone could have its request parked for weeks.
         """
@@ -91,7 +91,7 @@ class Call:
 
     @property
     def answered(self) -> bool:
-        """Whether ``respond``, ``no_response`` or ``close`` was called."""
+        """Tell whether ``respond``, ``no_response`` or ``close`` was called."""
         return self._answered
 
     def respond(self, response: Any, *, throttle_time_ms: int = 0) -> None:
@@ -115,7 +115,7 @@ class Call:
             self.context.timer.add(throttle_time_ms, lambda: self._connection.send(chunks))
 
     def no_response(self) -> None:
-        """The work is done and the client wants no answer (produce with acks=0): read its next request."""
+        """End the request of a client that wants no answer (produce with acks=0): its next one is read."""
         if not self._claim():
             return
         if delay_ms := self._hold_back_ms([]):

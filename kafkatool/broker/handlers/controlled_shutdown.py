@@ -13,7 +13,7 @@ from kafkatool.core.protocol.messages.controlled_shutdown import (
 
 
 def handle(request: ControlledShutdownRequest, call: Call) -> ControlledShutdownResponse:
-    """Blocks a handler thread until the controller has moved what can be moved."""
+    """Move leaders away; the handler's thread waits until the controller has moved what can be moved."""
     epoch = None if request.broker_epoch < 0 else request.broker_epoch
     error, remaining = call.context.controller.controlled_shutdown(request.broker_id, epoch)
     return ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)

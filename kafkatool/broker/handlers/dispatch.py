@@ -1,4 +1,4 @@
-"""From a frame to its handler: versions are checked, bodies decoded, failures become replies (BRK-10, 11, 17, 155)."""
+"""The way of a frame to its handler: versions are checked, bodies decoded, failures answered (BRK-10, 11, 17, 155)."""
 
 import logging
 import struct
@@ -20,7 +20,7 @@ _START = struct.Struct(">hhi")  # api_key, api_version, correlation_id: the same
 
 
 class Dispatcher:
-    """Called on the handler threads with one request each. Raises nothing."""
+    """The function that handler threads call with one request each. Raises nothing."""
 
     def __init__(self, served: Mapping[int, Served], context: HandlerContext) -> None:
         self._served = served

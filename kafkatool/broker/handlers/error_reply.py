@@ -23,7 +23,7 @@ _ZERO = frozenset({"throttle_time_ms", "session_id"})  # every other number with
 
 
 def code_of(error: Exception) -> ErrorCode:
-    """The code an error carries or stands for, else UNKNOWN_SERVER_ERROR."""
+    """Return the code an error carries or stands for, else UNKNOWN_SERVER_ERROR."""
     carried = getattr(error, "code", None)
     if isinstance(carried, ErrorCode):
         return carried
@@ -31,7 +31,7 @@ def code_of(error: Exception) -> ErrorCode:
 
 
 def error_reply(api: Api, request: Any, code: ErrorCode) -> Any:
-    """The response of that API which says ``code`` everywhere."""
+    """Build the response of that API which says ``code`` everywhere."""
     return _build(api.response, request, code)
 
 

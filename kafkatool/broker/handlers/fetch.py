@@ -63,7 +63,7 @@ def _charge(request: FetchRequest, call: Call, size_bytes: int) -> None:
 
 
 def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[FetchEntries, FetchResults]:
-    """Topics that ask for zstd are not for clients which cannot know it (BRK-104)."""
+    """Take out topics that ask for zstd, for a client that cannot know it (BRK-104)."""
     readable, unreadable = [], []
     for entry in entries:
         partition = manager.partition(entry[0])

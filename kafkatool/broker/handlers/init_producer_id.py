@@ -10,7 +10,7 @@ from kafkatool.core.protocol.messages.init_producer_id import API, InitProducerI
 
 
 def handle(request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
-    """A fresh id with epoch 0."""
+    """Hand out a fresh id with epoch 0."""
     if request.transactional_id is None:
         producer_id = call.context.producer_ids.next_id()
         return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)

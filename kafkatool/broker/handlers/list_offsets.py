@@ -19,7 +19,7 @@ _TWICE = FoundOffset(ErrorCode.INVALID_REQUEST)
 
 
 def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
-    """Each partition by itself; one listed twice is refused."""
+    """Answer for each partition by itself; one listed twice is refused."""
     manager = call.context.replica_manager
     version = call.header.api_version
     reader = Reader(request.replica_id, request.isolation_level == READ_COMMITTED)

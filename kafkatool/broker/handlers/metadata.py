@@ -26,7 +26,7 @@ _TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations tha
 
 
 def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
-    """Unknown topics are created first, where that is allowed."""
+    """Describe the cluster and the topics; unknown ones are created first, where that is allowed."""
     context, version = call.context, call.header.api_version
     snapshot = context.metadata_cache.snapshot
     operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
@@ -59,7 +59,7 @@ def _brokers(snapshot: MetadataSnapshot, listener: str) -> list[MetadataResponse
 
 
 def _created(name: str, request: MetadataRequest, call: Call) -> ErrorCode:
-    """Create a missing topic if that is allowed; the code to answer for it (BRK-118, 166)."""
+    """Create a missing topic if that is allowed; return the code to answer for it (BRK-118, 166)."""
     if name == OFFSETS_TOPIC:
         return call.context.topic_admin.create_internal_offsets_topic()
     allowed = call.header.api_version < 4 or request.allow_auto_topic_creation

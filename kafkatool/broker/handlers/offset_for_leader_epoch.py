@@ -16,7 +16,7 @@ from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
 
 
 def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
-    """Each partition by itself."""
+    """Answer for each partition by itself."""
     manager = call.context.replica_manager
     topics = []
     for topic in request.topics:

@@ -31,7 +31,7 @@ _ZSTD_UNKNOWN = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message="zs
 
 
 def handle(request: ProduceRequest, call: Call) -> None:
-    """Append; answered when the replicas that ``acks`` asks for have it, or not at all (acks 0)."""
+    """Append, and answer when the replicas that ``acks`` asks for have it, or not at all (acks 0)."""
     version = call.header.api_version
     entries: dict[TopicPartition, WritableBuffer] = {}
     refused: dict[TopicPartition, AppendResult] = {}

@@ -6,7 +6,7 @@ from kafkatool.core.protocol.messages.stop_replica import API, StopReplicaReques
 
 
 def handle(request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
-    """Obeyed, or refused; the group coordinator learns of deleted partitions."""
+    """Stop the replicas, or refuse; the group coordinator is told of deleted partitions."""
     context = call.context
     return context.replica_manager.stop_replicas(request, context.groups.on_partitions_stopped)
 

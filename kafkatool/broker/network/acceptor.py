@@ -1,4 +1,4 @@
-"""An acceptor: the listening socket of one listener and the thread that hands out its connections (BRK-5 to 7, 20)."""
+"""The acceptor: the listening socket of one listener and the thread that hands out its connections (BRK-5 to 7, 20)."""
 
 import itertools
 import logging
@@ -20,7 +20,7 @@ _PAUSE_S = 0.1  # after a failed accept, most likely for want of descriptors
 
 
 def _listen(endpoint: Endpoint) -> socket.socket:
-    """Bind; an empty host means every interface, IPv6 too where there is one. Raises KafkatoolError."""
+    """Bind a socket; an empty host means every interface, IPv6 too where there is one. Raises KafkatoolError."""
     try:
         if not endpoint.host and socket.has_dualstack_ipv6():
             try:
@@ -38,7 +38,7 @@ def _listen(endpoint: Endpoint) -> socket.socket:
 
 
 class Acceptor:
-    """Hands each new connection to the next of its processors, in strict rotation, and forgets it."""
+    """The thread that hands each new connection to the next of its processors, in strict rotation, and forgets it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A processor: one thread and one epoll over its share of a listener's connections (BRK-13 to 19).
+"""The processor: one thread and one epoll over its share of a listener's connections (BRK-13 to 19).
 
 A hand-over to a handler thread costs more than most requests do. So while there is nothing else to do - this request
 alone was ready, no other is queued - the processor serves a request of a kind that never waits by itself. Measured on
@@ -25,7 +25,7 @@ _POLL_S = 0.3  # BRK-18: idle connections are looked for at least this often
 
 
 class Processor:
-    """Reads frames into the channel and writes what handlers could not. The only one to close its connections."""
+    """The thread that reads frames into the channel, writes what handlers could not, and alone closes its connections."""
 
     def __init__(
         self, name: str, channel: RequestChannel, *, max_idle_ms: int, on_close: Callable[[Connection], None]
@@ -125,7 +125,7 @@ class Processor:
             self._close(connection)
 
     def _read(self, connection: Connection) -> None:
-        """At most one request, so that a client with many in flight gets no more than its turn."""
+        """Read at most one request, so that a client with many in flight does not keep the others waiting."""
         frame = connection.receive()
         connection.last_active = time.monotonic()
         if frame is None:
@@ -166,7 +166,7 @@ class Processor:
 
 
 def configure(sock: socket.socket, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
-    """The options of an accepted socket (BRK-6); -1 keeps the system's buffer size."""
+    """Set the options of an accepted socket (BRK-6); -1 keeps the system's buffer size."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class SocketServer:
-    """``bind`` (connections are accepted, not read), ``serve``, ``stop_serving`` (drains), ``close``."""
+    """The network of one broker: ``bind`` (accepts, reads nothing), ``serve``, ``stop_serving`` (drains), ``close``."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -30,7 +30,7 @@ class SocketServer:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The listeners with the ports they are bound to."""
+        """Return the listeners with the ports they are bound to."""
         return tuple(a.endpoint for a in self._acceptors)
 
     def bind(self, name: str = "network") -> None:

@@ -1,4 +1,4 @@
-"""Frames and headers around messages (wire.md section 2): what goes out on a socket, and what came in from one."""
+"""Frames and headers around messages (wire.md section 2), encoded and decoded: the door of this room."""
 
 from struct import Struct, error
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ _CONTROLLED_SHUTDOWN = 7
 
 
 class RequestHeader(NamedTuple):
-    """Header of a request. ``client_id`` is None where the peer gave none."""
+    """The header of a request. ``client_id`` is None where the peer gave none."""
 
     api_key: int
     api_version: int
@@ -27,7 +27,7 @@ class RequestHeader(NamedTuple):
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, message: object) -> bytes:
-    """A complete frame, length first. ProtocolError if a field cannot be written in that version."""
+    """Return a complete frame, length first. ProtocolError if a field cannot be written in that version."""
     out = bytearray(4)
     out += _HEADER_0.pack(api.key, version, correlation_id)
     if (api.key, version) != (_CONTROLLED_SHUTDOWN, 0):
@@ -56,7 +56,7 @@ def encode_response(
 
 
 def decode_header(api: Api, frame: Buffer) -> tuple[RequestHeader, int]:
-    """Header of a request frame (without its length), and where the body begins.
+    """Return the header of a request frame (without its length), and the offset of its body.
 
     The version is not held against those known. ProtocolError for malformed bytes.
     """
@@ -81,14 +81,14 @@ def decode_header(api: Api, frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_request(api: Api, version: int, frame: Buffer, body_offset: int) -> Any:
-    """The body of that request. ProtocolError for a version not known and for malformed bytes (BRK-10)."""
+    """Return the request in a frame. ProtocolError for a version not known and for malformed bytes (BRK-10)."""
     if not api.knows(version):
         raise ProtocolError(f"{api.name} has no version {version} here")
     return _decode(api, api.request, version, frame, body_offset)
 
 
 def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
-    """Correlation id and message of a response frame without its length. ProtocolError for malformed bytes."""
+    """Return correlation id and message of a response frame without its length. ProtocolError for malformed bytes."""
     try:
         (correlation_id,) = _LENGTH.unpack_from(frame)
         position = _LENGTH.size

@@ -1,4 +1,4 @@
-"""Writes the function that decodes one message class in one version.
+"""The writer of the function that decodes one message class in one version.
 
 Every length is held against the bytes left before anything is allocated or sliced (wire.md section 1).
 """
@@ -12,7 +12,7 @@ from kafkatool.core.protocol.codec.types import INT16, INT32, Fixed
 
 
 class DecodeSource(Source):
-    """``decode(data, pos) -> message``; raises ProtocolError, struct.error or IndexError on malformed bytes."""
+    """The text of ``decode(data, pos) -> message``; that raises ProtocolError, struct.error or IndexError on bad bytes."""
 
     def __init__(self, cls: type[object], version: int, flexible: bool) -> None:
         super().__init__(version, flexible)
@@ -132,7 +132,7 @@ class DecodeSource(Source):
         return self.block("for _ in range(n):")
 
     def _grouped(self, field: Field, target: str, depth: int) -> None:
-        """An array of topics, each with an array of elements that lack it, into one flat list."""
+        """Read an array of topics, each with an array of elements that lack it, into one flat list."""
         assert isinstance(field.type, Array) and isinstance(field.type.element, Struct)
         element = field.type.element
         inner = self.ungrouped(element)

@@ -1,4 +1,4 @@
-"""Writes the function that encodes one message class in one version."""
+"""The writer of the function that encodes one message class in one version."""
 
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.primitives import by_topic, numbers_struct, uvarint
@@ -12,7 +12,7 @@ _COPY_BELOW_BYTES = 2048
 
 
 class EncodeSource(Source):
-    """``encode(m, out, chunks, throttle_time_ms) -> out``: appends to ``out``; records not copied close it into ``chunks``.
+    """The text of ``encode(m, out, chunks, throttle_time_ms) -> out``: appends; records not copied close it into ``chunks``.
 
     The buffer returned is the last one, not yet in ``chunks``.
     """
@@ -48,7 +48,7 @@ class EncodeSource(Source):
             self._sized(field.type, source, self.may_be_null(field), depth)
 
     def _sized(self, wire_type: WireType, source: str, nullable: bool, depth: int) -> None:
-        """A value with a length in front."""
+        """Write a value with a length in front."""
         value = f"v{depth}"
         self.line(f"{value} = {source}")
         width = INT16 if isinstance(wire_type, Text) else INT32
@@ -108,7 +108,7 @@ class EncodeSource(Source):
                 self._sized(element, f"m{depth + 1}", False, depth + 1)
 
     def _grouped(self, field: Field, source: str, depth: int) -> None:
-        """A flat list as an array of topics, each with an array of elements that lack it."""
+        """Write a flat list as an array of topics, each with an array of elements that lack it."""
         assert isinstance(field.type, Array) and isinstance(field.type.element, Struct)
         inner = self.ungrouped(field.type.element)
         bare = len(inner) == 1 and isinstance(inner[0].type, Fixed)  # numbers have no tagged fields of their own

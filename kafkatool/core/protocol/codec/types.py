@@ -1,4 +1,4 @@
-"""Vocabulary in which messages are written down: wire types, and the versions in which a field exists.
+"""The vocabulary in which messages are declared: wire types, and the versions in which a field exists.
 
 A message is a dataclass; a field's annotation is its Python type with the wire type and versions beside it, which
 type checkers see as a plain ``int``, ``str`` or ``list``::

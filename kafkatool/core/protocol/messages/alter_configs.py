@@ -31,7 +31,7 @@ class AlterConfigsRequest(Request["AlterConfigsResponse"]):
 
 @message
 class AlterConfigsResult:
-    """How it went for one resource."""
+    """Outcome for one resource."""
 
     error_code: Int16 = 0
     error_message: str | None = None

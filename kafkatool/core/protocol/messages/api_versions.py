@@ -10,7 +10,7 @@ from kafkatool.core.protocol.codec.types import Int16, Int32, Since
 
 @message
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
-    """Who asks, since version 3 (KIP-511)."""
+    """The client's software, since version 3 (KIP-511)."""
 
     client_software_name: Annotated[str, Since(3)] = ""
     client_software_version: Annotated[str, Since(3)] = ""

@@ -31,7 +31,7 @@ class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
 
 @message
 class CreatePartitionsResult:
-    """How it went for one topic."""
+    """Outcome for one topic."""
 
     name: str
     error_code: Int16 = 0

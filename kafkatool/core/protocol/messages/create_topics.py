@@ -45,7 +45,7 @@ class CreateTopicsRequest(Request["CreateTopicsResponse"]):
 
 @message
 class CreateTopicsResponseTopic:
-    """How it went for one topic."""
+    """Outcome for one topic."""
 
     name: str
     error_code: Int16 = 0

@@ -13,7 +13,7 @@ class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
 
 @message
 class DeleteGroupsResult:
-    """How it went for one group."""
+    """Outcome for one group."""
 
     group_id: str
     error_code: Int16 = 0

@@ -16,7 +16,7 @@ class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
 
 @message
 class DeleteTopicsResponseTopic:
-    """How it went for one topic."""
+    """Outcome for one topic."""
 
     name: str
     error_code: Int16 = 0

@@ -12,7 +12,7 @@ from kafkatool.core.protocol.codec.types import FileRecords, Int8, Int16, Int32,
 
 @dataclass(slots=True, kw_only=True)
 class FetchRequestPartition:
-    """Where to read. ``log_start_offset`` is the follower's own; ``current_leader_epoch`` -1 is not checked.
+    """A partition to read, and from where. ``log_start_offset`` is the follower's, ``current_leader_epoch`` -1 unchecked.
 
     Not frozen: a follower has one for each partition and moves it on from request to request.
     """

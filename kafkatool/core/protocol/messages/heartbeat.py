@@ -8,7 +8,7 @@ from kafkatool.core.protocol.codec.types import Int16, Int32, Since
 
 @message
 class HeartbeatRequest(Request["HeartbeatResponse"]):
-    """Who, and in which generation."""
+    """A member and its generation."""
 
     group_id: str
     generation_id: Int32

@@ -25,7 +25,7 @@ class LeaderAndIsrPartition:
 
 @message
 class LeaderAndIsrLiveLeader:
-    """Where a leader named in the request is reached, on the inter-broker listener."""
+    """The address of a leader named in the request, on the inter-broker listener."""
 
     broker_id: Int32
     host: str
@@ -45,7 +45,7 @@ class LeaderAndIsrRequest(Request["LeaderAndIsrResponse"]):
 
 @message
 class LeaderAndIsrResponsePartition:
-    """How it went for one partition (BRK-26)."""
+    """Outcome for one partition (BRK-26)."""
 
     topic: str
     partition: Int32

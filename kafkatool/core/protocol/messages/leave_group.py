@@ -8,7 +8,7 @@ from kafkatool.core.protocol.codec.types import Int16, Int32, Since
 
 @message
 class LeaveGroupRequest(Request["LeaveGroupResponse"]):
-    """Who goes."""
+    """The member that goes."""
 
     group_id: str
     member_id: str

@@ -39,7 +39,7 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"]):
 
 @message
 class OffsetCommitResponsePartition:
-    """How it went for one partition."""
+    """Outcome for one partition."""
 
     partition: Int32
     error_code: Int16 = 0

@@ -9,7 +9,7 @@ from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Records, Si
 
 @message
 class ProduceRequestPartition:
-    """What to append to one partition: exactly one v2 batch (BRK-84); None: nothing."""
+    """The records for one partition: exactly one v2 batch (BRK-84); None: nothing."""
 
     partition: Int32
     records: Records | None
@@ -43,7 +43,7 @@ class ProduceRecordError:
 
 @message
 class ProduceResponsePartition:
-    """How the append went; offsets are -1 on error, the time -1 unless the topic uses LogAppendTime (BRK-86)."""
+    """The outcome of the append; offsets are -1 on error, the time -1 unless the topic uses LogAppendTime (BRK-86)."""
 
     partition: Int32
     error_code: Int16 = 0

@@ -22,7 +22,7 @@ class StopReplicaRequest(Request["StopReplicaResponse"]):
 
 @message
 class StopReplicaResponsePartition:
-    """How it went for one partition."""
+    """Outcome for one partition."""
 
     topic: str
     partition: Int32

@@ -9,7 +9,7 @@ from kafkatool.core.protocol.codec.types import Int16, Int32, Since
 
 @message
 class SyncGroupAssignment:
-    """What one member gets; opaque to the broker."""
+    """The assignment of one member; opaque to the broker."""
 
     member_id: str
     assignment: bytes
