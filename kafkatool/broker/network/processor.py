@@ -1,5 +1,10 @@
 """The processor: one thread and one epoll over its share of a listener's connections (BRK-13 to 19).
 
+epoll does the hand-overs between threads. A connection is armed for one event at a time (EPOLLONESHOT) and its present
+owner re-arms it, from any thread: the acceptor gives a socket to a processor by registering it, a handler that wrote a
+whole response re-arms reading, one that could not arms writing and so hands the rest to the processor. Nobody needs
+waking for that; the eventfd is rung only for a stop and when a full request channel has room again.
+
 A hand-over to a handler thread costs more than most requests do. So while there is nothing else to do - this request
 alone was ready, no other is queued - the processor serves a request of a kind that never waits by itself. Measured on
 two cores with one request in flight: 7,000 requests a second through the channel, 7,000 to 22,000 this way.
