@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kafkatool.broker.administration.configs import ConfigAdmin
 from kafkatool.broker.administration.producer_ids import ProducerIds
 from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.controller.controller import Controller
@@ -282,15 +283,14 @@ class Broker:
     def _serve(self) -> None:
         context = HandlerContext(
             config=self.config,
-            broker_id=self.broker_id,
             cluster_id=self._cluster_id,
-            broker_epoch=lambda: self.broker_epoch,
             metadata_cache=self._metadata_cache,
             replica_manager=self._replica_manager,
             log_manager=self._log_manager,
             controller=self._controller,
             groups=self._groups,
             topic_admin=self._topic_admin,
+            config_admin=ConfigAdmin(self._zookeeper, self.config, self.broker_id),
             producer_ids=ProducerIds(self._zookeeper, self.broker_id),
             zookeeper=self._zookeeper,
             timer=self._timer,

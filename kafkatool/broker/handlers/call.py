@@ -5,10 +5,10 @@ the connection is muted: the next request of that client waits (BRK-13).
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kafkatool.broker.administration.configs import ConfigAdmin
 from kafkatool.broker.administration.producer_ids import ProducerIds
 from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.controller.controller import Controller
@@ -34,15 +34,14 @@ class HandlerContext:
     """The parts of one broker that handlers use, put together by the composition root."""
 
     config: BrokerConfig
-    broker_id: int
     cluster_id: str
-    broker_epoch: Callable[[], int | None]  # czxid of the own registration; None before the first
     metadata_cache: MetadataCache
     replica_manager: ReplicaManager
     log_manager: LogManager
     controller: Controller
     groups: GroupCoordinator
     topic_admin: TopicAdmin
+    config_admin: ConfigAdmin
     producer_ids: ProducerIds
     zookeeper: ZooKeeper
     timer: Timer
@@ -75,11 +74,6 @@ class Call:
     def client_host(self) -> str:
         """Return the client's address."""
         return self._connection.remote_host
-
-    @property
-    def connection_id(self) -> str:
-        """Return an id that no other connection of this broker's life has (BRK-21)."""
-        return self._connection.id
 
     def patience_ms(self, asked_ms: int) -> int:
         """Return for how long the answer may wait: well below the time until an idle connection is closed (BRK-18).

@@ -6,6 +6,7 @@ Any broker tells of a topic, with its own defaults; a broker's settings are aske
 from kafkatool.broker.administration.configs import ConfigAdmin
 from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.error_reply import code_of
 from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.settings.description import ConfigSource, Setting
 from kafkatool.core.errors import ZooKeeperError
@@ -18,12 +19,10 @@ from kafkatool.core.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
-    context = call.context
-    admin = ConfigAdmin(context.zookeeper, context.config, context.broker_id)
+    admin = call.context.config_admin
     results = [_describe(admin, resource, synonyms=request.include_synonyms) for resource in request.resources]
     return DescribeConfigsResponse(results=results)
 
@@ -33,8 +32,9 @@ def _describe(admin: ConfigAdmin, resource: DescribeConfigsResource, *, synonyms
     try:
         settings = admin.describe(kind, name)
     except (TopicError, ZooKeeperError) as e:
-        code = e.code if isinstance(e, TopicError) else ErrorCode.UNKNOWN_SERVER_ERROR
-        return DescribeConfigsResult(error_code=code, error_message=str(e), resource_type=kind, resource_name=name)
+        return DescribeConfigsResult(
+            error_code=code_of(e), error_message=str(e), resource_type=kind, resource_name=name
+        )
     configs = [_entry(s, synonyms=synonyms) for s in settings if wanted is None or s.name in wanted]
     return DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs)
 

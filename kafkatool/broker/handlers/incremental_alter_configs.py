@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from kafkatool.broker.administration.configs import Change, ConfigAdmin
+from kafkatool.broker.administration.configs import Change
 from kafkatool.broker.handlers.alter_configs import outcome
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.handlers.served import Served
@@ -14,8 +14,7 @@ from kafkatool.core.protocol.messages.incremental_alter_configs import (
 
 
 def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
-    context = call.context
-    admin = ConfigAdmin(context.zookeeper, context.config, context.broker_id)
+    admin = call.context.config_admin
     results = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name

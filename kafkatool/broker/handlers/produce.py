@@ -67,10 +67,6 @@ def handle(request: ProduceRequest, call: Call) -> None:
     )
 
 
-def _charge(request: ProduceRequest, call: Call, size_bytes: int) -> None:
-    call.charge(PRODUCE, size_bytes)
-
-
 def _is_zstd(records: Buffer) -> bool:
     return len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == _ZSTD
 
@@ -106,6 +102,6 @@ SERVED = Served(
     quick=True,
     announced_from=0,
     throttled_at_once_from=6,
-    charge=_charge,
+    charge=lambda _request, call, size_bytes: call.charge(PRODUCE, size_bytes),
     expects_answer=lambda request: request.acks != 0,
 )

@@ -23,10 +23,7 @@ class Served:
     handle: Callable[[Any, Any], Any]
     """(request, call) -> response, or None when it is answered later through the call."""
     quick: bool = False
-    """Whether ``handle`` waits for nothing but a partition's lock or the page cache: then an idle processor runs it.
-
-    Others may ask ZooKeeper or hold long locks.
-    """
+    """Whether an idle processor may run it: it waits for a partition's lock or the page cache, never for ZooKeeper."""
     announced_from: int | None = None
     """First version that ApiVersions announces, where that is below those served; it gets an error reply."""
     throttled_at_once_from: int = 0

@@ -34,9 +34,7 @@ def handler_context(**parts: Any) -> HandlerContext:
     absent: Any = Absent()
     given: dict[str, Any] = {
         "config": network_config(),
-        "broker_id": 1,
         "cluster_id": "test-cluster",
-        "broker_epoch": lambda: 7,
         "metadata_cache": MetadataCache(1),
     }
     given["client_quotas"] = ClientQuotas(given["config"])

@@ -2,19 +2,8 @@
 
 import dataclasses
 import types
-from dataclasses import dataclass, field
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    TypeVar,
-    Union,
-    cast,
-    dataclass_transform,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.types import (
@@ -31,17 +20,6 @@ from kafkatool.core.protocol.codec.types import (
 NO_DEFAULT = object()
 _ALWAYS = 1 << 15
 Response = TypeVar("Response", covariant=True)
-T = TypeVar("T")
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
-def message(cls: type[T]) -> type[T]:
-    """Make a message, or a part of one, of a class that declares its fields: frozen, as type checkers see it.
-
-    At run time nothing holds it: a dataclass frozen in earnest is made and decoded two to three times slower. The tests
-    of the handlers hold requests so.
-    """
-    return dataclass(slots=True, kw_only=True)(cls)
 
 
 class Request(Generic[Response]):

@@ -1,7 +1,7 @@
 """AlterConfigs (key 33), versions 0-1: all settings of a resource anew. Source: Kafka 2.3.1 message/AlterConfigs*.json."""
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int8, Int16, Int32
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, message
 
 
 @message

@@ -5,8 +5,8 @@ Version 0 has a request header without client id."""
 from typing import Annotated
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since, message
 
 
 @message

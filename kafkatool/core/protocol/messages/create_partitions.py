@@ -1,7 +1,7 @@
 """CreatePartitions (key 37), versions 0-1. Source: Kafka 2.3.1 message/CreatePartitions*.json."""
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int16, Int32
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, message
 
 
 @message

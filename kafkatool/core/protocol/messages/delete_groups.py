@@ -1,7 +1,7 @@
 """DeleteGroups (key 42), versions 0-1. Source: Kafka 2.3.1 message/DeleteGroups*.json."""
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int16, Int32
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, message
 
 
 @message

@@ -3,8 +3,8 @@
 Source: Kafka 2.3.1 message/DeleteRecords*.json.
 """
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, message
 
 
 @message

@@ -3,8 +3,8 @@
 Source: Kafka 2.8.0 message/DescribeCluster*.json.
 """
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int16, Int32
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, message
 
 
 @message

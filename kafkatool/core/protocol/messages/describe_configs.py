@@ -3,8 +3,8 @@
 from dataclasses import field
 from typing import Annotated
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Since, Until
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Since, Until, message
 
 
 @message

@@ -2,8 +2,8 @@
 
 from dataclasses import field
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, message
 
 
 @message

@@ -6,8 +6,8 @@ Brokers serve 4 and above. Version 3 is there to ask Kafka 0.10 for its replicas
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import FileRecords, Int8, Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import FileRecords, Int8, Int16, Int32, Int64, Since, message
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 Source: Kafka 2.3.1 message/IncrementalAlterConfigs*.json.
 """
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int8, Int32
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int8, Int32, message
 from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
 
 

@@ -1,7 +1,7 @@
 """InitProducerId (key 22), versions 0-1: an id for an idempotent producer (BRK-163)."""
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, message
 
 
 @message

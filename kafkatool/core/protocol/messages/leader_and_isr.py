@@ -4,8 +4,8 @@ Version 2 sends the partitions grouped by topic; here they are one flat list in 
 
 from typing import Annotated
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, message
 
 
 @message

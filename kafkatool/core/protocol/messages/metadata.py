@@ -3,8 +3,8 @@
 from dataclasses import field
 from typing import Annotated
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int16, Int32, NullSince, Since
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, NullSince, Since, message
 
 
 @message

@@ -3,8 +3,8 @@
 from dataclasses import field
 from typing import Annotated
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Records, Since
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Records, Since, message
 
 
 @message

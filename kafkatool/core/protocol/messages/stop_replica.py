@@ -5,8 +5,8 @@ Versions from 1 on send the partitions grouped by topic; here they are one flat 
 from typing import Annotated
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, message
 
 
 @message

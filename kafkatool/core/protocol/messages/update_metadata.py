@@ -5,8 +5,8 @@ Version 5 sends the partitions grouped by topic; here they are one flat list in 
 from dataclasses import field
 from typing import Annotated
 
-from kafkatool.core.protocol.codec.schema import Api, Request, message
-from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, Until
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, Until, message
 
 
 @message
