@@ -13,7 +13,6 @@ two cores with one request in flight: 7,000 requests a second through the channe
 import logging
 import os
 import select
-import socket
 import threading
 import time
 from collections import deque
@@ -168,14 +167,3 @@ class Processor:
         if self._connections.pop(connection.fd, None) is not None:
             connection.close()
             self._on_close(connection)
-
-
-def configure(sock: socket.socket, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
-    """Set the options of an accepted socket (BRK-6); -1 keeps the system's buffer size."""
-    sock.setblocking(False)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if send_buffer_bytes != -1:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-    if receive_buffer_bytes != -1:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)

@@ -52,16 +52,8 @@ class SocketServer:
                 for i in range(config.num_network_threads)
             ]
             self._processors += processors
-            acceptor = Acceptor(
-                endpoint,
-                processors,
-                self._quotas,
-                indexes,
-                max_frame_bytes=config.socket_request_max_bytes,
-                send_buffer_bytes=config.socket_send_buffer_bytes,
-                receive_buffer_bytes=config.socket_receive_buffer_bytes,
-                name=f"{self._name}-{endpoint.listener}-acceptor",
-            )
+            thread_name = f"{self._name}-{endpoint.listener}-acceptor"
+            acceptor = Acceptor(endpoint, processors, self._quotas, indexes, config, name=thread_name)
             self._acceptors.append(acceptor)
             log.info("listening on %s", acceptor.endpoint)
 
