@@ -21,7 +21,7 @@ from kafkatool.broker.network.client_quotas import ClientQuotas, parse_entity
 from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
 from kafkatool.broker.registration.identity import establish_identity
-from kafkatool.broker.registration.registration import Health, make_base_paths, with_real_address
+from kafkatool.broker.registration.registration import Registration, make_base_paths, with_real_address
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import Timer
@@ -57,7 +57,7 @@ class Broker:
         self._endpoints: tuple[Endpoint, ...] = ()
         self._running = False
         self._stops: list[tuple[str, Callable[[], object]]] = []
-        self._health: Health | None = None
+        self._registration: Registration | None = None
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -72,7 +72,7 @@ class Broker:
     @property
     def broker_epoch(self) -> int | None:
         """Return the czxid of this broker's registration (Z-8); None before the first."""
-        return self._health.broker_epoch if self._health else None
+        return self._registration.broker_epoch if self._registration else None
 
     def __enter__(self) -> Self:
         self.start()
@@ -209,7 +209,7 @@ class Broker:
             thread_prefix=self._log_prefix,
         )
         logs = self._log_manager
-        logs.on_dir_failure(lambda path, lost: self.lose_dir(path, lost, logs.live_dirs, replicas.on_dir_failure))
+        logs.on_dir_failure(lambda path, lost: self.on_dir_failure(path, lost, logs.live_dirs, replicas.on_dir_failure))
         self._will_stop("replicas", replicas.shutdown)
         replicas.startup()
 
@@ -269,14 +269,14 @@ class Broker:
         """Make this broker known to the cluster; from here on the controller counts on it."""
         config, controller, dynamic_config = self.config, self._controller, self._dynamic_config
         self._advertised = tuple(with_real_address(e, self._endpoints) for e in config.advertised_listeners)
-        self._health = Health(
+        self._registration = Registration(
             self._zookeeper,
             BrokerInfo(self.broker_id, self._advertised, config.broker_rack),
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             on_new_session=lambda: _before_registering_again(controller, dynamic_config, config),
         )
-        self._will_stop("registration", self._health.stop)
-        self._health.start()
+        self._will_stop("registration", self._registration.stop)
+        self._registration.start()
         for directory in self._log_manager.live_dirs:
             write_meta_properties(directory, self.broker_id, self._cluster_id)
 
@@ -303,7 +303,7 @@ class Broker:
         )
         log.info("broker %d serves %s", self.broker_id, ", ".join(f"{e.host}:{e.port}" for e in self._advertised))
 
-    def lose_dir(
+    def on_dir_failure(
         self, path: Path, lost: Sequence[TopicPartition], live_dirs: Sequence[Path], carry_on: DirFailure
     ) -> None:
         """Go on with the other log dirs, where there are any and the controller can be told (BRK-146, 159)."""

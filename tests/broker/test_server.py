@@ -282,6 +282,6 @@ def test_a_broker_outlives_a_failed_log_dir_if_another_works_and_the_controller_
     heard = threading.Event()
     broker.on_failure(heard.set)
     told: list[Path] = []
-    broker.lose_dir(tmp_path, [], live, lambda path, _lost: told.append(path))
+    broker.on_dir_failure(tmp_path, [], live, lambda path, _lost: told.append(path))
     assert broker.failed.is_set() is heard.is_set() is not goes_on
     assert told == ([tmp_path] if goes_on else [])

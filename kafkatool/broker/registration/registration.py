@@ -58,7 +58,7 @@ def with_real_address(advertised: Endpoint, bound: tuple[Endpoint, ...]) -> Endp
     return advertised._replace(host=advertised.host or socket.getfqdn(), port=port)
 
 
-class Health:
+class Registration:
     """The registration of one broker, made again after each session expiry. Owns the node ``/brokers/ids/N``.
 
     ``on_new_session`` runs on the registration's own thread before the broker registers again.
