@@ -1,7 +1,7 @@
 """DescribeCluster (key 60), version 0: live brokers, controller and cluster id (ADM-80; KIP-700).
 
-Endpoints are those of the listener the request came in on. Not served: ACLs; whoever asks for authorized operations is
-told all of them.
+Endpoints are those of the listener the request came in on. Not served: ACLs; a client that asks for authorized
+operations is told all of them.
 """
 
 from kafkatool.broker.handlers.call import Call

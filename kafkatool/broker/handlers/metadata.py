@@ -1,7 +1,7 @@
 """Metadata (key 3), versions 0-9: brokers, controller and partitions, as the controller told this broker.
 
-BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came in on. Not served: ACLs; whoever asks
-for authorized operations is told all of them.
+BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came in on. Not served: ACLs; a client that
+asks for authorized operations is told all of them.
 """
 
 from collections.abc import Sequence

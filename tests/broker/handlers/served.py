@@ -64,7 +64,7 @@ class Client(RawClient):
 
 @contextmanager
 def broker_of(served: Mapping[int, Served], context: HandlerContext, **properties: str) -> Iterator[Client]:
-    """A client of a network layer with those handlers."""
+    """Yield a client of a network layer with those handlers."""
     server = SocketServer(network_config(**properties))
     timer = Timer("test")
     try:
@@ -81,7 +81,7 @@ def broker_of(served: Mapping[int, Served], context: HandlerContext, **propertie
 
 
 def live(broker_id: int, rack: str | None = None, **listeners: int) -> UpdateMetadataBroker:
-    """A live broker; ``listeners`` name -> port, PLAINTEXT=9000+id when none is given."""
+    """Make a live broker; ``listeners`` name -> port, PLAINTEXT=9000+id when none is given."""
     named = listeners or {"PLAINTEXT": 9000 + broker_id}
     endpoints = [UpdateMetadataEndpoint(port=p, host=f"h{broker_id}", listener_name=n) for n, p in named.items()]
     return UpdateMetadataBroker(id=broker_id, endpoints=endpoints, rack=rack)

@@ -19,7 +19,7 @@ from tests.broker.network.raw_client import frame
 
 
 def served(api: Api, handle: Callable[[Any, Call], Any]) -> dict[int, Served]:
-    """The API as it is served, but for its handler."""
+    """Serve the API as the broker does, but for its handler."""
     return {api.key: replace(load_handlers()[api.key], handle=handle)}
 
 

@@ -32,7 +32,7 @@ REQUESTS: dict[Any, Any] = {
 
 
 def lagging() -> Any:
-    """A partition led here, whose follower never drops a record."""
+    """Make a partition led here, whose follower never drops a record."""
     log = SimpleNamespace(
         config=SimpleNamespace(cleanup_policy={"delete"}), log_start_offset=3, advance_log_start=lambda offset: None
     )

@@ -29,7 +29,7 @@ def server() -> Iterator[SocketServer]:
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether the channel took the requests offered to it, one after the other."""
+    """Note whether the channel took the requests offered to it, one after the other."""
     outcomes: list[bool] = []
     offer = RequestChannel.offer
 
@@ -317,7 +317,7 @@ def test_an_answer_whose_connection_is_gone_is_dropped_with_a_warning(caplog: py
     with serving(parked.put, connections_max_idle_ms="50") as server:
 
         def asked() -> bool:
-            """Whether the request came through: a connection may be idle for too long before this process sends it."""
+            """Tell whether the request came through: a connection may be idle for too long before this process sends it."""
             with connected(server) as client:
                 with contextlib.suppress(OSError):
                     client.send(b"x")

@@ -35,7 +35,7 @@ def register(zk: ZooKeeper, broker_id: int, port: int) -> None:
 
 @contextmanager
 def controller(zk: ZooKeeper, broker_id: int, answer: Callable[[], Answer]) -> Iterator[list[tuple[int, int | None]]]:
-    """A registered broker that answers ControlledShutdown; yields what it was asked."""
+    """Register a broker that answers ControlledShutdown; yields what it was asked."""
     asked: list[tuple[int, int | None]] = []
 
     def decide(stopping: int, epoch: int | None) -> Answer:

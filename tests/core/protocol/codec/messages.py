@@ -59,6 +59,6 @@ def _of_type(wire_type: WireType, version: int) -> st.SearchStrategy[Any]:
 
 
 def _grouped(elements: list[Any]) -> list[Any]:
-    """In the order in which grouping by topic leaves them."""
+    """Return elements in the order in which grouping by topic leaves them."""
     topics = list(dict.fromkeys(e.topic for e in elements))
     return sorted(elements, key=lambda e: topics.index(e.topic))

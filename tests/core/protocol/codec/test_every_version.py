@@ -27,7 +27,7 @@ def _join(chunks: list[Chunk]) -> bytes:
 
 
 def _encode(api: Api, version: int, message: object) -> bytes:
-    """The frame without its length."""
+    """Return the frame without its length."""
     if isinstance(message, api.request):
         frame = encode_request(api, version, 7, "me", message)
     else:
