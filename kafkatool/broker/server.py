@@ -177,8 +177,9 @@ class Broker:
 
     def _load_logs(self) -> None:
         config = self.config
-        self._timer = Timer(f"{self._name}-timer")
         self._scheduler = Scheduler(config.background_threads, f"{self._name}-scheduler")
+        # Expiries read disks and send: not on the clock's thread.
+        self._timer = Timer(f"{self._name}-timer", self._scheduler.submit)
         self._overrides = TopicOverrides(self._zookeeper)
         self._overrides.preload(topics_in(config.log_dirs))
         self._log_manager = LogManager(config, self._overrides.of, self._scheduler, self._cluster_id)
@@ -186,9 +187,8 @@ class Broker:
         self._will_stop("logs", self._log_manager.shutdown)
         self._will_stop("timer", self._timer.close)
         self._will_stop("background tasks", self._scheduler.shutdown)
-        self._will_stop(
-            "erasing of deleted partitions", self._log_manager.stop_erasing
-        )  # the next start goes on with it
+        # The next start goes on with it.
+        self._will_stop("erasing of deleted partitions", self._log_manager.stop_erasing)
 
     def _start_replicas(self) -> None:
         self._metadata_cache = MetadataCache(self.broker_id)
@@ -205,7 +205,6 @@ class Broker:
             self._timer,
             self._state_change_log,
             lambda: self.broker_epoch,
-            self._overrides.of,
             thread_prefix=self._log_prefix,
         )
         logs = self._log_manager
@@ -215,12 +214,11 @@ class Broker:
 
     def _start_groups(self) -> None:
         self._topic_admin = TopicAdmin(self._zookeeper, self.config, self._metadata_cache, self._timer)
-        self._will_stop("waiting topic requests", self._topic_admin.waiting.close)
+        self._will_stop("waiting topic requests", self._topic_admin.waiting.expire_all)
         self._groups = GroupCoordinator(
             self.config,
             self._replica_manager,
             self._metadata_cache,
-            self._timer,
             self._scheduler,
             count_partitions=self._topic_admin.count_offsets_partitions,
         )
@@ -243,7 +241,7 @@ class Broker:
 
         def on_topic(topic: str, changed: Mapping[str, str]) -> None:
             self._overrides.put(topic, changed)
-            replicas.on_topic_config(topic, changed)
+            self._log_manager.update_topic_config(topic, changed)
 
         def on_broker(name: str, changed: Mapping[str, str]) -> None:
             if name == str(self.broker_id):

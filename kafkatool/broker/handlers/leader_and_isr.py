@@ -8,7 +8,7 @@ from kafkatool.core.protocol.messages.leader_and_isr import API, LeaderAndIsrReq
 def handle(request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:
     """Take the roles, or refuse them, partition by partition; the group coordinator is told of changes first."""
     context = call.context
-    return context.replica_manager.become_leader_or_follower(
+    return context.replica_manager.control.become_leader_or_follower(
         request, context.groups.on_leadership_change, correlation_id=call.header.correlation_id
     )
 

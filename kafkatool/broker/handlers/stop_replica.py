@@ -8,7 +8,7 @@ from kafkatool.core.protocol.messages.stop_replica import API, StopReplicaReques
 def handle(request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
     """Stop the replicas, or refuse; the group coordinator is told of deleted partitions."""
     context = call.context
-    return context.replica_manager.stop_replicas(request, context.groups.on_partitions_stopped)
+    return context.replica_manager.control.stop_replicas(request, context.groups.on_partitions_stopped)
 
 
 SERVED = Served(api=API, versions=(0, 2), handle=handle, from_controller=True)

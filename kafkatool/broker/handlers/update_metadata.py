@@ -8,7 +8,7 @@ from kafkatool.core.protocol.messages.update_metadata import API, UpdateMetadata
 def handle(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
     """Take the metadata over, or refuse it; the group coordinator forgets the offsets of deleted partitions."""
     context = call.context
-    update = context.replica_manager.update_metadata(
+    update = context.replica_manager.control.update_metadata(
         request, context.groups.on_leadership_change, correlation_id=call.header.correlation_id
     )
     if update.removed:
