@@ -3,19 +3,16 @@
 Brokers serve 4 and above. Version 3 is there to ask Kafka 0.10 for its replicas, whose messages are of format 0 or 1.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import FileRecords, Int8, Int16, Int32, Int64, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FetchRequestPartition:
-    """A partition to read, and from where. ``log_start_offset`` is the follower's, ``current_leader_epoch`` -1 unchecked.
-
-    Not frozen: a follower has one for each partition and moves it on from request to request.
-    """
+    """A partition to read, and from where. ``log_start_offset`` is the follower's, ``current_leader_epoch`` -1 unchecked."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, Since(9)] = -1
