@@ -44,7 +44,7 @@ class Setting(NamedTuple):
 DYNAMIC_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 """Settings a broker takes over from its node in ZooKeeper while it runs (BRK-76); bytes per second."""
 
-_BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's property
+BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's property
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
@@ -83,7 +83,7 @@ def topic_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> list[S
 
 def _topic_setting(config: BrokerConfig, name: str, override: str | None) -> Setting:
     synonyms = [Synonym(name, override, ConfigSource.TOPIC)] if override is not None else []
-    if broker_name := _BROKER_NAMES.get(name):
+    if broker_name := BROKER_NAMES.get(name):
         synonyms += _broker_synonyms(config, broker_name)
         inherited = _text_of(getattr(config, broker_name.replace(".", "_")))
     else:

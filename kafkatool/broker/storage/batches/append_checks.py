@@ -9,10 +9,9 @@ from struct import Struct
 
 import crc32c
 
-from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, decode_records, read_header
 from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
@@ -21,6 +20,14 @@ _CRC_FROM = 21
 _TIMESTAMP = Struct(">q")
 _CRC = Struct(">I")
 _AT_CRC, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP = 17, 22, 35
+
+
+class AppendError(KafkatoolError):
+    """The batch was refused and nothing was written (BRK-84, BRK-85, BRK-91); with the code its sender is told."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_client: bool) -> BatchHeader:

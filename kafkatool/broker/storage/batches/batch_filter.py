@@ -1,19 +1,33 @@
 """Leaving records out of a stored batch, whatever its format (BRK-167).
 
-Source: Kafka 2.3.1 common/record/MemoryRecords.java (what of a batch must stay as it was).
+A record counts its offset and time from its batch's header, so a kept one goes on as it is; nothing is copied but the
+key (BRK-152). Source: Kafka 2.3.1 common/record/MemoryRecords.java (what of a batch must stay as it was).
 """
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
 from kafkatool.broker.storage.batches.legacy_filter import filter_legacy
-from kafkatool.broker.storage.batches.record_slices import RecordSlice, record_slices
+from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.records.batches import BatchHeader
 from kafkatool.core.protocol.records.legacy import read_entries
+from kafkatool.core.protocol.records.varints import read_varint
 
 Wanted = Callable[[int, bytes | None, bool], bool]
 """Tells whether to keep a record, by its offset, its key and whether it has a value."""
+
+
+class _RecordSlice(NamedTuple):
+    """One record of a v2 batch, ``start`` to ``end`` in the batch's plain bytes."""
+
+    offset_delta: int
+    time_delta: int
+    key: bytes | None
+    has_value: bool
+    start: int
+    end: int
 
 
 def keys_of(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
@@ -22,7 +36,7 @@ def keys_of(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes
         yield from ((e.offset, e.key) for e in read_entries(batch) if e.key is not None)
         return
     base = header.base_offset
-    for found in record_slices(plain_records(batch, header), header.record_count):
+    for found in _record_slices(plain_records(batch, header), header.record_count):
         if found.key is not None:
             yield base + found.offset_delta, found.key
 
@@ -36,9 +50,9 @@ def filter_batch(batch: memoryview, header: BatchHeader, wanted: Wanted) -> Buff
         return filter_legacy(batch, header, wanted)
     records = plain_records(batch, header)
     base = header.base_offset
-    kept: list[RecordSlice] = [
+    kept = [
         found
-        for found in record_slices(records, header.record_count)
+        for found in _record_slices(records, header.record_count)
         if wanted(base + found.offset_delta, found.key, found.has_value)
     ]
     if len(kept) == header.record_count:
@@ -58,3 +72,30 @@ def filter_batch(batch: memoryview, header: BatchHeader, wanted: Wanted) -> Buff
 def empty_batch(batch: memoryview) -> Buffer:
     """Return the batch without its records: it still tells its producer's last sequence."""
     return with_records(batch, b"", codec=0, count=0)
+
+
+def _record_slices(records: bytes, count: int) -> Iterator[_RecordSlice]:
+    """Yield the ``count`` records in ``records``. Raises CorruptRecordsError when they are not exactly that."""
+    position = 0
+    try:
+        for _ in range(count):
+            start = position
+            length, at = read_varint(records, position)
+            position = at + length
+            if length < 0 or position > len(records):
+                raise CorruptRecordsError(f"record of {length} bytes at byte {start}")
+            time_delta, at = read_varint(records, at + 1)  # one byte of attributes, unused
+            offset_delta, at = read_varint(records, at)
+            key_length, at = read_varint(records, at)
+            key = None
+            if key_length >= 0:
+                key = records[at : at + key_length]
+                at += key_length
+            value_length, at = read_varint(records, at)
+            if at + max(value_length, 0) > position:
+                raise CorruptRecordsError(f"record at byte {start} runs past its end")
+            yield _RecordSlice(offset_delta, time_delta, key, value_length >= 0, start, position)
+    except IndexError as short:
+        raise CorruptRecordsError("records are cut off") from short
+    if position != len(records):
+        raise CorruptRecordsError(f"{len(records) - position} bytes after the last record")

@@ -5,6 +5,7 @@ or compaction took a segment from under them. Source: Kafka 2.3.1 log/Log.scala.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from kafkatool.broker.storage.batches.batch_scan import scan_headers
@@ -38,13 +39,11 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int | None
 
 
+@dataclass(frozen=True, slots=True)
 class LogReader:
     """The reading part of a log. Any thread may call; any method raises StorageError when the disk fails."""
 
-    __slots__ = ("_state",)
-
-    def __init__(self, state: LogState) -> None:
-        self._state = state
+    _state: LogState
 
     def read(self, offset: int, max_bytes: int, upper: int, *, min_one_batch: bool) -> LogRead:
         """Return batches from the one that holds ``offset``, ending before ``upper`` and within one segment.

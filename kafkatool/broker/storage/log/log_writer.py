@@ -5,6 +5,7 @@ Source: Kafka 2.3.1 log/Log.scala.
 
 import random
 import time
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
@@ -14,8 +15,7 @@ from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_reload import apply_marker
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, write_snapshot
-from kafkatool.broker.storage.segment.rolling import must_roll
-from kafkatool.broker.storage.segment.segment import Segment, erase
+from kafkatool.broker.storage.segment.segment import Segment, erase, must_roll
 from kafkatool.broker.storage.segment.transaction_index import append_aborted
 from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, set_base_offset_and_epoch
 
@@ -37,13 +37,11 @@ class AppendInfo(NamedTuple):
     size_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class LogWriter:
     """The writing part of a log: appends, rolls and flushes. Any method raises StorageError when the disk fails."""
 
-    __slots__ = ("_state",)
-
-    def __init__(self, state: LogState) -> None:
-        self._state = state
+    _state: LogState
 
     def append_as_leader(
         self, records: bytearray | memoryview, leader_epoch: int, *, origin_client: bool = True
