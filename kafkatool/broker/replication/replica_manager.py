@@ -22,7 +22,6 @@ from kafkatool.broker.replication.partition.isr_writer import IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import (
-    DEBUGGER,
     FoundOffset,
     Reader,
     find_epoch_end,
@@ -93,15 +92,13 @@ class ReplicaManager:
             broker_id, lambda c: c.follower_replication_throttled_replicas, windows[1]
         )
         self.isr_propagation = IsrPropagation(zookeeper, clock_ms)
-        self.isr_writer = IsrWriter(
-            zookeeper, scheduler, on_written=self.isr_propagation.record, check_delayed=self.delayed.check
-        )
+        self.isr_writer = IsrWriter(zookeeper, scheduler, self.isr_propagation.record, self.delayed.check)
         self.fetchers = FetcherManager(
             config,
             broker_id,
             self.follower_quota,
-            check_delayed=self.delayed.fetches.check,
-            thread_prefix=thread_prefix,
+            self.delayed.fetches.check,
+            f"{thread_prefix}:" if thread_prefix else "",
         )
         self.control = ControlRequests(
             broker_id,
@@ -112,9 +109,9 @@ class ReplicaManager:
             self.fetchers,
             self.delayed,
             state_change_log,
-            broker_epoch=broker_epoch,
-            make_partition=self._make_partition,
-            on_first_leader_and_isr=self._start_checkpoints,
+            broker_epoch,
+            self._make_partition,
+            self._start_checkpoints,
         )
         self.appends = Appends(self.partitions, self.delayed, acks_all_allowed=lambda: self._session_confirmed)
         self.fetches = Fetches(self.partitions, self.delayed, self.isr_writer, self.leader_quota)
@@ -156,8 +153,7 @@ class ReplicaManager:
         self, partition: TopicPartition, wanted: ListOffsetsRequestPartition, reader: Reader, version: int
     ) -> FoundOffset:
         """Answer ListOffsets for one partition (BRK-107, 108)."""
-        missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
-        found = self.partitions.find(partition, missing=missing)
+        found = self.partitions.find(partition, missing=reader.missing)
         return FoundOffset(found) if isinstance(found, ErrorCode) else find_offset(found, wanted, reader, version)
 
     def find_epoch_end(self, partition: TopicPartition, wanted: OffsetForLeaderEpochRequestPartition) -> FoundOffset:

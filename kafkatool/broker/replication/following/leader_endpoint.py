@@ -36,7 +36,6 @@ class LookupRefusedError(KafkatoolError):
 
     def __init__(self, partition: TopicPartition, code: int) -> None:
         super().__init__(f"the leader of {partition} answered with error {code}")
-        self.code = code
 
 
 class LeaderEndpoint:

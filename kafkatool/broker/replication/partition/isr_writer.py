@@ -8,6 +8,7 @@ Source: Kafka 1.1.1 utils/ReplicationUtils.scala.
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from kafkatool.broker.replication.partition.partition import IsrChange
 from kafkatool.broker.runtime.scheduler import Scheduler
@@ -19,30 +20,20 @@ from kafkatool.core.zookeeper.znodes import PartitionStateZnode
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class IsrWriter:
-    """The queue of ISR changes and their writer. Thread-safe. ``on_written(tp)``: an ISR changed, tell the controller.
+    """The queue of ISR changes and their writer. Thread-safe."""
 
-    ``check_delayed(tp)``: try the requests that wait for something of that partition.
-    """
-
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        scheduler: Scheduler,
-        *,
-        on_written: Callable[[TopicPartition], None],
-        check_delayed: Callable[[TopicPartition], None],
-    ) -> None:
-        self._zookeeper = zookeeper
-        self._scheduler = scheduler
-        self._on_written = on_written
-        self._check_delayed = check_delayed
-        self._lock = threading.Lock()
-        self._queue: list[IsrChange] = []
-        self._draining = False
-        self.expansions = 0  # counters of BRK-157; approximate when two threads write at once
-        self.shrinks = 0
-        self.failures = 0
+    _zookeeper: ZooKeeper
+    _scheduler: Scheduler
+    _on_written: Callable[[TopicPartition], None]  # an ISR changed, tell the controller
+    _check_delayed: Callable[[TopicPartition], None]  # try the requests that wait for something of that partition
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _queue: list[IsrChange] = field(default_factory=list, init=False)
+    _draining: bool = field(default=False, init=False)
+    expansions: int = field(default=0, init=False)  # counters of BRK-157; approximate when two threads write at once
+    shrinks: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
 
     def submit(self, change: IsrChange) -> None:
         """Write it soon, in the background."""

@@ -33,15 +33,17 @@ class LocalPartitions:
         """Return the partition, or None when it is not here or its disk failed."""
         return self._partitions.get(partition)
 
-    def find(self, partition: TopicPartition, *, missing: ErrorCode | None = None) -> Partition | ErrorCode:
-        """Return the partition, or the code to answer: ``missing`` for one that lives elsewhere (default 6)."""
+    def find(
+        self, partition: TopicPartition, *, missing: ErrorCode = ErrorCode.NOT_LEADER_FOR_PARTITION
+    ) -> Partition | ErrorCode:
+        """Return the partition, or the code to answer: ``missing`` for one that lives elsewhere."""
         found = self._partitions.get(partition)
         if found is not None:
             return found
         if partition in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._metadata_cache.contains(partition):
-            return ErrorCode.NOT_LEADER_FOR_PARTITION if missing is None else missing
+            return missing
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def leader(self, partition: TopicPartition) -> Partition | ErrorCode:

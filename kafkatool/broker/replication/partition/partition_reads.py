@@ -26,13 +26,15 @@ _NOT_CHECKED = -1
 class Reader:
     """The reader: a follower's broker id, CONSUMER or DEBUGGER; and whether only what is committed."""
 
-    __slots__ = ("committed", "is_follower", "replica_id")
+    __slots__ = ("committed", "is_follower", "missing", "replica_id")
 
     def __init__(self, replica_id: int, committed: bool = False) -> None:
         self.replica_id = replica_id
         self.committed = committed
         self.is_follower = replica_id >= 0
         """Followers read to the log's end, all others below the high watermark (BRK-92)."""
+        self.missing = ErrorCode.REPLICA_NOT_AVAILABLE if replica_id == DEBUGGER else ErrorCode.NOT_LEADER_FOR_PARTITION
+        """The code for a partition that lives elsewhere."""
 
 
 class PartitionRead(NamedTuple):
