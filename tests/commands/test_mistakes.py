@@ -21,6 +21,7 @@ from kafkatool.core.zookeeper.znodes import (
 )
 from tests.commands.topics.runner import make_orders
 from tests.core.operations.reassignment.test_requests import plan
+from tests.core.zookeeper.sessions import link_of
 from tests.ports import free_port
 
 CURLY = "{“partitions”:[{“topic”:“orders”,“partition”:0,“replicas”:[1]}]}"
@@ -36,7 +37,7 @@ FILES = {
 
 
 def close(path: str, permissions: int) -> Callable[[ZooKeeper], None]:
-    return lambda zk: zk._client.set_acls(path, [make_acl("world", "anyone", all=False, **_named(permissions))])
+    return lambda zk: link_of(zk).client.set_acls(path, [make_acl("world", "anyone", all=False, **_named(permissions))])
 
 
 def _named(permissions: int) -> dict[str, bool]:

@@ -1,18 +1,19 @@
 """Reads of many znodes in one pass, without a lock, a condition and three tuples of kazoo's for each.
 
 A controller reads a hundred thousand states, a tool ten thousand: with an ``AsyncResult`` each, Python's work is four
-fifths of the time. Here a request is its own answer's place, whole answers are taken out of the buffer they came in,
-and who waits is woken once.
+fifths of the time. Here a request is its own answer's place, whole answers are taken out of the buffer they came in
+(``kazoo_link``), and who waits is woken once.
 
 ZooKeeper from 3.6 on takes many reads in one request, which spares it what a request costs: 0.1 ms of CPU, a node 3 us.
 """
 
 import struct
 import threading
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from kazoo import exceptions as kz
+from kafkatool.core.zookeeper.operations import Node
 
 _LENGTH: Final = struct.Struct(">i")
 _OPERATION: Final = struct.Struct(">i?i")  # before each of a request of several: its type, whether all is said, error
@@ -22,31 +23,27 @@ _STAT_BYTES: Final = 68
 _GET_DATA: Final = 4
 _MULTI_READ: Final = 22
 _FAILED: Final = -1  # in place of the type: what follows is an error's number
+_NO_NODE: Final = -101
 _ASK: Final = _OPERATION.pack(_GET_DATA, False, -1)
 _ALL_SAID: Final = _OPERATION.pack(-1, True, -1)
-_MANY: Final = 64
 
-
-class Node(NamedTuple):
-    """A znode as read. ``ephemeral_owner`` is the owning session's id, 0 for a persistent node.
-
-    ``czxid`` and ``mzxid``: the transactions that made it and that last wrote it; they tell which of two things
-    happened first.
-    """
-
-    data: bytes
-    version: int
-    czxid: int
-    mzxid: int
-    ephemeral_owner: int
-    ctime_ms: int
+Outcome = BaseException | int | None
+"""Why there is no answer: kazoo's error, ZooKeeper's number of one, or None: it did not come in time."""
 
 
 class BulkRead:
-    """The reads of one pass: all are asked for, then each is got. Whoever waits, waits for the last of them."""
+    """The reads of one pass: all are asked for, then each is got. A reader waits for the last of them."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(
+        self,
+        call: Callable[["_Read", "_Read"], object],
+        chroot: str,
+        error_of: Callable[[Outcome, str], BaseException],
+    ) -> None:
+        """Take kazoo's way to queue a request with the place of its answer, and the error to raise for a path."""
+        self._call = call
+        self._chroot = chroot
+        self._error_of = error_of
         self._last: _Read | None = None
         self._answers = 0
         self._woken = threading.Event()
@@ -54,27 +51,27 @@ class BulkRead:
     def ask(self, path: str) -> "NodeRead":
         """Queue the read of that node, without a watch."""
         request = self._last = NodeRead(self, self._whole(path))
-        self._client._call(request, request)
+        self._call(request, request)
         return request
 
     def ask_together(self, paths: Sequence[str]) -> "NodesRead":
-        """Queue the read of those nodes in one request, which the server must know (``zookeeper_version``)."""
+        """Queue the read of those nodes in one request, which the server must know (``server_version``)."""
         request = self._last = NodesRead(self, [self._whole(path) for path in paths])
-        self._client._call(request, request)
+        self._call(request, request)
         return request
 
     def _whole(self, path: str) -> str:
-        root: str = self._client.chroot
+        root = self._chroot
         return root + path if path != "/" else root or path
 
     def answered(self, request: "_Read") -> None:
-        """On kazoo's thread, whatever the answer."""
+        """Note an answer, whatever it is. Called on kazoo's thread."""
         self._answers += 1
         if request is self._last:
             self._woken.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Until the last is answered, which comes last; or until none has been for that long."""
+        """Wait until the last is answered, which comes last; or until none has been for that long."""
         seen = -1
         while self._last is not None and not self._last.is_answered and seen != self._answers:
             seen = self._answers
@@ -83,46 +80,44 @@ class BulkRead:
                 self._woken.clear()
                 seen = -1
 
-    @property
-    def timeout_error(self) -> BaseException:
-        """What kazoo raises when an answer does not come in time."""
-        error: BaseException = self._client.handler.timeout_exception()
-        return error
+    def error_of(self, outcome: Outcome, whole_path: str) -> BaseException:
+        """Return what to raise when that node could not be read."""
+        return self._error_of(outcome, whole_path[len(self._chroot) :] or "/")
 
 
 class _Read:
     """One request, and what kazoo takes for its pending answer."""
 
-    __slots__ = ("_bulk", "_outcome", "is_answered")
+    __slots__ = ("_outcome", "bulk", "is_answered")
 
     watcher = None
 
     def __init__(self, bulk: BulkRead) -> None:
-        self._bulk = bulk
+        self.bulk = bulk
         self._outcome: Any = None
         self.is_answered = False
 
     def set(self, outcome: Any) -> None:
-        """The first counts: kazoo may fail a request that it has failed already."""
+        """Keep the answer. The first counts: kazoo may fail a request that it has failed already."""
         if not self.is_answered:
             self._outcome = outcome
             self.is_answered = True
-            self._bulk.answered(self)
+            self.bulk.answered(self)
 
     set_exception = set
 
-    def get(self, timeout: float) -> Any:
-        """What the answer holds. Raises kazoo's errors."""
+    def outcome(self, timeout_s: float, path: str) -> Any:
+        """Wait for the answer and return it; ``path`` is named in the ZooKeeperError raised."""
         if not self.is_answered:
-            self._bulk.wait(timeout)
+            self.bulk.wait(timeout_s)
         outcome = self._outcome
         if outcome is None or isinstance(outcome, BaseException):
-            raise outcome or self._bulk.timeout_error
+            raise self.bulk.error_of(outcome, path)
         return outcome
 
 
 class NodeRead(_Read):
-    """Of one node. ``path`` is the whole one, chroot included."""
+    """The read of one node. ``path`` is the whole one, chroot included."""
 
     __slots__ = ("path",)
 
@@ -132,17 +127,23 @@ class NodeRead(_Read):
         super().__init__(bulk)
         self.path = path
 
+    def get(self, timeout_s: float, /) -> Node:
+        """Wait for the node. Raises ZooKeeperError."""
+        node: Node = self.outcome(timeout_s, self.path)
+        return node
+
     def serialize(self) -> bytes:
+        """Return the request's body."""
         return _asked(self.path)
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> Node:
-        """The node whose data and stat begin there."""
+        """Return the node whose data and stat begin there."""
         return _node(buffer, offset)[0]
 
 
 class NodesRead(_Read):
-    """Of several nodes, each of which may be absent. ``paths`` are the whole ones."""
+    """The read of several nodes, each of which may be absent. ``paths`` are the whole ones."""
 
     __slots__ = ("paths",)
 
@@ -152,21 +153,32 @@ class NodesRead(_Read):
         super().__init__(bulk)
         self.paths = paths
 
+    def get(self, timeout_s: float, /) -> list[Node | None]:
+        """Wait for the nodes, in the order of the paths; None: no such node. Raises ZooKeeperError."""
+        answers: list[Node | int | None] = self.outcome(timeout_s, self.paths[0])
+        nodes: list[Node | None] = []
+        for path, answer in zip(self.paths, answers, strict=True):
+            if isinstance(answer, int):
+                raise self.bulk.error_of(answer, path)
+            nodes.append(answer)
+        return nodes
+
     def serialize(self) -> bytes:
+        """Return the request's body."""
         return b"".join(_ASK + _asked(path) for path in self.paths) + _ALL_SAID
 
     @staticmethod
-    def deserialize(buffer: bytes, offset: int) -> list[Node | kz.ZookeeperError | None]:
-        """In the order of the paths; None: no such node, an error: that one could not be read."""
-        answers: list[Node | kz.ZookeeperError | None] = []
+    def deserialize(buffer: bytes, offset: int) -> list[Node | int | None]:
+        """Return the answers in the order of the paths; None: no such node, a number: ZooKeeper's, of an error."""
+        answers: list[Node | int | None] = []
         while True:
             kind, all_said, _ = _OPERATION.unpack_from(buffer, offset)
             offset += _OPERATION.size
             if all_said:
                 return answers
             if kind == _FAILED:
-                error = kz.EXCEPTIONS[_LENGTH.unpack_from(buffer, offset)[0]]()
-                answers.append(None if isinstance(error, kz.NoNodeError) else error)
+                (number,) = _LENGTH.unpack_from(buffer, offset)
+                answers.append(None if number == _NO_NODE else number)
                 offset += _LENGTH.size
             else:
                 node, offset = _node(buffer, offset)
@@ -174,25 +186,26 @@ class NodesRead(_Read):
 
 
 def _asked(path: str) -> bytes:
-    """Which node a read is of, and that it sets no watch."""
+    """Return the bytes that say which node a read is of, and that it sets no watch."""
     encoded = path.encode()
     return _LENGTH.pack(len(encoded)) + encoded + b"\0"
 
 
 def _node(buffer: bytes, offset: int) -> tuple[Node, int]:
-    """The node whose data and stat begin there, and where they end."""
+    """Return the node whose data and stat begin there, and where they end."""
     start = offset + _LENGTH.size
     stat_at = start + max(0, _LENGTH.unpack_from(buffer, offset)[0])  # -1: no data
     czxid, mzxid, ctime_ms, version, owner = _STAT.unpack_from(buffer, stat_at)
     return Node(bytes(buffer[start:stat_at]), version, czxid, mzxid, owner, ctime_ms), stat_at + _STAT_BYTES
 
 
-def take_answers(client: Any, buffer: bytes, position: int) -> int:
-    """Hand out the nodes that lie next in the buffer, as long as bulk reads wait for them. Returns where they end.
+def take_answers(pending: deque[Any], buffer: bytes, position: int) -> tuple[int, int]:
+    """Hand out the nodes that lie next in the buffer, as long as bulk reads wait for them.
 
+    ``pending`` are kazoo's: request, place of the answer, xid. Returns where the nodes end, and the last zxid told, if any.
     Anything else (a ping, a watch event, an error, another kind of request, an answer in parts) is left to kazoo.
     """
-    pending, size = client._pending, len(buffer)
+    size, last_zxid = len(buffer), 0
     while pending and position + _REPLY.size <= size:
         request, _, xid = pending[0]
         length, answered_xid, zxid, error = _REPLY.unpack_from(buffer, position)
@@ -201,19 +214,13 @@ def take_answers(client: Any, buffer: bytes, position: int) -> int:
             break
         pending.popleft()
         if zxid > 0:
-            client.last_zxid = zxid
+            last_zxid = zxid
         request.set(request.deserialize(buffer, position + _REPLY.size))
         position = end
-    return position
+    return position, last_zxid
 
 
 def is_used_up(buffer: bytes, position: int) -> bool:
-    """Whether no whole message lies in the buffer from there on."""
+    """Tell whether no whole message lies in the buffer from there on."""
     left = len(buffer) - position
     return left < _LENGTH.size or left - _LENGTH.size < _LENGTH.unpack_from(buffer, position)[0]
-
-
-def awaits_many(client: Any) -> bool:
-    """Whether all is sent, and the next answers are those of a bulk read, and more than a few."""
-    pending = client._pending
-    return not client._queue and len(pending) > _MANY and pending[0][0].__class__ is NodeRead

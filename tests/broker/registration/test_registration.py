@@ -26,7 +26,7 @@ from kafkatool.core.zookeeper.znodes import (
     ProducerIdBlockZnode,
 )
 from tests.broker.network.raw_client import wait_until
-from tests.waiting import eventually
+from tests.core.zookeeper.sessions import end_session
 
 INFO = BrokerInfo(3, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INNER", "::1", 9093)), "rack-a")
 
@@ -105,27 +105,6 @@ def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: Zoo
         assert node is not None and node.czxid == registered.broker_epoch
         assert node.ephemeral_owner == session.session_id != former
         registered.stop()
-
-
-def end_session(session: ZooKeeper) -> None:
-    """Close the session behind its client's back, as an expiry does: the same id and password from elsewhere.
-
-    The client comes back at once, and may have its session again before it is closed. So until it has another.
-    """
-    from kazoo.client import KazooClient
-
-    former, own = session.session_id, session._client.client_id
-
-    def is_over() -> bool:
-        twin = KazooClient(hosts=session.connect, client_id=own, timeout=60)
-        try:
-            twin.start(60)
-        finally:
-            twin.stop()
-            twin.close()
-        return session.session_id != former
-
-    eventually(is_over, "the end of the session", 60)
 
 
 @pytest.mark.spec("Z-9", "BRK-6")

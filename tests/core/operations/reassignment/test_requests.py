@@ -17,6 +17,7 @@ from kafkatool.core.planner.plan_files import Moves, dashed
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode, PreferredElectionZnode, ReassignmentZnode
 from tests.core.zookeeper import cluster_nodes as nodes
+from tests.core.zookeeper.sessions import link_of
 
 NINE = {0: (1,), 1: (2,), 2: (3,), 3: (1,), 4: (2,), 5: (3,), 6: (1,), 7: (2,), 8: (3,)}
 
@@ -350,7 +351,7 @@ def test_waiting_leaves_one_watch_however_long_it_takes_as_a_client_keeps_each_u
     watches: list[int] = []
 
     def count(_: Progress) -> None:
-        watches.append(sum(map(len, zk._client._data_watchers.values())))
+        watches.append(link_of(zk).client.watch_count)
         if len(watches) == 5:
             zk.delete(ReassignmentZnode.PATH)
 
