@@ -193,7 +193,7 @@ def test_a_node_of_the_own_old_session_is_waited_for() -> None:
     ensemble = cluster.ensemble
     node = ensemble.nodes[ControllerZnode.PATH]
     old_id = node.ephemeral_owner
-    stale._new_session()  # the server still holds the old one
+    stale.new_session()  # the server still holds the old one
     worker.on_session(SessionState.EXPIRED)
     worker.on_session(SessionState.CONNECTED)
     cluster.run()
