@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What ZooKeeper held. ``topics``, ``states`` and ``configs`` cover the topics asked for, the rest the cluster."""
+    """A snapshot of the cluster. ``topics``, ``states`` and ``configs`` cover the topics asked for, the rest the cluster."""
 
     brokers: Mapping[int, BrokerInfo]
     controller_id: int | None
@@ -43,7 +43,7 @@ class ClusterView:
     election: tuple[TopicPartition, ...] | None
 
     def partitions(self) -> list[TopicPartition]:
-        """Every partition of the topics read, sorted."""
+        """Return every partition of the topics read, sorted."""
         return [TopicPartition(t, p) for t in sorted(self.topics) for p in sorted(self.topics[t].assignment)]
 
 
@@ -98,12 +98,12 @@ class States(NamedTuple):
 
 
 def read_states(zk: ZooKeeper, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
-    """The state nodes of those partitions in one pass; partitions without a (readable) one are left out."""
+    """Read the state nodes of those partitions in one pass; partitions without a (readable) one are left out."""
     return read_all_states(zk, partitions).found
 
 
 def read_all_states(zk: ZooKeeper, partitions: Iterable[TopicPartition]) -> States:
-    """The same, telling also of which partitions the node cannot be read."""
+    """Read the same, and tell also of which partitions the node cannot be read."""
     wanted = list(partitions)
     found = {}
     written = {}
@@ -125,7 +125,7 @@ def _partitions(topics: Mapping[str, TopicZnode]) -> list[TopicPartition]:
 
 
 def decode_brokers(ids: Sequence[int], nodes: Sequence[Node | None]) -> dict[int, BrokerInfo]:
-    """What is registered under ``ids``; a node that is gone or unreadable counts as absent (Z-7, Z-35 to 37)."""
+    """Decode the nodes registered under ``ids``; one that is gone or unreadable counts as absent (Z-7, Z-35 to 37)."""
     brokers = {}
     for broker_id, node in zip(ids, nodes, strict=True):
         try:

@@ -29,18 +29,7 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import Callback, KazooState
 from kazoo.retry import KazooRetry
 
-from kafkatool.core.errors import (
-    ChrootMissingError,
-    ConnectionLostError,
-    NodeExistsError,
-    NoNodeError,
-    NoPermissionError,
-    NotEmptyError,
-    SessionExpiredError,
-    VersionConflictError,
-    ZooKeeperError,
-    ZooKeeperUnavailableError,
-)
+from kafkatool.core import errors
 from kafkatool.core.zookeeper.bulk_reads import BulkRead, NodeRead, Outcome, is_used_up, take_answers
 from kafkatool.core.zookeeper.connect_string import split_connect
 from kafkatool.core.zookeeper.link import LinkWatch, Reply, SessionState, UnknownRequestError
@@ -56,17 +45,17 @@ _MANY = 64  # answers that are worth waiting for
 _GATHER_S = 0.001
 _AUTH = 100  # the type of the first kind of request that is numbered in another way
 
-_ERRORS: dict[type[Exception], tuple[type[ZooKeeperError], str]] = {
-    kz.NoNodeError: (NoNodeError, "no znode {}"),
-    kz.NodeExistsError: (NodeExistsError, "znode {} exists already"),
-    kz.BadVersionError: (VersionConflictError, "znode {} was changed by somebody else meanwhile"),
-    kz.NotEmptyError: (NotEmptyError, "znode {} still has children"),
-    kz.NoAuthError: (NoPermissionError, "no permission for znode {}: its ACL does not allow this"),
+_ERRORS: dict[type[Exception], tuple[type[errors.ZooKeeperError], str]] = {
+    kz.NoNodeError: (errors.NoNodeError, "no znode {}"),
+    kz.NodeExistsError: (errors.NodeExistsError, "znode {} exists already"),
+    kz.BadVersionError: (errors.VersionConflictError, "znode {} was changed by somebody else meanwhile"),
+    kz.NotEmptyError: (errors.NotEmptyError, "znode {} still has children"),
+    kz.NoAuthError: (errors.NoPermissionError, "no permission for znode {}: its ACL does not allow this"),
     kz.UnimplementedError: (UnknownRequestError, "the ZooKeeper server does not know this request ({})"),
-    kz.SessionExpiredError: (SessionExpiredError, "the ZooKeeper session expired ({})"),
-    kz.ConnectionLoss: (ConnectionLostError, "the connection to ZooKeeper was lost ({})"),
-    kz.ConnectionClosedError: (ConnectionLostError, "the connection to ZooKeeper was closed ({})"),
-    KazooTimeoutError: (ConnectionLostError, "ZooKeeper did not answer in time ({})"),
+    kz.SessionExpiredError: (errors.SessionExpiredError, "the ZooKeeper session expired ({})"),
+    kz.ConnectionLoss: (errors.ConnectionLostError, "the connection to ZooKeeper was lost ({})"),
+    kz.ConnectionClosedError: (errors.ConnectionLostError, "the connection to ZooKeeper was closed ({})"),
+    KazooTimeoutError: (errors.ConnectionLostError, "ZooKeeper did not answer in time ({})"),
 }
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -76,11 +65,11 @@ _STATES = {
 _KINDS = {"NONE": None, "CREATED": "created", "DELETED": "deleted", "CHANGED": "changed"}  # any other: children
 
 
-def _translate(error: BaseException, path: str) -> ZooKeeperError:
+def _translate(error: BaseException, path: str) -> errors.ZooKeeperError:
     for known, (ours, text) in _ERRORS.items():
         if isinstance(error, known):
             return ours(text.format(path))
-    return ZooKeeperError(f"ZooKeeper: {type(error).__name__} on {path}: {error}")
+    return errors.ZooKeeperError(f"ZooKeeper: {type(error).__name__} on {path}: {error}")
 
 
 class KazooLink:
@@ -104,7 +93,7 @@ class KazooLink:
         try:
             self.client.start(timeout=timeout_s)
         except KazooTimeoutError as e:
-            raise ZooKeeperUnavailableError(
+            raise errors.ZooKeeperUnavailableError(
                 f"ZooKeeper at {self._hosts} did not answer within {timeout_s:g} s: "
                 "is it running, is the address right?"
             ) from e
@@ -112,7 +101,7 @@ class KazooLink:
             self.client.ensure_path(self.chroot)
         self.client.chroot = self.chroot
         if self.chroot and self.client.exists("/") is None:
-            raise ChrootMissingError(
+            raise errors.ChrootMissingError(
                 f"ZooKeeper at {self._hosts} has no path {self.chroot}: check the chroot of {self._connect!r}; "
                 "brokers create it at their first start"
             )
@@ -189,7 +178,7 @@ class _Reply(Generic[T]):
         self._pending, self._path, self._convert = pending, path, convert
 
     def get(self, timeout_s: float, /) -> T:
-        """Wait for the answer. Raises ZooKeeperError."""
+        """Wait for the answer. Raises errors.ZooKeeperError."""
         try:
             answer = self._pending.get(timeout=timeout_s)
         except (kz.KazooException, KazooTimeoutError) as e:

@@ -1,7 +1,7 @@
-"""Whether the server at the other end takes many reads in one request, as ZooKeeper does from 3.6 on.
+"""The version of the server at the other end: from 3.6 on ZooKeeper takes many reads in one request.
 
-One that does not know such a request ends the connection (Kafka up to 2.8 comes with 3.4 or 3.5), so its version is
-asked for first, with the four letters that are allowed by default. Who does not answer them gets the reads one by one.
+An older one ends the connection at such a request (Kafka up to 2.8 comes with 3.4 or 3.5), so the version is asked for
+first, with the four letters that are allowed by default. A server that does not answer them gets the reads one by one.
 """
 
 import re

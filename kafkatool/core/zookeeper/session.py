@@ -134,17 +134,10 @@ class ZooKeeper:
 
         One per session: a link keeps a set, so that a node asked about twice still calls it once.
         """
-        made: dict[int, LinkWatch] = {}
-
-        def for_attempt() -> LinkWatch | None:
-            if watch is None:
-                return None
-            expiries = self._expiries
-            if expiries not in made:
-                made[expiries] = self._fired(watch, path, expiries)
-            return made[expiries]
-
-        return for_attempt
+        if watch is None:
+            return lambda: None
+        of_session = functools.cache(functools.partial(self._fired, watch, path))
+        return lambda: of_session(self._expiries)
 
     def _fired(self, watch: Watch, path: str, expiries: int) -> LinkWatch:
         """Return the watch as the link calls it; ``expiries`` tells its session."""
