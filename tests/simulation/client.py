@@ -126,7 +126,7 @@ class Client:
             raise Crash
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """On the client's callback thread."""
+        """Run it on the client's callback thread."""
 
         def call() -> None:
             if not self.process.alive or self.closed:
@@ -141,7 +141,7 @@ class Client:
     # --- the connection -------------------------------------------------------------------------------------------
 
     def drop(self, for_ms: float) -> None:
-        """The connection breaks; the server waits for the session timeout."""
+        """Break the connection; the server waits for the session timeout."""
         if not self.connected or self.closed:
             return
         if (wait := self.process.stopped_until - self.world.now) > 0:
@@ -164,7 +164,7 @@ class Client:
         self.world.after(for_ms, self.connect)
 
     def expire_unless_back(self) -> None:
-        """The server's clock of this session runs."""
+        """Start the server's clock of this session."""
         session, drops = self.session, self._drops
 
         def expire() -> None:
@@ -178,7 +178,7 @@ class Client:
         self.world.after(SESSION_TIMEOUT_MS, expire)
 
     def expire(self, session: int) -> None:
-        """The server ends the session; the client does not know."""
+        """End the session at the server; the client does not know."""
         if session in self.server.sessions:
             self.world.note("session %d of %s expires", session, self.name)
             self.server.end_session(session, OPERATOR)
@@ -280,7 +280,7 @@ class Client:
     # --- watches --------------------------------------------------------------------------------------------------
 
     def on_watch(self, watch: LinkWatch, kind: str) -> None:
-        """The server has sent it; it arrives later, or with the connection never."""
+        """Take what the server has sent; it arrives later, or with the connection never."""
         drops = self._drops
 
         def arrive() -> None:

@@ -64,18 +64,19 @@ class Ensemble(Generic[Writer]):
     # --- sessions -------------------------------------------------------------------------------------------------
 
     def open_session(self) -> int:
+        """Return the new session's id."""
         self._opened += 1
         self.sessions.add(self._opened)
         return self._opened
 
     def end_session(self, session: int, writer: Writer) -> None:
-        """Its ephemeral nodes go with it."""
+        """End the session; its ephemeral nodes go with it."""
         self.sessions.discard(session)
         for path in self._ephemerals.pop(session, {}):
             self._apply(Delete(path), writer, 0)
 
     def forget_watches(self, client: Watching) -> None:
-        """Its connection is gone."""
+        """Drop the watches of a client whose connection is gone."""
         for watches in (self._data_watches, self._child_watches):
             for path, watchers in list(watches.items()):
                 left = [entry for entry in watchers if entry[0] is not client]
@@ -87,30 +88,31 @@ class Ensemble(Generic[Writer]):
     # --- reads ----------------------------------------------------------------------------------------------------
 
     def get(self, path: str) -> Node:
-        """Raises NoNodeError."""
+        """Return the node. Raises NoNodeError."""
         node = self.nodes.get(path)
         if node is None:
             raise NoNodeError(f"no znode {path}")
         return node
 
     def children(self, path: str) -> list[str]:
-        """Raises NoNodeError."""
+        """Return the children's names. Raises NoNodeError."""
         self.get(path)
         return list(self._children.get(path, ()))
 
     def watch_data(self, path: str, client: Watching, watch: LinkWatch | None) -> bool:
+        """Watch the node, there or not; tell whether the watch is new."""
         return self._watch(self._data_watches, path, client, watch)
 
     def watch_children(self, path: str, client: Watching, watch: LinkWatch | None) -> bool:
+        """Watch the node's children; tell whether the watch is new."""
         return self._watch(self._child_watches, path, client, watch)
 
     @staticmethod
     def _watch(watches: Watches, path: str, client: Watching, watch: LinkWatch | None) -> bool:
-        """Tell whether the watch is new: a set is kept, as by kazoo."""
         if watch is None:
             return False
         watchers = watches.setdefault(path, [])
-        if any(w is watch for _, w in watchers):
+        if any(w is watch for _, w in watchers):  # a set, as in kazoo
             return False
         watchers.append((client, watch))
         return True
@@ -123,7 +125,7 @@ class Ensemble(Generic[Writer]):
     # --- writes ---------------------------------------------------------------------------------------------------
 
     def commit(self, ops: Sequence[Op], writer: Writer, session: int = 0) -> list[int | None]:
-        """All or nothing. Raises TransactionError; ``session`` will own what is ephemeral."""
+        """Do all or nothing. Raises TransactionError; ``session`` will own what is ephemeral."""
         made: set[str] = set()
         gone: set[str] = set()
         for index, op in enumerate(ops):
@@ -134,14 +136,14 @@ class Ensemble(Generic[Writer]):
         return results
 
     def write(self, op: Op, writer: Writer, session: int = 0) -> int | None:
-        """One operation. Raises ZooKeeperError."""
+        """Do one operation. Raises ZooKeeperError."""
         try:
             return self.commit([op], writer, session)[0]
         except TransactionError as e:
             raise e.cause from None
 
     def next_in_sequence(self, path: str) -> str:
-        """The name of the next sequential node, of which ``path`` is the beginning."""
+        """Return the name of the next sequential node, of which ``path`` is the beginning."""
         return f"{path}{self._made.get(parent_of(path), 0):010d}"
 
     def _refusal(self, op: Op, made: set[str], gone: set[str]) -> ZooKeeperError | None:

@@ -150,7 +150,7 @@ class MemoryLink:
 
 
 class MemoryZooKeeper(ZooKeeper):
-    """One session. ``expire`` and ``reconnect`` are what happens to it, ``crash`` to its process."""
+    """One session, with what may happen to it and to its process."""
 
     def __init__(self, ensemble: MemoryEnsemble) -> None:
         self.memory = MemoryLink(ensemble, self)
@@ -165,20 +165,20 @@ class MemoryZooKeeper(ZooKeeper):
         return self.memory.crashed
 
     def expire(self) -> None:
-        """The server ends the session; the client has not heard of it."""
+        """End the session at the server; the client has not heard of it."""
         self.memory.close()
 
     def reconnect(self) -> None:
-        """The client learns that its session is gone, and gets a new one."""
+        """Let the client learn that its session is gone, and get a new one."""
         self.memory.tell(SessionState.EXPIRED)
         self.new_session()
         self.memory.tell(SessionState.CONNECTED)
 
     def new_session(self) -> None:
-        """The client has another session, whatever became of the former."""
+        """Give the client another session, whatever became of the former."""
         self.memory.session_id = self.memory.ensemble.open_session()
 
     def crash(self) -> None:
-        """The process dies; the server notices at once."""
+        """Kill the process; the server notices at once."""
         self.memory.crashed = True
         self.memory.close()

@@ -22,7 +22,7 @@ COUNT = 600
 
 @pytest.fixture
 def paths(zk: ZooKeeper) -> list[str]:
-    """Of nodes and, between them, of none."""
+    """Return paths of nodes and, between them, of none."""
     zk.commit_many([[Create(f"/n{i}", b"%d" % i)] for i in range(COUNT)])
     return [f"/{kind}{i}" for i in range(COUNT) for kind in ("n", "absent")]
 

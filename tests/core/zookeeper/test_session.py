@@ -192,7 +192,7 @@ def test_a_restart_of_zookeeper_keeps_session_and_watches(own_server: ZooKeeperP
 
 @pytest.mark.spec("Z-40")
 def test_a_write_whose_connection_drops_tells_its_true_outcome(own_server: ZooKeeperProcess) -> None:
-    """Writers go on while the server is killed again and again: what they were told is what is there."""
+    """Keep writing while the server is killed again and again: what was told is what is there."""
     with ZooKeeper(own_server.connect, session_timeout_ms=60_000, connection_timeout_ms=60_000) as zk:
         zk.create("/counter", b"0")
         stop = threading.Event()
