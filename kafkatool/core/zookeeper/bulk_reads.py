@@ -26,43 +26,42 @@ _FAILED: Final = -1  # in place of the type: what follows is an error's number
 _NO_NODE: Final = -101
 _ASK: Final = _OPERATION.pack(_GET_DATA, False, -1)
 _ALL_SAID: Final = _OPERATION.pack(-1, True, -1)
+_UNWATCHED: Final = b"\0"
 
 Outcome = BaseException | int | None
 """Why there is no answer: kazoo's error, ZooKeeper's number of one, or None: it did not come in time."""
 
 
 class BulkRead:
-    """The reads of one pass: all are asked for, then each is got. A reader waits for the last of them."""
+    """The reads of one pass: all are asked for, then each is got. A reader waits for the last of them.
+
+    ``call`` is kazoo's way to queue a request with the place of its answer, ``error_of`` makes the error for a path.
+    """
 
     def __init__(
-        self,
-        call: Callable[["_Read", "_Read"], object],
-        chroot: str,
-        error_of: Callable[[Outcome, str], BaseException],
+        self, call: Callable[[Any, Any], object], chroot: str, error_of: Callable[[Outcome, str], BaseException]
     ) -> None:
-        """Take kazoo's way to queue a request with the place of its answer, and the error to raise for a path."""
-        self._call = call
-        self._chroot = chroot
-        self._error_of = error_of
+        self._call, self._chroot, self.error_of = call, chroot, error_of
         self._last: _Read | None = None
         self._answers = 0
         self._woken = threading.Event()
 
     def ask(self, path: str) -> "NodeRead":
         """Queue the read of that node, without a watch."""
-        request = self._last = NodeRead(self, self._whole(path))
+        request = self._last = NodeRead(self, path)
         self._call(request, request)
         return request
 
     def ask_together(self, paths: Sequence[str]) -> "NodesRead":
         """Queue the read of those nodes in one request, which the server must know (``server_version``)."""
-        request = self._last = NodesRead(self, [self._whole(path) for path in paths])
+        request = self._last = NodesRead(self, paths)
         self._call(request, request)
         return request
 
-    def _whole(self, path: str) -> str:
-        root = self._chroot
-        return root + path if path != "/" else root or path
+    def whole(self, path: str) -> bytes:
+        """Return the path, below the chroot, as a request has it."""
+        encoded = (self._chroot + path if path != "/" else self._chroot or path).encode()
+        return _LENGTH.pack(len(encoded)) + encoded
 
     def answered(self, request: "_Read") -> None:
         """Note an answer, whatever it is. Called on kazoo's thread."""
@@ -80,20 +79,16 @@ class BulkRead:
                 self._woken.clear()
                 seen = -1
 
-    def error_of(self, outcome: Outcome, whole_path: str) -> BaseException:
-        """Return what to raise when that node could not be read."""
-        return self._error_of(outcome, whole_path[len(self._chroot) :] or "/")
-
 
 class _Read:
     """One request, and what kazoo takes for its pending answer."""
 
-    __slots__ = ("_outcome", "bulk", "is_answered")
+    __slots__ = ("_outcome", "bulk", "is_answered", "path")
 
     watcher = None
 
-    def __init__(self, bulk: BulkRead) -> None:
-        self.bulk = bulk
+    def __init__(self, bulk: BulkRead, path: str) -> None:
+        self.bulk, self.path = bulk, path
         self._outcome: Any = None
         self.is_answered = False
 
@@ -106,35 +101,31 @@ class _Read:
 
     set_exception = set
 
-    def outcome(self, timeout_s: float, path: str) -> Any:
-        """Wait for the answer and return it; ``path`` is named in the ZooKeeperError raised."""
+    def outcome(self, timeout_s: float) -> Any:
+        """Wait for the answer and return it. Raises ZooKeeperError."""
         if not self.is_answered:
             self.bulk.wait(timeout_s)
         outcome = self._outcome
         if outcome is None or isinstance(outcome, BaseException):
-            raise self.bulk.error_of(outcome, path)
+            raise self.bulk.error_of(outcome, self.path)
         return outcome
 
 
 class NodeRead(_Read):
-    """The read of one node. ``path`` is the whole one, chroot included."""
+    """The read of one node."""
 
-    __slots__ = ("path",)
+    __slots__ = ()
 
     type = _GET_DATA
 
-    def __init__(self, bulk: BulkRead, path: str) -> None:
-        super().__init__(bulk)
-        self.path = path
-
     def get(self, timeout_s: float, /) -> Node:
         """Wait for the node. Raises ZooKeeperError."""
-        node: Node = self.outcome(timeout_s, self.path)
+        node: Node = self.outcome(timeout_s)
         return node
 
     def serialize(self) -> bytes:
         """Return the request's body."""
-        return _asked(self.path)
+        return self.bulk.whole(self.path) + _UNWATCHED
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> Node:
@@ -143,29 +134,27 @@ class NodeRead(_Read):
 
 
 class NodesRead(_Read):
-    """The read of several nodes, each of which may be absent. ``paths`` are the whole ones."""
+    """The read of several nodes, each of which may be absent."""
 
     __slots__ = ("paths",)
 
     type = _MULTI_READ
 
     def __init__(self, bulk: BulkRead, paths: Sequence[str]) -> None:
-        super().__init__(bulk)
+        super().__init__(bulk, paths[0])
         self.paths = paths
 
     def get(self, timeout_s: float, /) -> list[Node | None]:
         """Wait for the nodes, in the order of the paths; None: no such node. Raises ZooKeeperError."""
-        answers: list[Node | int | None] = self.outcome(timeout_s, self.paths[0])
-        nodes: list[Node | None] = []
+        answers: list[Any] = self.outcome(timeout_s)
         for path, answer in zip(self.paths, answers, strict=True):
             if isinstance(answer, int):
                 raise self.bulk.error_of(answer, path)
-            nodes.append(answer)
-        return nodes
+        return answers
 
     def serialize(self) -> bytes:
         """Return the request's body."""
-        return b"".join(_ASK + _asked(path) for path in self.paths) + _ALL_SAID
+        return b"".join(_ASK + self.bulk.whole(path) + _UNWATCHED for path in self.paths) + _ALL_SAID
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> list[Node | int | None]:
@@ -183,12 +172,6 @@ class NodesRead(_Read):
             else:
                 node, offset = _node(buffer, offset)
                 answers.append(node)
-
-
-def _asked(path: str) -> bytes:
-    """Return the bytes that say which node a read is of, and that it sets no watch."""
-    encoded = path.encode()
-    return _LENGTH.pack(len(encoded)) + encoded + b"\0"
 
 
 def _node(buffer: bytes, offset: int) -> tuple[Node, int]:

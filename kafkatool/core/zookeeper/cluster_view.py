@@ -6,6 +6,7 @@ Three round trips, whatever the number of partitions: child lists, then nodes, t
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from kafkatool.core.errors import ZnodeFormatError
@@ -65,21 +66,19 @@ def read_cluster(
     names = sorted(all_topics if wanted is None else wanted.intersection(all_topics))
     fixed = [ControllerZnode.PATH, ClusterIdZnode.PATH, ReassignmentZnode.PATH, PreferredElectionZnode.PATH]
     config_paths = [ConfigZnode.path("topics", t) for t in names] if configs else []
-    nodes = zk.get_many(
-        [*fixed, *(BrokerZnode.path(i) for i in ids), *(TopicZnode.path(t) for t in names), *config_paths]
+    nodes = iter(
+        zk.get_many([*fixed, *(BrokerZnode.path(i) for i in ids), *(TopicZnode.path(t) for t in names), *config_paths])
     )
-    controller, cluster_id, reassignment, election = nodes[: len(fixed)]
-    broker_nodes = nodes[len(fixed) : len(fixed) + len(ids)]
-    topic_nodes = nodes[len(fixed) + len(ids) : len(fixed) + len(ids) + len(names)]
-    config_nodes = nodes[len(nodes) - len(config_paths) :]
-    found_topics = _topics(names, topic_nodes)
+    controller, cluster_id, reassignment, election = islice(nodes, len(fixed))
+    brokers = decode_brokers(ids, list(islice(nodes, len(ids))))
+    found_topics = _topics(names, list(islice(nodes, len(names))))
     return ClusterView(
-        brokers=decode_brokers(ids, broker_nodes),
+        brokers=brokers,
         controller_id=ControllerZnode.decode(controller.data) if controller else None,
         cluster_id=ClusterIdZnode.decode(cluster_id.data) if cluster_id else None,
         topics=found_topics,
         states=read_states(zk, _partitions(found_topics)) if states else {},
-        configs={t: _config(t, n) for t, n in zip(names, config_nodes, strict=True)} if configs else {},
+        configs={t: _config(t, n) for t, n in zip(names, nodes, strict=True)} if configs else {},
         marked_for_deletion=frozenset(marked),
         reassignment=ReassignmentZnode.decode(reassignment.data) if reassignment else None,
         election=tuple(PreferredElectionZnode.decode(election.data)) if election else None,

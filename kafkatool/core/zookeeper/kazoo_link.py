@@ -158,14 +158,14 @@ class KazooLink:
         transaction = self.client.transaction()
         for op in ops:
             match op:
-                case Create(path, data, ephemeral):
-                    transaction.create(path, data, ephemeral=ephemeral)
-                case SetData(path, data, version):
-                    transaction.set_data(path, data, version)
-                case Delete(path, version):
-                    transaction.delete(path, version)
-                case Check(path, version):
-                    transaction.check(path, version)
+                case Create():
+                    transaction.create(op.path, op.data, ephemeral=op.ephemeral)
+                case SetData():
+                    transaction.set_data(op.path, op.data, op.version)
+                case Delete():
+                    transaction.delete(op.path, op.version)
+                case Check():
+                    transaction.check(op.path, op.version)
         return _Reply(transaction.commit_async(), "a transaction", functools.partial(_versions, ops))
 
 
@@ -180,7 +180,7 @@ class _Reply(Generic[T]):
     def get(self, timeout_s: float, /) -> T:
         """Wait for the answer. Raises errors.ZooKeeperError."""
         try:
-            answer = self._pending.get(timeout=timeout_s)
+            answer = self._pending.get(True, timeout_s)
         except (kz.KazooException, KazooTimeoutError) as e:
             raise _translate(e, self._path) from e
         return self._convert(answer)
@@ -323,7 +323,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         """Send all that is queued, at most `_MOST_REQUESTS`; what is special about a request stays kazoo's to know."""
-        queue = self.client.queue
+        queue, pending = self.client.queue, self.client.pending
         message = bytearray()
         count = 0
         while len(queue) > 1 and count < _MOST_REQUESTS and 0 < getattr(queue[0][0], "type", 0) < _AUTH:
@@ -331,7 +331,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
             self._xid = self._xid % 0x7FFFFFFF + 1
             body = request.serialize()
             message += (len(body) + 8).to_bytes(4) + self._xid.to_bytes(4) + request.type.to_bytes(4) + body
-            self.client.pending.append((request, answer, self._xid))
+            pending.append((request, answer, self._xid))
             count += 1
         if count:
             self._write(message, connect_timeout)

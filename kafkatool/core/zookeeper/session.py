@@ -189,7 +189,7 @@ class ZooKeeper:
     def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         """Read all nodes in one pipelined pass, in order; absent ones are None (and not watched)."""
         if watch is not None:
-            return self._gather(paths, lambda path: self.link.get(path, self._wrap(watch, path)()))
+            return self._gather(paths, lambda path: self.link.get(path, self._fired(watch, path, self._expiries)))
         if len(paths) > _TOGETHER // 4 and (ask := self.link.reads_together()) is not None:
             groups = [paths[start : start + _TOGETHER] for start in range(0, len(paths), _TOGETHER)]
             try:
@@ -311,14 +311,13 @@ class ZooKeeper:
             reply = self._submit(ops)
 
     def _submit(self, ops: Sequence[Op]) -> Reply[list[int | None]]:
-        size_bytes = _TRANSACTION_BYTES
+        size_bytes = _TRANSACTION_BYTES + len(ops) * (len(self.link.chroot) + _SET_BYTES)
         for op in ops:
-            size_bytes += len(self.link.chroot) + len(op.path) + _SET_BYTES
-            match op:
-                case Create(_, data):
-                    size_bytes += len(data) + _CREATE_BYTES - _SET_BYTES
-                case SetData(_, data):
-                    size_bytes += len(data)
+            size_bytes += len(op.path)
+            if isinstance(op, Create):
+                size_bytes += len(op.data) + _CREATE_BYTES - _SET_BYTES
+            elif isinstance(op, SetData):
+                size_bytes += len(op.data)
         self._check_size(ops[0].path if ops else "/", size_bytes)
         return self.link.commit(ops)
 
