@@ -253,8 +253,8 @@ def test_after_its_session_expired_a_broker_registers_again_and_goes_on(
         wait_until(lambda: client.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)
         assert create(client, "t", 1, 1) == 0
         before = broker.broker_epoch
-        assert broker._zookeeper is not None
-        end_session(broker._zookeeper)
+        own = BrokerZnode.path(broker.broker_id)
+        end_session(zk_connect, lambda: node.ephemeral_owner if (node := zk.get(own)) else 0)
         wait_until(lambda: broker.broker_epoch != before)
         wait_until(lambda: zk.get(ControllerZnode.PATH) is not None)
         wait_until(lambda: append(client, "t", b"after").error_code == 0)

@@ -98,7 +98,7 @@ def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: Zoo
         registered.start()
         before = registered.broker_epoch
         former = session.session_id
-        end_session(session)
+        end_session(session.connect, lambda: session.session_id)
         told.get(timeout=60)
         wait_until(lambda: registered.broker_epoch != before)
         node = base.get(BrokerZnode.path(3))

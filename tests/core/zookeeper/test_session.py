@@ -226,7 +226,7 @@ def test_expiry_is_told_before_the_new_session_is_used(zookeeper_server: ZooKeep
     with ZooKeeper(zookeeper_server.connect, session_timeout_ms=60_000) as zk:
         zk.add_session_listener(lambda state: told.append((state, zk.session_id)))
         session = zk.session_id
-        end_session(zk)
+        end_session(zk.connect, lambda: zk.session_id)
         eventually(
             lambda: SessionState.EXPIRED in dict(told) and told[-1][0] is SessionState.CONNECTED, "a new session"
         )
