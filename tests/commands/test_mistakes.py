@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from click.testing import CliRunner
+from kazoo.client import KazooClient
 from kazoo.security import Permissions, make_acl
 
 from kafkatool.commands.main import kt
@@ -21,7 +22,6 @@ from kafkatool.core.zookeeper.znodes import (
 )
 from tests.commands.topics.runner import make_orders
 from tests.core.operations.reassignment.test_requests import plan
-from tests.core.zookeeper.sessions import link_of
 from tests.ports import free_port
 
 CURLY = "{“partitions”:[{“topic”:“orders”,“partition”:0,“replicas”:[1]}]}"
@@ -37,7 +37,14 @@ FILES = {
 
 
 def close(path: str, permissions: int) -> Callable[[ZooKeeper], None]:
-    return lambda zk: link_of(zk).client.set_acls(path, [make_acl("world", "anyone", all=False, **_named(permissions))])
+    def act(zk: ZooKeeper) -> None:
+        client = KazooClient(zk.connect)
+        client.start()
+        client.set_acls(path, [make_acl("world", "anyone", all=False, **_named(permissions))])
+        client.stop()
+        client.close()
+
+    return act
 
 
 def _named(permissions: int) -> dict[str, bool]:

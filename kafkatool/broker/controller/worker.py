@@ -14,7 +14,7 @@ from kafkatool.broker.controller.gauges import Figures
 from kafkatool.broker.controller.telling.channels import ChannelFactory
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.broker.controller.term import Surroundings, Term
-from kafkatool.broker.runtime.gc_pause import long_lived_objects
+from kafkatool.broker.runtime.gc_pause import gc_paused
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
@@ -256,7 +256,7 @@ class ControllerWorker:
         log.info("Broker %d starting become controller state transition", self._broker_id)
         try:
             self.term = Term(self._surroundings(expiries), epoch, version)
-            with self.figures.failovers.timed(), long_lived_objects():
+            with self.figures.failovers.timed(), gc_paused():
                 take_over(self.term)
             self._failures = 0
         except (ControllerFencedError, SessionExpiredError, ConnectionLostError) as e:  # these happen

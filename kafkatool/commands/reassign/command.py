@@ -15,7 +15,7 @@ from kafkatool.commands.completion import complete_brokers
 from kafkatool.commands.reassign import generate as reassign_plan
 from kafkatool.commands.reassign.cancel import cancel
 from kafkatool.commands.reassign.execute import execute
-from kafkatool.commands.reassign.flags import COLUMNS, Options, ids, item, session
+from kafkatool.commands.reassign.flags import COLUMNS, Options, item, session
 from kafkatool.commands.reassign.verify import verify
 from kafkatool.commands.shared.options import (
     KtCommand,
@@ -28,7 +28,7 @@ from kafkatool.commands.shared.options import (
 )
 from kafkatool.commands.shared.output import Answer
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.reassignment import requests as reassignment
 from kafkatool.core.operations.reassignment.requests import Move, Proposal, Status, Strategy
 from kafkatool.core.planner.consequences import BrokerFigures
@@ -225,7 +225,7 @@ def _generate(o: Options) -> None:
     assert o.broker_list and o.topics_to_move_json_file
     brokers = parse_broker_ids(o.broker_list, "--broker-list")
     if twice := sorted({b for b in brokers if brokers.count(b) > 1}):
-        raise RefusedError(f"Broker list contains duplicate entries: {','.join(map(str, twice))}")
+        raise RefusedError(f"Broker list contains duplicate entries: {join_ids(twice)}")
     exclude = parse_broker_ids(o.exclude_brokers, "--exclude-brokers") if o.exclude_brokers else ()
     topics = parse_topics_to_move(read_text(o.topics_to_move_json_file, sys.stdin), o.topics_to_move_json_file)
     with session(o) as zk:
@@ -297,7 +297,8 @@ def _list(o: Options) -> None:
     if moves:
         lines = ["Current partition reassignments:"]
         lines += [
-            f"{o.name_of(m.partition)}: replicas: {ids(m.current)}. target: {ids(m.target)}. isr: {ids(m.isr)}."
+            f"{o.name_of(m.partition)}: replicas: {join_ids(m.current)}. target: {join_ids(m.target)}. "
+            f"isr: {join_ids(m.isr)}."
             for m in moves
         ]
     items = [{**item(m), "isr": list(m.isr)} for m in moves]

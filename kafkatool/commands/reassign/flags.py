@@ -1,13 +1,14 @@
 """What the modes of ``kt reassign`` share: the flags after click, reading a plan, rows and status lines."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from kafkatool.commands.shared.options import connect
 from kafkatool.commands.shared.output import Output, paint
+from kafkatool.core.model.values import join_ids
 from kafkatool.core.operations.reassignment.requests import Move, Prepared, Status
 from kafkatool.core.planner.plan_files import STDIN, Moves, PartitionName, parse_plan, read_text
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
@@ -52,8 +53,8 @@ class Options:
 def status_lines(moves: Sequence[Move], name_of: PartitionName) -> list[str]:
     """All ERROR lines first, then one line per partition (RSN-12)."""
     errors = [
-        f"ERROR: Assigned replicas ({ids(m.current)}) don't match the list of replicas for reassignment "
-        f"({ids(m.target)}) for partition {name_of(m.partition)}"
+        f"ERROR: Assigned replicas ({join_ids(m.current)}) don't match the list of replicas for reassignment "
+        f"({join_ids(m.target)}) for partition {name_of(m.partition)}"
         for m in moves
         if m.status is Status.FAILED
     ]
@@ -97,7 +98,3 @@ def items(moves: Moves, prepared: Prepared, status: Status) -> list[dict[str, An
         item(Move(p, prepared.current[p], to, Status.NOOP if prepared.current[p] == to else status))
         for p, to in moves.items()
     ]
-
-
-def ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from kafkatool.commands.shared.byte_sizes import byte_size
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.reassignment.requests import Proposal
 from kafkatool.core.planner.consequences import BrokerFigures, broker_figures, reason
 from kafkatool.core.planner.plan_files import PartitionName
@@ -31,7 +31,7 @@ def partition_lines(found: Proposal, name_of: PartitionName) -> Iterator[str]:
     for partition, to in found.proposed.items():
         before = found.current[partition]
         if (why := reason(before, to, found.targets)) is not None:
-            yield f"{name_of(partition)}: {_ids(before)} -> {_ids(to)}  {why}"
+            yield f"{name_of(partition)}: {join_ids(before)} -> {join_ids(to)}  {why}"
 
 
 def broker_lines(rows: Sequence[BrokerFigures], *, all_brokers: bool) -> list[str]:
@@ -78,7 +78,3 @@ def broker_items(rows: Sequence[BrokerFigures]) -> list[dict[str, Any]]:
 
 def _changes(row: BrokerFigures) -> bool:
     return bool(row.incoming or row.outgoing) or row.leaders_before != row.leaders_after
-
-
-def _ids(brokers: Sequence[int]) -> str:
-    return ",".join(map(str, brokers))

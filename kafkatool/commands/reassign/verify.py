@@ -6,12 +6,12 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from kafkatool.commands.reassign.execute import end_run, is_carried_out, mode_command, rollback_plan, unfinished_run
-from kafkatool.commands.reassign.flags import COLUMNS, NUMBERED, Options, ids, item, read_plan, session, status_lines
+from kafkatool.commands.reassign.flags import COLUMNS, NUMBERED, Options, item, read_plan, session, status_lines
 from kafkatool.commands.reassign.progress import ProgressView
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import terminated_like_interrupted
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.reassignment import requests as reassignment
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.requests import Move, Status, Verification
@@ -84,7 +84,9 @@ def _say_what_is_missing(o: Options, found: Verification, carried_out: bool, *, 
     """
     counts = Counter(move.status for move in found.items)
     if found.awaited:
-        o.out.note(f"what is in progress waits for brokers that are not registered: {ids(found.awaited)}; start them")
+        o.out.note(
+            f"what is in progress waits for brokers that are not registered: {join_ids(found.awaited)}; start them"
+        )
     gone = sum(not move.current for move in found.items)
     if unsent := counts[Status.PENDING]:
         if carried_out:

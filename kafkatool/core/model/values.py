@@ -1,6 +1,6 @@
 """Value types that every part shares. Frozen; absence is None, never -1 (only the wire and the znodes say -1)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,3 +72,8 @@ class PartitionState:
 
 Assignment = Mapping[int, tuple[int, ...]]
 """Partition id -> ordered broker ids, the first being the preferred replica."""
+
+
+def join_ids(ids: Iterable[int], separator: str = ",") -> str:
+    """Return the broker ids as texts and files name them: ``1,2,3``; of none an empty text."""
+    return separator.join(map(str, ids))

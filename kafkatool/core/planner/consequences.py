@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kafkatool.core.model.values import BrokerInfo, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids
 from kafkatool.core.planner.plan_files import Moves
 
 
@@ -72,7 +72,7 @@ def reason(before: tuple[int, ...], after: tuple[int, ...], targets: Mapping[int
         return None
     reasons = []
     if leaving := [b for b in before if b not in targets]:
-        reasons.append(f"leaves {','.join(map(str, leaving))}")
+        reasons.append(f"leaves {join_ids(leaving)}")
     if len(before) != len(after):
         reasons.append(f"replication factor {len(before)} to {len(after)}")
     if _racks(before, targets) < _racks(after, targets) and not leaving and len(before) == len(after):

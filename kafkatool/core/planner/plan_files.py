@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
 from kafkatool.core.errors import RefusedError, UsageError
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ def parse_plan(text: str, name: str, *, name_of: PartitionName = bracketed) -> d
             f"Partition reassignment contains duplicate topic partitions: {','.join(map(name_of, sorted(twice)))}"
         )
     repeated = [
-        f"{name_of(partition)} contains multiple entries for {','.join(map(str, brokers))}"
+        f"{name_of(partition)} contains multiple entries for {join_ids(brokers)}"
         for partition, replicas in sorted(moves)
         if (brokers := _duplicates(replicas))
     ]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkatool.broker.runtime import gc_pause as long_lived
+from kafkatool.broker.runtime import gc_pause
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 from tests.broker.controller.fake_cluster import FakeCluster
@@ -50,7 +50,7 @@ def test_a_new_controller_is_not_looked_at_and_what_it_knew_is_gone_when_it_resi
 ) -> None:
     cluster = FakeCluster(1, 2, 3)
     cluster.create_topic("t", dict.fromkeys(range(PARTITIONS), (1, 2, 3)))
-    monkeypatch.setattr(long_lived, "_ours", True)
+    monkeypatch.setattr(gc_pause, "_ours", True)
     assert gc.get_freeze_count() == 0
     cluster.kill(cluster.controller_id)
     cluster.run()

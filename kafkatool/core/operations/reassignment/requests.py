@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
-from kafkatool.core.model.values import BrokerInfo, TopicPartition
+from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.throttles import ConfigWrite
 from kafkatool.core.planner.kafkas import plan_like_new
@@ -102,9 +102,9 @@ def generate(
     if not wanted:
         raise RefusedError("every broker of the broker list is excluded: none is left to plan for")
     if missing := [b for b in wanted if b not in view.brokers]:
-        live = ",".join(map(str, sorted(view.brokers))) or "none"
+        live = join_ids(sorted(view.brokers)) or "none"
         raise RefusedError(
-            f"Broker list contains brokers that are not registered: {_ids(missing)} (registered: {live})"
+            f"Broker list contains brokers that are not registered: {join_ids(missing)} (registered: {live})"
         )
     targets = {b: view.brokers[b] for b in wanted}
     assignments = {t: view.topics[t].assignment for t in sorted(topics) if view.topics[t].assignment}
@@ -204,9 +204,9 @@ def prepare(
 def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_of: PartitionName) -> None:
     unknown = sorted({b for replicas in plan.values() for b in replicas} - set(view.brokers))
     if unknown:
-        live = _ids(sorted(view.brokers)) or "none"
+        live = join_ids(sorted(view.brokers)) or "none"
         raise RefusedError(
-            f"The proposed assignment contains non-existent brokerIDs: {_ids(unknown)}",
+            f"The proposed assignment contains non-existent brokerIDs: {join_ids(unknown)}",
             now=f"registered brokers: {live}; start the others, or add --force to wait for them",
         )
     if electing := sorted(set(view.election or ()).intersection(plan)):
@@ -449,7 +449,3 @@ def _status(view: ClusterView, partition: TopicPartition, target: tuple[int, ...
 def _assigned(view: ClusterView, partition: TopicPartition) -> tuple[int, ...]:
     topic = view.topics.get(partition.topic)
     return tuple(topic.assignment.get(partition.partition, ())) if topic else ()
-
-
-def _ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))

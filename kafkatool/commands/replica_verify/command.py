@@ -1,14 +1,20 @@
-"""``kt replica-verify``: do all replicas hold the same data? As Kafka's own tool, and once with an answer (RPV)."""
+"""``kt replica-verify``: compares the data of all replicas as Kafka's own tool does, or once, with an answer (RPV)."""
 
 import time
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
 
 import click
 
 from kafkatool.commands.completion import complete_topics
+from kafkatool.commands.replica_verify.rendering import (
+    COLUMNS,
+    local_time,
+    mismatch_text,
+    report_item,
+    report_line,
+    status,
+)
 from kafkatool.commands.shared.options import (
     KtCommand,
     connect,
@@ -16,7 +22,7 @@ from kafkatool.commands.shared.options import (
     output_option,
     partition_form_option,
 )
-from kafkatool.commands.shared.output import Answer, Output, paint
+from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError, UsageError
@@ -36,24 +42,6 @@ from kafkatool.core.operations.verification.replica_reader import (
     layout_from_zookeeper,
 )
 from kafkatool.core.planner.plan_files import PartitionName
-
-COLUMNS: Final = (
-    "topic",
-    "partition",
-    "replicas",
-    "isr",
-    "start",
-    "end",
-    "verified",
-    "entries",
-    "lag",
-    "mismatches",
-    "unreachable",
-    "skipped",
-    "status",
-)
-
-COLOURS: Final = {"equal": "green", "different": "red", "incomplete": "yellow", "unreachable": "yellow"}
 
 
 @click.command(
@@ -110,7 +98,7 @@ def replica_verify(
     allow_missing: bool,
     name_of: PartitionName,
     out: Output,
-) -> None:
+) -> int:
     """Compare the data of all replicas, each read from its own broker.
 
     Without --once it runs until interrupted, or until replicas differ in their offsets.
@@ -134,34 +122,34 @@ def replica_verify(
 
     def on_mismatch(mismatch: Mismatch) -> None:
         line.end()
-        out.line(f"{_now()}: {_mismatch_text(mismatch, name_of)}")
+        out.line(f"{local_time()}: {mismatch_text(mismatch, name_of)}")
 
     verifier = Verifier(layout, reader, on_mismatch=on_mismatch)
     try:
         verifier.begin((EARLIEST if once else LATEST) if start is None else start)
-        out.line(f"{_now()}: verification process is started.")
-        if once:
-            with terminated_like_interrupted():  # else the terminal would be left without its cursor
-                _run_once(verifier, line)
-            _show(verifier.reports, out, name_of, layout.cluster_id)
-            out.exit(_exit_code(verifier.reports, allow_missing))
-        _run(verifier, out, name_of, report_interval_ms / 1000)
+        out.line(f"{local_time()}: verification process is started.")
+        if not once:
+            return _run(verifier, out, name_of, report_interval_ms / 1000)
+        with terminated_like_interrupted():  # else the terminal would be left without its cursor
+            _run_once(verifier, line)
+        reports = verifier.reports
+        _say_news(reports, out, name_of, set())
+        lines, items = [report_line(r, name_of) for r in reports], [report_item(r) for r in reports]
+        out.show(Answer(lines, items, cluster_id=layout.cluster_id))
+        fine = {"equal", "unreachable"} if allow_missing else {"equal"}
+        return 0 if all(status(r) in fine for r in reports) else 1
     finally:
         reader.close()
         verifier.close()
 
 
 def _layout(broker_list: str | None, zookeeper: str | None, pattern: str) -> Layout:
-    choose = partial(_chosen, pattern=pattern)
+    choose = partial(topic_names.select, pattern=pattern)
     if broker_list is not None:
         return layout_from_brokers(_addresses(broker_list), choose)
     assert zookeeper is not None
     with connect(zookeeper) as zk:
         return layout_from_zookeeper(zk, choose)
-
-
-def _chosen(topics: Sequence[str], *, pattern: str) -> list[str]:
-    return topic_names.select(topics, pattern)
 
 
 def _addresses(text: str) -> list[tuple[str, int]]:
@@ -175,7 +163,7 @@ def _addresses(text: str) -> list[tuple[str, int]]:
 
 
 def _run_once(verifier: Verifier, line: ProgressLine) -> None:
-    """With progress: a large topic takes a while."""
+    """Compare with progress: a large topic takes a while."""
     begun = time.monotonic()
 
     def show() -> None:
@@ -193,121 +181,35 @@ def _run_once(verifier: Verifier, line: ProgressLine) -> None:
         line.end()
 
 
-def _run(verifier: Verifier, out: Output, name_of: PartitionName, interval_s: float) -> None:
-    """Rounds and reports, until replicas differ in an offset: exit 1 at once (RPV-5)."""
-    told: dict[tuple[int, str], None] = {}
+def _run(verifier: Verifier, out: Output, name_of: PartitionName, interval_s: float) -> int:
+    """Compare and report until replicas differ in an offset: exit code 1 at once (RPV-5)."""
+    told: set[tuple[int, str]] = set()
     next_report = time.monotonic() + interval_s
     while True:
         verifier.round()
         _say_news(verifier.reports, out, name_of, told)
         if any(m.kind == "offset" for r in verifier.reports for m in r.mismatches):
-            out.exit(1)
+            return 1
         if time.monotonic() >= next_report:
             next_report = time.monotonic() + interval_s
             worst = verifier.worst()
             out.line(
-                f"{_now()}: max lag is {worst.lag} for partition {name_of(worst.partition)} at offset {worst.offset} "
+                f"{local_time()}: max lag is {worst.lag} for partition {name_of(worst.partition)} at offset {worst.offset} "
                 f"among {len(verifier.reports)} partitions"
             )
 
 
 def _say_news(
-    reports: Iterable[PartitionReport], out: Output, name_of: PartitionName, told: dict[tuple[int, str], None]
+    reports: Iterable[PartitionReport], out: Output, name_of: PartitionName, told: set[tuple[int, str]]
 ) -> None:
-    """On stderr, each once: replicas that cannot be read (RPV-9X) and ranges that are skipped (RPV-10X)."""
+    """Print on stderr, each once, replicas that cannot be read (RPV-9X) and ranges that are skipped (RPV-10X)."""
     for report in reports:
         for broker, why in report.missing.items():
             if (broker, why) not in told:
-                told[broker, why] = None
+                told.add((broker, why))
                 out.note(f"replica {broker} is unreachable, e.g. of partition {name_of(report.partition)}: {why}")
         for start, end in report.skipped:
             text = f"partition {name_of(report.partition)}: offsets {start} to {end - 1} are not on every replica"
             if (-1, text) not in told:
-                told[-1, text] = None
+                told.add((-1, text))
                 out.note(text)
-
-
-# --- the answer of --once --------------------------------------------------------------------------------------
-
-
-def _status(report: PartitionReport) -> str:
-    if report.mismatches:
-        return "different"
-    if not report.complete:
-        return "incomplete"
-    return "unreachable" if report.missing else "equal"
-
-
-def _exit_code(reports: Iterable[PartitionReport], allow_missing: bool) -> int:
-    fine = {"equal", "unreachable"} if allow_missing else {"equal"}
-    return 0 if all(_status(r) in fine for r in reports) else 1
-
-
-def _show(reports: Sequence[PartitionReport], out: Output, name_of: PartitionName, cluster_id: str | None) -> None:
-    _say_news(reports, out, name_of, {})
-    out.show(Answer([_row(r, name_of) for r in reports], [_item(r) for r in reports], COLUMNS, cluster_id))
-
-
-def _row(report: PartitionReport, name_of: PartitionName) -> str:
-    """One partition on one line; what is fine is not mentioned."""
-    lags = ", ".join(f"{b}: {lag}" for b, lag in report.lags.items() if lag)
-    parts = [
-        f"partition {name_of(report.partition)} {_status(report)}: replicas {_ids(report.replicas)}",
-        f"isr {_ids(report.isr)}",
-        f"offsets {report.start} to {report.offset}" + ("" if report.complete else f" of {report.end}"),
-        f"{report.entries} entries",
-        f"{len(report.mismatches)} mismatches",
-    ]
-    if lags:
-        parts.append(f"lag {lags}")
-    if report.missing:
-        parts.append(f"unreachable {_ids(sorted(report.missing))}")
-    parts += [f"skipped {start} to {end - 1}" for start, end in report.skipped]
-    return paint(", ".join(parts), COLOURS[_status(report)])
-
-
-def _item(report: PartitionReport) -> dict[str, Any]:
-    return {
-        "topic": report.partition.topic,
-        "partition": report.partition.partition,
-        "replicas": list(report.replicas),
-        "isr": list(report.isr),
-        "start": report.start,
-        "end": report.end,
-        "verified": report.offset,
-        "entries": report.entries,
-        "lag": {str(b): lag for b, lag in report.lags.items()},
-        "mismatches": [
-            {
-                "kind": m.kind,
-                "offset": m.offset,
-                "replicas": {str(m.replica): m.value, str(m.other_replica): m.other_value},
-            }
-            for m in report.mismatches
-        ],
-        "unreachable": {str(b): why for b, why in sorted(report.missing.items())},
-        "skipped": [list(r) for r in report.skipped],
-        "status": _status(report),
-    }
-
-
-def _mismatch_text(m: Mismatch, name_of: PartitionName) -> str:
-    if m.kind == "offset":
-        return (
-            f"partition {name_of(m.partition)}: replica {m.replica}'s offset {m.value} doesn't match "
-            f"replica {m.other_replica}'s offset {m.other_value}"
-        )
-    return (
-        f"partition {name_of(m.partition)} has unmatched checksum at offset {m.offset}; replica {m.replica}'s checksum "
-        f"{m.value}; replica {m.other_replica}'s checksum {m.other_value}"
-    )
-
-
-def _now() -> str:
-    """Local time as Kafka's tool prints it (RPV-4)."""
-    now = datetime.now().astimezone()
-    return f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03d}"
-
-
-def _ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))

@@ -1,4 +1,4 @@
-"""Thousands of logs must not cost pauses: the cycle collector does not look at them, and need not (long_lived.py)."""
+"""Thousands of logs must not cost pauses: the cycle collector does not look at them, and need not (gc_pause.py)."""
 
 import gc
 import weakref
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.runtime import gc_pause as long_lived
+from kafkatool.broker.runtime import gc_pause
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.model.values import TopicPartition
@@ -20,7 +20,7 @@ MANY = 120
 
 @pytest.fixture
 def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogManager]:
-    monkeypatch.setattr(long_lived, "_ours", True)  # as in a process that is a broker
+    monkeypatch.setattr(gc_pause, "_ours", True)  # as in a process that is a broker
     scheduler = Scheduler(2)
     found = LogManager(broker_config(log_dirs=str(tmp_path), log_segment_delete_delay_ms="0"), lambda _: {}, scheduler)
     found.load()

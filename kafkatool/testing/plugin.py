@@ -17,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_cluster(pytestconfig: pytest.Config) -> Iterator[EmbeddedCluster]:
-    """A running cluster for the whole test run; ``kafka_cluster.bootstrap`` is what clients want.
+    """Run a cluster for the whole test run; ``kafka_cluster.bootstrap`` is what clients want.
 
     The number of brokers comes from the ini option ``kafka_cluster_brokers``.
     """

@@ -24,8 +24,8 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
 
 @pytest.fixture(autouse=True)
 def no_long_stall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What never moves need not be waited for as long as on a real cluster."""
-    monkeypatch.setattr("kafkatool.commands.replica_verify.STALL_S", 0.2)
+    """Wait for what never moves less long than on a real cluster."""
+    monkeypatch.setattr("kafkatool.commands.replica_verify.command.STALL_S", 0.2)
 
 
 def run(brokers: Mapping[int, FakeBroker], *args: object) -> Result:
@@ -202,7 +202,7 @@ def test_an_endless_run_ends_with_an_interrupt() -> None:
 
 @pytest.mark.spec("RPV-7X")
 def test_a_long_run_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkatool.commands.replica_verify.ProgressLine", partial(ProgressLine, interval_s=0))
+    monkeypatch.setattr("kafkatool.commands.replica_verify.command.ProgressLine", partial(ProgressLine, interval_s=0))
     same = batches(b"a", b"b", b"c")
     with fake_cluster(replicas(same, same)) as brokers:
         result = run(brokers, "--once", "--fetch-size", len(same[0]))

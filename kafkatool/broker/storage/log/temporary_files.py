@@ -1,4 +1,4 @@
-"""What an earlier life left unfinished in a partition directory is finished or removed (BRK-136).
+"""The temporary files that a crash left in a partition directory: finished or removed before it is opened (BRK-136).
 
 Source: Kafka 2.3.1 log/Log.scala (removeTempFilesAndCollectSwapFiles, completeSwapOperations).
 """
@@ -17,8 +17,8 @@ _TEMPORARY = (DELETED_SUFFIX, CLEANED_SUFFIX, SNAPSHOT_SUFFIX + ".tmp")
 _UNFINISHED = (*_TEMPORARY, SWAP_SUFFIX)
 
 
-def finish_leftovers(directory: Path, sizes: dict[str, int]) -> None:
-    """Bring the directory in order; ``sizes``, name and size of its files, follows. Raises OSError."""
+def resolve_temporary_files(directory: Path, sizes: dict[str, int]) -> None:
+    """Finish or remove the temporary files; ``sizes``, name and size of all files, follows. Raises OSError."""
     unfinished = [name for name in sizes if name.endswith(_UNFINISHED) and _base(name) >= 0]
     if not unfinished:
         return
@@ -45,7 +45,7 @@ def finish_leftovers(directory: Path, sizes: dict[str, int]) -> None:
 
 
 def _complete_swap(directory: Path, name: str, sizes: dict[str, int]) -> None:
-    """A compacted file takes the place of the segments whose offsets it covers."""
+    """Put a compacted file in the place of the segments whose offsets it covers."""
     base = _base(name)
     size = sizes.pop(name)
     swap = Segment(directory, base, threading.RLock(), size_bytes=size, suffix=SWAP_SUFFIX)
@@ -62,7 +62,7 @@ def _complete_swap(directory: Path, name: str, sizes: dict[str, int]) -> None:
 
 
 def _note_aborted(segment: Segment) -> None:
-    """Its index of aborted transactions is gone: make it from the markers whose transactions it holds itself."""
+    """Make the lost index of aborted transactions anew, from the markers whose transactions it holds itself."""
     state = ProducerState()
     for position, header in segment.headers():
         if aborted := replay_batch(state, segment, position, header):

@@ -6,15 +6,15 @@ only putting a finished segment in place takes its lock. Source: Kafka 2.3.1 log
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from kafkatool.broker.storage.batches.batch_filter import empty_batch, filter_batch, keys_of
 from kafkatool.broker.storage.batches.batch_scan import scan_batches
 from kafkatool.broker.storage.compaction.cleaned_transactions import CleanedTransactions
 from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, group_segments
+from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
 from kafkatool.broker.storage.compaction.offset_map import OffsetMap
-from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import Cleanable
+from kafkatool.broker.storage.compaction.throttle import CleanerThrottle
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_copy import SegmentCopy
 from kafkatool.broker.storage.segment.transaction_index import read_aborted
@@ -24,32 +24,31 @@ from kafkatool.core.protocol.records.batches import BatchHeader, check_crc
 
 log = logging.getLogger(__name__)
 
-Wait = Callable[[int], bool]
-"""Called with the number of bytes just read; may wait; True when the round must stop."""
-
 
 class CleaningStoppedError(KafkatoolError):
     """The round was given up: the log was cut or closed, or the broker stops. What is in place already is whole."""
 
 
-class Round:
-    """One round. ``run`` once."""
+class CompactionRound:
+    """A round on one log. ``run`` once."""
 
-    def __init__(self, cleaned: Log, when: Cleanable, plan: CleanPlan[Segment], offsets: OffsetMap, pace: Wait) -> None:
-        self._log = cleaned
-        self._when = when
+    def __init__(
+        self, snapshot: LogSnapshot, plan: CleanPlan[Segment], offsets: OffsetMap, throttle: CleanerThrottle
+    ) -> None:
+        self._log = snapshot.log
+        self._snapshot = snapshot
         self._plan = plan
         self._offsets = offsets
-        self._pace = pace
+        self._throttle = throttle
         self._latest = plan.end - 1  # of the section that the map covers
         self._drop_deletes_before_ms = self._delete_horizon_ms()
-        aborted = [a for segment in when.segments for a in read_aborted(segment.transaction_index_path)]
+        aborted = [a for segment in snapshot.segments for a in read_aborted(segment.transaction_index_path)]
         self._aborted = aborted
         self._transactions = CleanedTransactions(aborted)
         self._without_key = 0
 
     def run(self) -> int:
-        """Clean; returns the bytes saved. Raises CleaningStoppedError, CorruptRecordsError, OSError, StorageError."""
+        """Clean; return the bytes saved. Raises CleaningStoppedError, CorruptRecordsError, OSError, StorageError."""
         self._map_keys()
         end = self._latest + 1
         segments = [s for s in self._plan.segments if s.base_offset < end]
@@ -57,13 +56,13 @@ class Round:
         after = 0
         for group in group_segments(segments, self._log.config.segment_bytes, self._plan.end):
             after += self._clean_group(group)
-        self._log.finish_cleaning(end, self._when)
+        self._snapshot.finish(end)
         if self._without_key:
             log.warning("%s: %d records without a key were removed", self._log.partition, self._without_key)
         return before - after
 
     def _delete_horizon_ms(self) -> float:
-        """Tombstones in files last written before it were first cleaned long enough ago."""
+        """Return the time: tombstones in files last written before it were first cleaned long enough ago."""
         clean = [s for s in self._plan.segments if s.base_offset < self._plan.first_dirty]
         return clean[-1].modified_ms - self._log.config.delete_retention_ms if clean else 0.0
 
@@ -91,12 +90,12 @@ class Round:
                     return
 
     def _batches(self, segment: Segment) -> Iterable[tuple[BatchHeader, memoryview]]:
-        """All of a segment, checked: what cannot be read must not be taken for the end."""
+        """Yield all of a segment, checked: what cannot be read must not be taken for the end."""
         end = 0
         for position, header, batch in scan_batches(segment.file, 0, segment.size_bytes):
-            if self._pace(header.size_bytes):
+            if self._throttle(header.size_bytes):
                 raise CleaningStoppedError("the broker stops")
-            if not self._log.is_as_it_was(self._when):
+            if not self._snapshot.is_current():
                 raise CleaningStoppedError("the log was cut or closed")
             if not check_crc(batch):
                 raise CorruptRecordsError(f"{segment.base_offset}: the batch at byte {position} is damaged")
@@ -108,8 +107,8 @@ class Round:
     # --- second pass -----------------------------------------------------------------------------------------------
 
     def _clean_group(self, group: Sequence[Segment]) -> int:
-        """Copy what stays of these segments into one that takes their place; its size."""
-        copy = self._log.start_copy(group[0].base_offset)
+        """Copy what stays of these segments into one that takes their place; return its size."""
+        copy = self._snapshot.start_copy(group[0].base_offset)
         try:
             for segment in group:
                 keeps_deletes = segment.modified_ms > self._drop_deletes_before_ms
@@ -122,7 +121,7 @@ class Round:
                 copy.discard()
             else:  # the age of the file, by which tombstones go, is that of the newest it was made from
                 cleaned = copy.finish(group[-1].modified_ms)
-                if not self._log.replace_segments(group, cleaned, self._when):
+                if not self._snapshot.replace_segments(group, cleaned):
                     raise CleaningStoppedError("segments were removed")
         except BaseException:
             copy.discard()
@@ -130,7 +129,7 @@ class Round:
         return copy.size_bytes
 
     def _kept(self, header: BatchHeader, batch: memoryview, copy: SegmentCopy, *, keeps_deletes: bool) -> Buffer | None:
-        last = self._when.last_batches.get(header.producer_id) if header.producer_id >= 0 else None
+        last = self._snapshot.last_batches.get(header.producer_id) if header.producer_id >= 0 else None
         if header.is_control:
             has_data, aborted = self._transactions.end(header)
             if aborted:

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from kafkatool.commands.main import kt
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.watched_node import WatchedNode
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
 from tests.core.zookeeper import cluster_nodes as nodes
 
@@ -25,7 +26,7 @@ def run_with_controller(zk_connect: str, *args: object, stdin: str | None = None
 
 @pytest.fixture
 def cluster(zk: ZooKeeper) -> ZooKeeper:
-    """t-0 and t-1 led by broker 2 though they prefer 1; u-0 led by its preferred 2. Broker 3 is not registered."""
+    """Make t-0 and t-1, led by 2 though they prefer 1, and u-0, led by its preferred 2. Broker 3 is not registered."""
     nodes.make_cluster(
         zk,
         brokers=(1, 2),
@@ -259,7 +260,7 @@ def interrupted(*_: object, **__: object) -> None:
 def test_ctrl_c_says_how_many_batches_were_sent_and_how_to_go_on(
     cluster: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkatool.core.operations.election.election._await_end", interrupted)
+    monkeypatch.setattr(WatchedNode, "read", interrupted)  # the wait for the controller
     result = run(zk_connect, "--topic", "t|u", "--batch-partitions", "1")
     assert result.exit_code == 130
     assert "1 of 3 batches were sent; the controller ends the last without kt. To elect the rest:" in result.stderr
@@ -271,7 +272,7 @@ def test_ctrl_c_says_how_many_batches_were_sent_and_how_to_go_on(
 def test_what_ctrl_c_says_to_type_has_the_guard_the_pause_and_what_was_on_stdin(
     cluster: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkatool.core.operations.election.election._await_end", interrupted)
+    monkeypatch.setattr(WatchedNode, "read", interrupted)  # the wait for the controller
     flags = ("--cluster-id", "the-cluster", "--interval", "2.5", "--force", "--path-to-json-file", "-")
     result = run(zk_connect, *flags, stdin='{"partitions":[{"topic":"t","partition":0}]}')
     assert result.exit_code == 130

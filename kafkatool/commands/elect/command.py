@@ -1,6 +1,6 @@
 """``kt elect``: preferred replica elections, in the words of Kafka's own tool, with results one can trust (ELE).
 
-stdout has Kafka's lines; what became of each partition, and why, goes to stderr as text, or to stdout as JSON or TSV.
+stdout has Kafka's lines; each partition's outcome, and the reason, goes to stderr as text, or to stdout as JSON or TSV.
 """
 
 import shlex
@@ -10,27 +10,36 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import click
 
 from kafkatool.commands.completion import complete_brokers, complete_topics
+from kafkatool.commands.elect.rendering import (
+    COLUMNS,
+    REPORT_COLUMNS,
+    batch_text,
+    counted,
+    outcome_item,
+    outcome_lines,
+    report_answer,
+)
 from kafkatool.commands.shared.options import (
     KtCommand,
     connect,
+    no_topic_text,
     output_option,
     partition_form_option,
     same_cluster,
     writing_options,
     zookeeper_option,
 )
-from kafkatool.commands.shared.output import Answer, Output, error_item, paint
-from kafkatool.commands.shared.progress_line import duration
+from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.election import election
-from kafkatool.core.operations.election.election import ElectionResult, Outcome, PartitionResult, Selection
+from kafkatool.core.operations.election.election import ElectionResult, Outcome, Selection
 from kafkatool.core.planner.plan_files import (
     STDIN,
     PartitionName,
@@ -40,13 +49,10 @@ from kafkatool.core.planner.plan_files import (
     split_election,
     write_file,
 )
-from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import Create, ZooKeeper
 from kafkatool.core.zookeeper.znodes import PreferredElectionZnode
 
-COLUMNS: Final = ("topic", "partition", "preferred", "leader_before", "leader", "status")
-REPORT_COLUMNS: Final = ("broker", "registered", "leaders", "preferred", "led_by_others", "imbalance", "over_threshold")
-LED_BY_PREFERRED: Final = (Outcome.ELECTED, Outcome.ALREADY_PREFERRED)
 FAILED_TO_START: Final = "Failed to start preferred replica election"
 CAUTION: Final = (
     "Balanced leaders are not balanced load: leaders differ in traffic by orders of magnitude. In production keep "
@@ -57,7 +63,7 @@ CAUTION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The flags after click."""
+    """The flags as click has parsed them."""
 
     zookeeper: str
     out: Output
@@ -131,7 +137,7 @@ class Options:
 @writing_options
 @partition_form_option("dash")
 @output_option
-def elect(**flags: Any) -> None:
+def elect(**flags: Any) -> int:
     """Give leadership back to each partition's preferred replica.
 
     The preferred replica is the first of the assignment. It is elected if its broker is up and it is in the ISR, so no
@@ -150,14 +156,14 @@ def elect(**flags: Any) -> None:
         if given := [flag for flag, value in others.items() if value is not None]:
             raise UsageError(f"--report can't be used with {given[0]}: it tells of all brokers")
     try:
-        _run(options)
+        return _run(options)
     except UsageError:
         raise
     except KafkatoolError as e:
-        _fail(options, e)
+        return _failed(options, e)
 
 
-def _run(o: Options) -> None:
+def _run(o: Options) -> int:
     wanted = None
     if o.path_to_json_file:
         name = "stdin" if o.path_to_json_file == STDIN else o.path_to_json_file
@@ -169,11 +175,12 @@ def _run(o: Options) -> None:
             wanted = tuple(p for p in view.partitions() if p.topic in chosen)
             if o.report:
                 if not chosen:
-                    o.out.note(_no_topic(o.topic, view))
+                    o.out.note(no_topic_text(o.topic, list(view.topics)))
                 view = replace(view, topics={name: view.topics[name] for name in chosen})
         if o.report:
-            _report(o, view)
-            return
+            o.out.show(report_answer(view, o.threshold))
+            o.out.note(CAUTION)
+            return 0
         selection = election.select(view, wanted, preferring=o.broker, only_imbalanced=o.only_imbalanced)
         _say_what_is_left_out(o, selection)
         batches = split_election(selection.partitions, max_bytes=o.max_json_size, max_count=o.batch_partitions)
@@ -183,13 +190,14 @@ def _run(o: Options) -> None:
             ops = [Create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode(batch)) for batch in batches]
             o.out.planned(ops)
         else:
-            _elect(o, zk, selection, batches)
+            return _elect(o, zk, selection, batches)
+    return 0
 
 
 # --- electing --------------------------------------------------------------------------------------------------
 
 
-def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Sequence[TopicPartition]]) -> None:
+def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Sequence[TopicPartition]]) -> int:
     if batches and not o.force:
         election.check_can_start(selection.view)
     asked = told = 0
@@ -206,7 +214,7 @@ def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Se
         o.out.line(f"Created preferred replica election path with {','.join(names)}")
         o.out.line(f"Successfully started preferred replica election for partitions Set({', '.join(names)})")
         if len(batches) > 1:
-            o.out.note(_batch_text(batches, told, time.monotonic() - begun))
+            o.out.note(batch_text(batches, told, time.monotonic() - begun))
 
     try:
         result = election.run(
@@ -224,24 +232,17 @@ def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Se
         _say_how_to_go_on(o, asked, told, len(batches))
         raise
     if result.stopped and not told:
-        _fail(o, RefusedError(result.stopped), selection.view.cluster_id)
+        return _failed(o, RefusedError(result.stopped), selection.view.cluster_id)
     o.out.lines(
         f"Skipping preferred replica leader election for partition {o.name_of(p)} since it doesn't exist."
         for p in selection.unknown
     )
     _show(o, result, selection)
-    o.out.exit(_exit_code(o, result))
-
-
-def _batch_text(batches: Sequence[Sequence[TopicPartition]], number: int, elapsed_s: float) -> str:
-    """``batch 3/40: 50 partitions, 100 of 2000 done, ETA 1:20``; no ETA before a batch has ended."""
-    done, total = sum(map(len, batches[: number - 1])), sum(map(len, batches))
-    text = f"batch {number}/{len(batches)}: {len(batches[number - 1])} partitions, {done} of {total} done"
-    return f"{text}, ETA {duration(elapsed_s / done * (total - done))}" if done else text
+    return _exit_code(o, result)
 
 
 def _say_how_to_go_on(o: Options, asked: int, sent: int, batches: int) -> None:
-    """After Ctrl-C: the controller ends the batch it has; nothing has to be cleaned up.
+    """Tell after Ctrl-C how to elect the rest: the controller ends the batch it has; there is nothing to clean up.
 
     More ``asked`` than ``sent``: a create was under way, and ZooKeeper may have carried it out.
     """
@@ -263,7 +264,7 @@ def _say_how_to_go_on(o: Options, asked: int, sent: int, batches: int) -> None:
 
 
 def _exit_code(o: Options, result: ElectionResult) -> int:
-    """0 only when every partition asked for is led by its preferred replica, or was asked for without waiting."""
+    """Return 0 only when every partition asked for is led by its preferred replica, or was not waited for."""
     if not result.items:
         return 0 if o.only_imbalanced else 1  # nothing to improve is well; nothing to elect is not what was asked for
     if o.no_wait and result.stopped is None:
@@ -274,56 +275,25 @@ def _exit_code(o: Options, result: ElectionResult) -> int:
 def _show(o: Options, result: ElectionResult, selection: Selection) -> None:
     if result.stopped:
         o.out.note(result.stopped)
-    if not o.no_wait:
-        found: list[str] = []
-        paints = sys.stderr.isatty()  # asked once: it is a call to the system
-        for item in result.items:
-            text = f"{o.name_of(item.partition)}: {item.status}, {_leaders_text(item)}"
-            found.append(
-                paint(text, "green" if item.status in LED_BY_PREFERRED else "red", err=True) if paints else text
-            )
-        if found:
-            o.out.note("\n".join(found))  # at once: thousands of writes take as long as the election
+    if not o.no_wait and (found := "\n".join(outcome_lines(result.items, o.name_of))):
+        o.out.note(found)  # at once: thousands of writes take as long as the election
     counts = Counter(item.status for item in result.items)
-    o.out.note(_counted(counts) or _why_none(o, selection))
-    items = [] if o.out.is_text else [_row(item) for item in result.items]
+    o.out.note(counted(counts) or _why_none(o, selection))
+    items = [] if o.out.is_text else [outcome_item(item) for item in result.items]
     errors = [error_item(RefusedError(result.stopped))] if result.stopped else []
     o.out.show(Answer((), items, COLUMNS, selection.view.cluster_id, errors))
-
-
-def _row(item: PartitionResult) -> dict[str, Any]:
-    return {
-        "topic": item.partition.topic,
-        "partition": item.partition.partition,
-        "preferred": item.preferred,
-        "leader_before": item.leader_before,
-        "leader": item.leader,
-        "status": str(item.status),
-    }
-
-
-def _leaders_text(item: PartitionResult) -> str:
-    if item.status is Outcome.UNKNOWN:
-        return "there is no such partition"
-    return f"preferred {item.preferred}, leader {'none' if item.leader is None else item.leader}"
 
 
 def _why_none(o: Options, selection: Selection) -> str:
     if selection.skipped or selection.never_led or selection.unknown:
         return "no partition to elect"
     if o.topic is not None and not topic_names.select(selection.view.topics, o.topic):
-        return f"no partition to elect: {_no_topic(o.topic, selection.view)}"
+        return f"no partition to elect: {no_topic_text(o.topic, list(selection.view.topics))}"
     if o.broker is not None:
-        registered = ", ".join(map(str, sorted(selection.view.brokers))) or "none"
+        registered = join_ids(sorted(selection.view.brokers), ", ") or "none"
         return f"no partition to elect: none prefers broker {o.broker}; registered brokers: {registered}"
     where = "the file names none" if o.path_to_json_file else "there is none"
     return f"no partition to elect: {where}"
-
-
-def _no_topic(pattern: str, view: ClusterView) -> str:
-    from kafkatool.commands.topics.flags import near
-
-    return near(pattern, list(view.topics))
 
 
 def _say_what_is_left_out(o: Options, selection: Selection) -> None:
@@ -332,56 +302,22 @@ def _say_what_is_left_out(o: Options, selection: Selection) -> None:
             f"{o.name_of(partition)} never had a leader and is left out: a controller breaks an election off at it"
         )
     if selection.skipped:
-        o.out.note(f"left out as an election would not change them: {_counted(selection.skipped)}")
+        o.out.note(f"left out as an election would not change them: {counted(selection.skipped)}")
 
 
-def _counted(counts: Any) -> str:
-    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
+def _failed(o: Options, error: KafkatoolError, cluster_id: str | None = None) -> int:
+    """Print Kafka's two lines on stdout (ELE-6). Return the exit code."""
+    return o.out.failed(error, text=f"{FAILED_TO_START}\n{error}", cluster_id=cluster_id)
 
 
-def _fail(o: Options, error: KafkatoolError, cluster_id: str | None = None) -> NoReturn:
-    """Kafka's two lines on stdout (ELE-6), exit 1."""
-    o.out.lines([FAILED_TO_START, str(error)])
-    if error.now is not None:
-        o.out.note(error.now)
-    if not o.out.is_text:
-        o.out.show(Answer((), (), COLUMNS, cluster_id, [error_item(error)]))
-    o.out.exit(1)
-
-
-# --- selecting and reporting only ------------------------------------------------------------------------------
+# --- selecting only ------------------------------------------------------------------------------------------
 
 
 def _write(out: Output, path: Path, batches: Sequence[Sequence[TopicPartition]]) -> None:
-    """The selection as files of ELE-2: numbered when there are several (ELE-19X)."""
+    """Save the selection as files of ELE-2: numbered when there are several (ELE-19X)."""
     for number, batch in enumerate(batches or [()], 1):
         file = path if len(batches) <= 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         write_file(file, election_json(batch))
         out.note(f"wrote {len(batch)} partitions to {file}")
     items = [{"topic": t, "partition": p} for batch in batches for t, p in batch]
     out.show(Answer((), items, ("topic", "partition")))
-
-
-def _report(o: Options, view: ClusterView) -> None:
-    """ELE-18X, with the caution of ELE-21 beside it."""
-    rows = election.report(view)
-    items = [
-        {
-            "broker": row.broker_id,
-            "registered": row.registered,
-            "leaders": row.leaders,
-            "preferred": row.preferred,
-            "led_by_others": row.led_by_others,
-            "imbalance": round(row.imbalance, 4),
-            "over_threshold": row.imbalance * 100 > o.threshold,
-        }
-        for row in rows
-    ]
-    lines = ["\t".join(("Broker", "Leaders", "Preferred", "Imbalance", f"Over {o.threshold:g}%"))]
-    lines += [
-        f"{row.broker_id}{'' if row.registered else ' (down)'}\t{row.leaders}\t{row.preferred}\t"
-        f"{row.imbalance * 100:.1f}%\t{'yes' if item['over_threshold'] else 'no'}"
-        for row, item in zip(rows, items, strict=True)
-    ]
-    o.out.show(Answer(lines, items, REPORT_COLUMNS, view.cluster_id))
-    o.out.note(CAUTION)
