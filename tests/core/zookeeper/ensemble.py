@@ -73,6 +73,7 @@ class Ensemble(Generic[Writer]):
         """End the session; its ephemeral nodes go with it."""
         self.sessions.discard(session)
         for path in self._ephemerals.pop(session, {}):
+            self.zxid += 1
             self._apply(Delete(path), writer, 0)
 
     def forget_watches(self, client: Watching) -> None:
@@ -126,11 +127,11 @@ class Ensemble(Generic[Writer]):
 
     def commit(self, ops: Sequence[Op], writer: Writer, session: int = 0) -> list[int | None]:
         """Do all or nothing. Raises TransactionError; ``session`` will own what is ephemeral."""
-        made: set[str] = set()
-        gone: set[str] = set()
+        versions: dict[str, int | None] = {}  # as the operations before leave them; None: no such node
         for index, op in enumerate(ops):
-            if (error := self._refusal(op, made, gone)) is not None:
+            if (error := self._refusal(op, versions)) is not None:
                 raise TransactionError(index, error)
+        self.zxid += 1
         results = [self._apply(op, writer, session) for op in ops]
         self.committed(writer, ops)
         return results
@@ -146,32 +147,41 @@ class Ensemble(Generic[Writer]):
         """Return the name of the next sequential node, of which ``path`` is the beginning."""
         return f"{path}{self._made.get(parent_of(path), 0):010d}"
 
-    def _refusal(self, op: Op, made: set[str], gone: set[str]) -> ZooKeeperError | None:
-        node = self.nodes.get(op.path)
-        exists = (node is not None or op.path in made) and op.path not in gone
+    def _refusal(self, op: Op, versions: dict[str, int | None]) -> ZooKeeperError | None:
+        """Return why the operation cannot be done; else note what it leaves."""
+        path = op.path
+        version = self._version(path, versions)
         if isinstance(op, Create):
-            parent = parent_of(op.path)
-            if exists:
-                return NodeExistsError(f"znode {op.path} exists already")
-            if (parent not in self.nodes and parent not in made) or parent in gone:
-                return NoNodeError(f"no znode {op.path}")
-            made.add(op.path)
+            if version is not None:
+                return NodeExistsError(f"znode {path} exists already")
+            if self._version(parent_of(path), versions) is None:
+                return NoNodeError(f"no znode {path}")
+            versions[path] = 0
             return None
-        if not exists:
-            return NoNodeError(f"no znode {op.path}")
-        if node is not None and op.version not in (ANY_VERSION, node.version):
-            return VersionConflictError(f"znode {op.path} was changed by somebody else meanwhile")
-        if isinstance(op, Delete):
-            gone.add(op.path)
-            if any(f"{op.path}/{c}" not in gone for c in self._children.get(op.path, ())):
-                return NotEmptyError(f"znode {op.path} still has children")
+        if version is None:
+            return NoNodeError(f"no znode {path}")
+        if op.version not in (ANY_VERSION, version):
+            return VersionConflictError(f"znode {path} was changed by somebody else meanwhile")
+        if isinstance(op, SetData):
+            versions[path] = version + 1
+        elif isinstance(op, Delete):
+            children = [f"{path}/{name}" for name in self._children.get(path, ())]
+            children += [made for made in versions if parent_of(made) == path]
+            if any(self._version(child, versions) is not None for child in children):
+                return NotEmptyError(f"znode {path} still has children")
+            versions[path] = None
         return None
+
+    def _version(self, path: str, versions: dict[str, int | None]) -> int | None:
+        if path in versions:
+            return versions[path]
+        node = self.nodes.get(path)
+        return None if node is None else node.version
 
     def _apply(self, op: Op, writer: Writer, session: int) -> int | None:
         path = op.path
         match op:
             case Create(_, data, ephemeral):
-                self.zxid += 1
                 owner = session if ephemeral else 0
                 self.nodes[path] = Node(data, 0, self.zxid, self.zxid, owner, 0)
                 parent = parent_of(path)
@@ -183,14 +193,12 @@ class Ensemble(Generic[Writer]):
                 self._fire(self._data_watches, path, "created")
                 self._fire(self._child_watches, parent, "children")
             case SetData(_, data, _):
-                self.zxid += 1
                 before = self.nodes[path]
                 after = self.nodes[path] = before._replace(data=data, version=before.version + 1, mzxid=self.zxid)
                 self.written(writer, op, before.data, data)
                 self._fire(self._data_watches, path, "changed")
                 return after.version
             case Delete():
-                self.zxid += 1
                 node = self.nodes.pop(path)
                 self._children[parent_of(path)].pop(path.rpartition("/")[2])
                 self._children.pop(path, None)
