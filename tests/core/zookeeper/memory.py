@@ -171,12 +171,8 @@ class MemoryZooKeeper(ZooKeeper):
     def reconnect(self) -> None:
         """Let the client learn that its session is gone, and get a new one."""
         self.memory.tell(SessionState.EXPIRED)
-        self.new_session()
-        self.memory.tell(SessionState.CONNECTED)
-
-    def new_session(self) -> None:
-        """Give the client another session, whatever became of the former."""
         self.memory.session_id = self.memory.ensemble.open_session()
+        self.memory.tell(SessionState.CONNECTED)
 
     def crash(self) -> None:
         """Kill the process; the server notices at once."""

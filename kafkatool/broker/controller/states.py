@@ -1,7 +1,27 @@
-"""States of one replica as the controller sees it, and the legal moves between them (CTL-66, CTL-67)."""
+"""The states of partitions and replicas as the controller sees them, and the legal moves between them (CTL-62 to 67).
+
+What each move does is told at ``move`` of the two machines.
+"""
 
 import enum
 from collections.abc import Mapping
+
+
+class PartitionStatus(enum.StrEnum):
+    """The value is the name in ``state-change.log``."""
+
+    NON_EXISTENT = "NonExistentPartition"
+    NEW = "NewPartition"  # assigned, but never led
+    ONLINE = "OnlinePartition"  # has a leader
+    OFFLINE = "OfflinePartition"  # had a leader, which died
+
+
+PARTITION_MOVES: Mapping[PartitionStatus, frozenset[PartitionStatus]] = {  # to -> from
+    PartitionStatus.NEW: frozenset({PartitionStatus.NON_EXISTENT}),
+    PartitionStatus.ONLINE: frozenset({PartitionStatus.NEW, PartitionStatus.ONLINE, PartitionStatus.OFFLINE}),
+    PartitionStatus.OFFLINE: frozenset({PartitionStatus.NEW, PartitionStatus.ONLINE, PartitionStatus.OFFLINE}),
+    PartitionStatus.NON_EXISTENT: frozenset({PartitionStatus.OFFLINE}),
+}
 
 
 class ReplicaStatus(enum.StrEnum):
@@ -16,7 +36,7 @@ class ReplicaStatus(enum.StrEnum):
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
 
 
-LEGAL: Mapping[ReplicaStatus, frozenset[ReplicaStatus]] = {  # to -> from
+REPLICA_MOVES: Mapping[ReplicaStatus, frozenset[ReplicaStatus]] = {  # to -> from
     ReplicaStatus.NEW: frozenset({ReplicaStatus.NON_EXISTENT}),
     ReplicaStatus.ONLINE: frozenset(
         {ReplicaStatus.NEW, ReplicaStatus.ONLINE, ReplicaStatus.OFFLINE, ReplicaStatus.DELETION_INELIGIBLE}

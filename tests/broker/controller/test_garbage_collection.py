@@ -24,7 +24,7 @@ def collector() -> Iterator[None]:
 
 
 def states() -> int:
-    """Of partitions, in requests that are still in memory."""
+    """Count the states of partitions in requests that are still in memory."""
     return sum(isinstance(o, (LeaderAndIsrPartition, UpdateMetadataPartition)) for o in gc.get_objects())
 
 

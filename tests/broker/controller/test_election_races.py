@@ -12,8 +12,8 @@ from tests.broker.controller.fake_cluster import FakeCluster
 
 
 def before_the_create(cluster: FakeCluster, broker_id: int, act: Callable[[], None]) -> None:
-    """That broker's next election finds no controller; then ``act`` happens; then it creates the node."""
-    session = cluster.workers[broker_id]._zookeeper
+    """Let that broker's next election find no controller, then ``act`` happen, then it creates the node."""
+    session = cluster.brokers[broker_id].session
     read = session.get
     done: list[bool] = []
 
@@ -34,7 +34,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.fixture
 def idle(caplog: pytest.LogCaptureFixture) -> FakeCluster:
-    """Two brokers without a controller, both still to hear of that."""
+    """Return two brokers without a controller, both still to hear of that."""
     caplog.set_level(logging.DEBUG)
     cluster = FakeCluster(1, 2)
     cluster.controller.resign()
@@ -57,7 +57,7 @@ def test_who_comes_second_follows_the_winner(idle: FakeCluster, caplog: pytest.L
 def test_a_winner_that_is_gone_again_is_told_and_the_next_round_comes(
     idle: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session = idle.workers[1]._zookeeper
+    session = idle.brokers[1].session
     commit = session.commit
 
     def beaten(ops: Sequence[Op]) -> list[int | None]:
@@ -78,7 +78,7 @@ def test_a_winner_that_is_gone_again_is_told_and_the_next_round_comes(
 
 @pytest.mark.spec("CTL-5", "Z-40")
 def test_a_node_of_our_own_that_nobody_knows_of_makes_room_for_an_election(idle: FakeCluster) -> None:
-    session = idle.workers[1]._zookeeper
+    session = idle.brokers[1].session
 
     def made_after_all() -> None:
         session.create(ControllerZnode.PATH, ControllerZnode.encode(1, 0), ephemeral=True)

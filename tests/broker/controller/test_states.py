@@ -2,10 +2,9 @@
 
 import pytest
 
-from kafkatool.broker.controller.deciding.partition_states import LEGAL as PARTITION_MOVES
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus as P
-from kafkatool.broker.controller.deciding.replica_states import LEGAL as REPLICA_MOVES
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus as R
+from kafkatool.broker.controller.states import PARTITION_MOVES, REPLICA_MOVES
+from kafkatool.broker.controller.states import PartitionStatus as P
+from kafkatool.broker.controller.states import ReplicaStatus as R
 from kafkatool.broker.controller.work.rebalance import imbalanced
 from kafkatool.core.model.values import TopicPartition
 from tests.broker.controller.fake_cluster import FakeCluster

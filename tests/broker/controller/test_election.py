@@ -62,7 +62,7 @@ def test_the_controllers_death_is_survived() -> None:
 @pytest.mark.spec("CTL-10", "CTL-11")
 def test_losing_the_epoch_writes_nothing_and_the_attempt_begins_anew() -> None:
     cluster = FakeCluster(1)
-    session = cluster.workers[1]._zookeeper
+    session = cluster.brokers[1].session
     read = session.get
     path = ControllerEpochZnode.PATH
     raised: list[int] = []
@@ -85,7 +85,7 @@ def test_who_is_not_first_does_not_raise_the_epoch_over_the_head_of_the_winner()
     """Held up after it has read the epoch, while another wins and rules (seed 30163 of the simulation)."""
     cluster = FakeCluster(1, 2)
     cluster.controller.resign()
-    session = cluster.workers[1]._zookeeper
+    session = cluster.brokers[1].session
     commit = session.commit
     late: list[bool] = []
 
@@ -107,7 +107,7 @@ def test_who_is_not_first_does_not_raise_the_epoch_over_the_head_of_the_winner()
 @pytest.mark.spec("CTL-4", "CTL-5")
 def test_to_take_over_is_not_forgotten_when_the_answer_is_lost() -> None:
     cluster = FakeCluster(1, 2)
-    session = cluster.workers[2]._zookeeper
+    session = cluster.brokers[2].session
     commit = session.commit
     lost: list[bool] = []
 
@@ -188,14 +188,11 @@ def test_a_disconnection_changes_nothing() -> None:
 @pytest.mark.spec("CTL-20")
 def test_a_node_of_the_own_old_session_is_waited_for() -> None:
     cluster = FakeCluster(1)
-    stale = cluster.brokers[1].session
     worker = cluster.workers[1]
     ensemble = cluster.ensemble
     node = ensemble.nodes[ControllerZnode.PATH]
     old_id = node.ephemeral_owner
-    stale.new_session()  # the server still holds the old one
-    worker.on_session(SessionState.EXPIRED)
-    worker.on_session(SessionState.CONNECTED)
+    cluster.brokers[1].session.reconnect()  # the server still holds the old session
     cluster.run()
     assert worker.term is None
     assert ensemble.nodes[ControllerZnode.PATH].ephemeral_owner == old_id
@@ -222,7 +219,7 @@ def test_a_controller_that_was_shut_down_takes_over_nothing(caplog: pytest.LogCa
 @pytest.mark.spec("CTL-6", "CTL-26", "CTL-118")
 def test_an_error_during_failover_makes_room_for_the_next_attempt(caplog: pytest.LogCaptureFixture) -> None:
     cluster = FakeCluster(1)
-    session = cluster.workers[1]._zookeeper
+    session = cluster.brokers[1].session
     children = session.children
     broken = [True]
 
@@ -247,7 +244,6 @@ def test_an_error_during_failover_makes_room_for_the_next_attempt(caplog: pytest
 @pytest.mark.parametrize(("later_s", "waits"), [(1, True), (61, False)])
 def test_a_failure_of_long_ago_delays_no_attempt(later_s: float, waits: bool) -> None:
     cluster = FakeCluster(1, 2)
-    worker = cluster.workers[1]
     session = cluster.brokers[1].session
     children = session.children
     broken = [True]
@@ -262,7 +258,7 @@ def test_a_failure_of_long_ago_delays_no_attempt(later_s: float, waits: bool) ->
     cluster.zk.delete(ControllerZnode.PATH)
     cluster.run()
     assert cluster.controller_id == 2 and not broken
-    worker._clock = lambda: later_s
+    cluster.now_s = later_s
     cluster.kill(2)
     cluster.run()
     assert cluster.exists(ControllerZnode.PATH) is not waits
@@ -276,8 +272,8 @@ def test_an_open_batch_forces_the_controller_to_resign(caplog: pytest.LogCapture
     cluster = FakeCluster(1, 2)
     term = cluster.controller.term
     assert term is not None
-    term.batch._start()
-    cluster.create_topic("t", {0: [1, 2]})
+    with term.batch.filling():
+        cluster.create_topic("t", {0: [1, 2]})
     assert cluster.controller_epoch == 2
     assert cluster.state("t").controller_epoch == 2
     assert "Forcing the controller to resign" in [r.getMessage() for r in caplog.records]
@@ -313,7 +309,7 @@ def test_gauges_count_offline_and_imbalanced_partitions() -> None:
     cluster.kill(2)
     cluster.run()
     assert (term.context.offline_partition_count(), term.context.imbalance_count()) == (2, 2)
-    assert term.surroundings.figures.broker_changes.count == 3
+    assert cluster.controller.gauges.broker_changes.count == 3
 
 
 @pytest.mark.spec("CTL-121", "CTL-118", "Z-35")
@@ -358,7 +354,7 @@ def test_the_queue_keeps_the_order_and_discards_at_the_end() -> None:
 def test_one_bad_write_does_not_keep_back_the_others_of_its_transaction() -> None:
     cluster = FakeCluster(1, 2, 3)
     cluster.create_topic("t", {n: [2, 3] for n in range(40)})
-    session = cluster.workers[1]._zookeeper
+    session = cluster.brokers[1].session
     commit = session.commit_many
     seen: list[int] = []
 
