@@ -10,7 +10,7 @@ import pytest
 
 from kafkatool.broker.administration.producer_ids import ProducerIds
 from kafkatool.broker.registration.identity import establish_identity
-from kafkatool.broker.registration.registration import Health, make_base_paths, with_real_address
+from kafkatool.broker.registration.registration import Registration, make_base_paths, with_real_address
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.settings.dynamic import EXPIRY_MS, DynamicConfig, read_overrides
 from kafkatool.broker.settings.overrides import TopicOverrides, topics_in
@@ -31,8 +31,8 @@ from tests.core.zookeeper.sessions import end_session
 INFO = BrokerInfo(3, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INNER", "::1", 9093)), "rack-a")
 
 
-def health(zk: ZooKeeper, **more: Callable[[], None]) -> Health:
-    return Health(zk, INFO, session_timeout_ms=500, **more)
+def health(zk: ZooKeeper, **more: Callable[[], None]) -> Registration:
+    return Registration(zk, INFO, session_timeout_ms=500, **more)
 
 
 @pytest.mark.spec("Z-4")
@@ -72,7 +72,7 @@ def test_an_id_held_by_another_session_is_retried_then_refused(base: ZooKeeper, 
             health(base).start()
         leaving = threading.Timer(0.2, lambda: other.delete(BrokerZnode.path(3)))
         leaving.start()
-        patient = Health(base, INFO, session_timeout_ms=60_000)
+        patient = Registration(base, INFO, session_timeout_ms=60_000)
         patient.start()
         leaving.join()
         assert patient.broker_epoch is not None
