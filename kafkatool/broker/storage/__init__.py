@@ -5,3 +5,5 @@ Doors: ``directories.log_manager`` finds and makes logs, ``log.log`` is one of t
 segment, batches.
 Never here: who leads, who follows, what is replicated; ZooKeeper (a topic's settings come by a function).
 """
+
+__all__ = ["batches", "directories", "log", "log_config"]
