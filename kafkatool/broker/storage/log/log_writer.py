@@ -32,9 +32,6 @@ class AppendInfo(NamedTuple):
     log_start_offset: int
     duplicate: bool = False
     """The batch had been appended before; nothing was written, the offsets are those of then (BRK-91)."""
-    leader_epoch: int | None = None
-    """Of the last batch; None when it has none (v0/v1)."""
-    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class LogWriter:
             if header.producer_id >= 0 and origin_client and (earlier := state.producers.check(header)):
                 first = earlier.last_offset - earlier.offset_delta
                 append_time = earlier.timestamp if config.message_timestamp_type == "LogAppendTime" else None
-                return AppendInfo(first, earlier.last_offset, append_time, state.log_start_offset, True, leader_epoch)
+                return AppendInfo(first, earlier.last_offset, append_time, state.log_start_offset, duplicate=True)
             append_time = None
             timestamp = header.max_timestamp
             set_base_offset_and_epoch(batch, 0, base, leader_epoch)
@@ -78,15 +75,7 @@ class LogWriter:
             except OSError as e:
                 raise state.disk_failed(e) from e
             self._keep_in_memory(batch, base)
-            info = AppendInfo(
-                base,
-                base + header.last_offset_delta,
-                append_time,
-                state.log_start_offset,
-                False,
-                leader_epoch,
-                len(batch),
-            )
+            info = AppendInfo(base, base + header.last_offset_delta, append_time, state.log_start_offset)
         self._flush_if_due(config)
         return info
 
@@ -97,7 +86,7 @@ class LogWriter:
             start = LogOffset(base, end.segment_base, end.position - size)
             self._state.newest = NewestBatch(start, end, bytes(batch))
 
-    def append_as_follower(self, records: memoryview) -> AppendInfo:
+    def append_as_follower(self, records: memoryview) -> None:
         """Append what the leader sent, as it is; a cut last batch is left out (BRK-161, BRK-91).
 
         Raises CorruptRecordsError for a wrong checksum, OffsetOrderError for offsets that do not continue the log;
@@ -122,18 +111,9 @@ class LogWriter:
                     self._append(records, batches)
             except OSError as e:
                 raise state.disk_failed(e) from e
-            info = AppendInfo(
-                batches[0].base_offset if batches else first,
-                state.end.offset - 1,
-                None,
-                state.log_start_offset,
-                leader_epoch=state.leader_epochs.latest,
-                size_bytes=sum(batch.header.size_bytes for batch in batches),
-            )
         if trouble is not None:
             raise trouble
         self._flush_if_due(state.config)
-        return info
 
     def _append(self, records: memoryview, batches: list[ReceivedBatch]) -> None:
         """Write batches that lie back to back in ``records``: one write for each segment they go to."""
