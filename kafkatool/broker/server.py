@@ -182,7 +182,7 @@ class Broker:
         self._timer = Timer(f"{self._name}-timer", self._scheduler.submit)
         self._overrides = TopicOverrides(self._zookeeper)
         self._overrides.preload(topics_in(config.log_dirs))
-        self._log_manager = LogManager(config, self._overrides.of, self._scheduler)
+        self._log_manager = LogManager(config, self._overrides.of, self._scheduler, self._cluster_id)
         self._log_manager.load()  # a failure lets go of the dirs by itself; the shutdown below would call them clean
         self._will_stop("logs", self._log_manager.shutdown)
         self._will_stop("timer", self._timer.close)

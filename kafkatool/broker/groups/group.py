@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafkatool.broker.groups.member import JoinRequest, JoinResult, Member, Parked, SyncResult
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Member, Parked, SyncResult, fits, most_voted
 from kafkatool.broker.groups.offsets import CommittedOffsets
-from kafkatool.broker.groups.protocols import fits, most_voted
 from kafkatool.broker.groups.records import GroupValue
 from kafkatool.broker.groups.states import LEGAL, GroupState
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -89,10 +88,8 @@ class Group:
 
     def _rejoin(self, member: Member, request: JoinRequest, parked: Parked[JoinResult], now_ms: float) -> list[Effect]:
         same = member.protocols == request.protocols
-        unchanged = {
-            GroupState.COMPLETING_REBALANCE: same,
-            GroupState.STABLE: same and member.id != self.leader,
-        }.get(self.state, False)
+        follows = self.state is GroupState.STABLE and member.id != self.leader
+        unchanged = same and (follows or self.state is GroupState.COMPLETING_REBALANCE)
         member.update(request)
         if self.state is GroupState.EMPTY:
             return [partial(parked.answer, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.id))]

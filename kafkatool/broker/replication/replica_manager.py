@@ -5,7 +5,6 @@ Handlers and coordinators use the parts directly: ``control`` for what the contr
 """
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,9 +15,7 @@ from kafkatool.broker.replication.leading.appends import Appends
 from kafkatool.broker.replication.leading.delayed_requests import LIVE_BROKERS, DelayedRequests
 from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
 from kafkatool.broker.replication.leading.fetches import Fetches
-from kafkatool.broker.replication.partition.isr_propagation import PERIOD_MS as ISR_PROPAGATION_PERIOD_MS
-from kafkatool.broker.replication.partition.isr_propagation import IsrPropagation
-from kafkatool.broker.replication.partition.isr_writer import IsrWriter
+from kafkatool.broker.replication.partition.isr_writer import PROPAGATION_PERIOD_MS, IsrPropagation, IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import (
@@ -29,7 +26,7 @@ from kafkatool.broker.replication.partition.partition_reads import (
 )
 from kafkatool.broker.replication.partition.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
-from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.runtime.timer import Timer, monotonic_ms
 from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
@@ -46,11 +43,6 @@ log = logging.getLogger(__name__)
 
 _LEADER_RATE = "leader.replication.throttled.rate"
 _FOLLOWER_RATE = "follower.replication.throttled.rate"
-
-
-def monotonic_ms() -> float:
-    """Read the clock of replication, which is never set back."""
-    return time.monotonic() * 1000
 
 
 class ReplicaManager:
@@ -122,11 +114,11 @@ class ReplicaManager:
         self.partitions.checkpointed = self.log_manager.read_high_watermarks()
         if config.kt_fence_on_zk_session_loss:
             self._zookeeper.add_session_listener(self._on_session)
-        for name, task, period_ms in (
-            ("isr-expiration", self.shrink_isrs, config.replica_lag_time_max_ms / 2),
-            ("isr-change-propagation", self.isr_propagation.run, ISR_PROPAGATION_PERIOD_MS),
-        ):
-            self._tasks.append(self._scheduler.schedule(name, task, delay_ms=period_ms, period_ms=period_ms))
+        self._every(config.replica_lag_time_max_ms / 2, "isr-expiration", self.shrink_isrs)
+        self._every(PROPAGATION_PERIOD_MS, "isr-change-propagation", self.isr_propagation.run)
+
+    def _every(self, period_ms: float, name: str, task: Callable[[], None]) -> None:
+        self._tasks.append(self._scheduler.schedule(name, task, delay_ms=period_ms, period_ms=period_ms))
 
     def shutdown(self) -> None:
         """Stop tasks and fetchers, expire what waits, checkpoint the high watermarks (BRK-127)."""
@@ -171,11 +163,7 @@ class ReplicaManager:
 
     def _start_checkpoints(self) -> None:
         period_ms = self._config.replica_high_watermark_checkpoint_interval_ms
-        self._tasks.append(
-            self._scheduler.schedule(
-                "highwatermark-checkpoint", self.checkpoint_high_watermarks, delay_ms=period_ms, period_ms=period_ms
-            )
-        )
+        self._every(period_ms, "highwatermark-checkpoint", self.checkpoint_high_watermarks)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks to each log dir (BRK-80)."""

@@ -17,6 +17,11 @@ log = logging.getLogger(__name__)
 _SWEEP_AT = 1000  # cancelled tasks
 
 
+def monotonic_ms() -> float:
+    """Read the clock that is never set back."""
+    return time.monotonic() * 1000
+
+
 class TimerTask:
     """A callback to be started. ``cancel`` is cheap and may be called from any thread, at any time, repeatedly."""
 

@@ -71,7 +71,7 @@ class Stage:
         )
         directory.mkdir(exist_ok=True)
         self.scheduler = Scheduler(2, "test")
-        self.logs = LogManager(self.config, lambda _: {"cleanup.policy": "compact"}, self.scheduler)
+        self.logs = LogManager(self.config, lambda _: {"cleanup.policy": "compact"}, self.scheduler, "cluster")
         self.logs.load()
         self.replica = OneReplica(self.logs.get_or_create(OFFSETS_PARTITION, is_new=True))
         self.metadata = SimpleNamespace(snapshot=SimpleNamespace(partitions={OFFSETS_TOPIC: {0: None}}))

@@ -35,7 +35,7 @@ class Leader:
     def __init__(self, directory: Path) -> None:
         self.scheduler = Scheduler(1, "test")
         config = network_config(**{"log.dirs": str(directory)})
-        self.logs = LogManager(config, lambda _: {}, self.scheduler)
+        self.logs = LogManager(config, lambda _: {}, self.scheduler, "cluster")
         self.logs.load()
         self.log = self.logs.get_or_create(TP, is_new=True)
         for i in range(RECORDS):

@@ -26,7 +26,7 @@ def manager(tmp_path: Path) -> Iterator[LogManager]:
     for path in dirs:
         path.mkdir()
     scheduler = Scheduler(1, "test")
-    made = LogManager(network_config(**{"log.dirs": ",".join(map(str, dirs))}), lambda _: {}, scheduler)
+    made = LogManager(network_config(**{"log.dirs": ",".join(map(str, dirs))}), lambda _: {}, scheduler, "cluster")
     made.load()
     for topic, partition in (("t", 0), ("t", 1), ("u", 0)):
         log = made.get_or_create(TopicPartition(topic, partition), is_new=True)

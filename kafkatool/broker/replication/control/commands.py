@@ -192,7 +192,8 @@ class ControlRequests:
                 partition = self._partitions.get(topic_partition) or self._create(topic_partition, state.is_new)
                 is_new, _ = partition.make_leader(state)
             except _OPENING_ERRORS as e:
-                self._disk_failed(origin, "leader", state, e, codes)
+                codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                self._state_log.write(lines.ERROR, [lines.disk_failed(origin, "leader", state, e)])
                 continue
             led.append(partition)
             if not is_new:
@@ -222,7 +223,8 @@ class ControlRequests:
             try:
                 partition = self._partitions.get(topic_partition) or self._create(topic_partition, state.is_new)
             except _OPENING_ERRORS as e:
-                self._disk_failed(origin, "follower", state, e, codes)
+                codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                self._state_log.write(lines.ERROR, [lines.disk_failed(origin, "follower", state, e)])
                 continue
             address = self._address_of(state.leader) or live.get(state.leader)
             if address is None:
@@ -261,17 +263,6 @@ class ControlRequests:
     def _address_of(self, broker_id: int) -> LeaderAddress | None:
         endpoint = self._metadata_cache.broker_endpoint(broker_id, self._listener)
         return LeaderAddress(broker_id, endpoint.host, endpoint.port) if endpoint else None
-
-    def _disk_failed(
-        self,
-        origin: lines.Origin,
-        role: str,
-        state: LeaderAndIsrPartition,
-        error: BaseException,
-        codes: dict[TopicPartition, ErrorCode],
-    ) -> None:
-        codes[_name(state)] = ErrorCode.KAFKA_STORAGE_ERROR
-        self._state_log.write(lines.ERROR, [lines.disk_failed(origin, role, state, error)])
 
     # --- UpdateMetadata -------------------------------------------------------------------------------------------
 

@@ -34,9 +34,6 @@ _KNOWS_SESSIONS = 7
 class LookupRefusedError(KafkatoolError):
     """The leader answered a question about one partition with an error code."""
 
-    def __init__(self, partition: TopicPartition, code: int) -> None:
-        super().__init__(f"the leader of {partition} answered with error {code}")
-
 
 class LeaderEndpoint:
     """The connection to one leader. Used by its fetcher's thread; ``close`` by any.
@@ -99,12 +96,11 @@ class LeaderEndpoint:
         topics = [ListOffsetsRequestTopic(topic=partition.topic, partitions=[wanted])]
         request = ListOffsetsRequest(replica_id=self._broker_id, topics=topics)
         response = self._connected().send(LIST_OFFSETS, self._versions.list_offsets, request)
-        for topic in response.topics:
-            for answer in topic.partitions:
-                if answer.error_code != ErrorCode.NONE:
-                    raise LookupRefusedError(partition, answer.error_code)
-                return answer.offset
-        raise LookupRefusedError(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        answer = next((p for t in response.topics for p in t.partitions), None)
+        if answer is None or answer.error_code != ErrorCode.NONE:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
+            raise LookupRefusedError(f"the leader of {partition} answered with error {code}")
+        return answer.offset
 
     def disconnect(self) -> None:
         """Drop the connection; the next question connects anew."""

@@ -141,8 +141,7 @@ class FetchSession:
 
         Marks stay: with the next request the client's position is noted there, and that may be what the mark is about.
         """
-        partitions = self._partitions
-        return [(tp, told.wanted) for tp in list(self._changed) if (told := partitions.get(tp)) is not None]
+        return [(tp, told.wanted) for tp, told in self.items()]
 
     def with_untold(self, results: FetchResults) -> FetchResults:
         """Return the results of the last look, after what was found before and has not changed since."""

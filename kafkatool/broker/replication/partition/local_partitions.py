@@ -75,20 +75,15 @@ class LocalPartitions:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the high watermarks to checkpoint; those of partitions not yet heard of are as they were read."""
-        offsets = dict(self.checkpointed)
-        offsets.update((partition.tp, partition.high_watermark.offset) for partition in self.all())
-        return offsets
+        return self.checkpointed | {partition.tp: partition.high_watermark.offset for partition in self.all()}
 
     def is_offline(self, partition: TopicPartition) -> bool:
         """Tell whether its log dir has failed."""
         return partition in self._offline
 
-    def take_offline(self, partitions: Iterable[TopicPartition]) -> list[Partition]:
-        """Answer 56 for them from now on: their log dir has failed (BRK-146). Return those that were here, retired."""
-        gone = []
+    def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Answer 56 for them from now on: their log dir has failed (BRK-146)."""
         for topic_partition in partitions:
             self._offline.add(topic_partition)
             if (partition := self._pop(topic_partition)) is not None:
                 partition.retire()
-                gone.append(partition)
-        return gone

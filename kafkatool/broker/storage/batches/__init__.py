@@ -4,4 +4,4 @@ Door for other rooms: ``append_checks`` (its error). Never here: an open file ot
 decoded where its header tells enough.
 """
 
-__all__ = ["append_checks", "batch_filter", "batch_scan", "received_batches"]
+__all__ = ["append_checks", "batch_filter", "batch_rewrite", "batch_scan", "received_batches"]

@@ -45,11 +45,13 @@ class LogManager:
         config: BrokerConfig,
         overrides_of: Callable[[str], Mapping[str, str]],
         scheduler: Scheduler,
+        cluster_id: str | None = None,
     ) -> None:
         """Take ``overrides_of(topic)``, which gives the topic's own configs."""
         self._config = config
         self._overrides_of = overrides_of
         self._scheduler = scheduler
+        self.cluster_id = cluster_id
         self._on_dir_failure: DirFailure = lambda _path, _lost: None
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []

@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
+from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed
+from kafkatool.broker.storage.batches.batch_rewrite import stamp_append_time
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch, received_batches
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
@@ -23,7 +24,7 @@ _KEPT_BYTES = 2048  # a larger newest batch is read from the file: it is sent fr
 
 
 class AppendInfo(NamedTuple):
-    """The outcome of an append. ``first_offset`` > ``last_offset`` when there was nothing to append."""
+    """The outcome of an append by the leader."""
 
     first_offset: int
     last_offset: int
