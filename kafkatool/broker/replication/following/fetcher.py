@@ -42,7 +42,7 @@ class ReplicaFetcher:
         on_failed: Callable[[TopicPartition], None],
         clock_ms: Callable[[], float] = monotonic_ms,
     ) -> None:
-        """Tell ``check_delayed`` of a raised high watermark, ``on_failed`` of what is given up until LeaderAndIsr (BRK-72)."""
+        """Tell ``check_delayed`` of raised high watermarks, ``on_failed`` of those given up until LeaderAndIsr (BRK-72)."""
         self.leader = leader
         self.requests = 0  # counters of BRK-157
         self.received_bytes = 0
