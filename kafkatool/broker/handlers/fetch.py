@@ -12,7 +12,7 @@ from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.network.client_quotas import FETCH
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan
-from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, PartitionRead, Reader, failed_read
+from kafkatool.broker.replication.partition.partition_reads import FAILED_READS, READ_COMMITTED, PartitionRead, Reader
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -68,7 +68,7 @@ def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[Fetch
     for entry in entries:
         partition = manager.partitions.get(entry[0])
         if partition is not None and partition.log.config.compression_type == _ZSTD:
-            unreadable.append((entry[0], failed_read(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)))
+            unreadable.append((entry[0], FAILED_READS[ErrorCode.UNSUPPORTED_COMPRESSION_TYPE]))
         else:
             readable.append(entry)
     return readable, unreadable

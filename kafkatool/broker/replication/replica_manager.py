@@ -18,12 +18,7 @@ from kafkatool.broker.replication.leading.fetches import Fetches
 from kafkatool.broker.replication.partition.isr_writer import PROPAGATION_PERIOD_MS, IsrPropagation, IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.partition_reads import (
-    FoundOffset,
-    Reader,
-    find_epoch_end,
-    find_offset,
-)
+from kafkatool.broker.replication.partition.partition_reads import FoundOffset, Reader, find_epoch_end, find_offset
 from kafkatool.broker.replication.partition.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.runtime.timer import Timer, monotonic_ms
@@ -114,11 +109,11 @@ class ReplicaManager:
         self.partitions.checkpointed = self.log_manager.read_high_watermarks()
         if config.kt_fence_on_zk_session_loss:
             self._zookeeper.add_session_listener(self._on_session)
-        self._every(config.replica_lag_time_max_ms / 2, "isr-expiration", self.shrink_isrs)
-        self._every(PROPAGATION_PERIOD_MS, "isr-change-propagation", self.isr_propagation.run)
-
-    def _every(self, period_ms: float, name: str, task: Callable[[], None]) -> None:
-        self._tasks.append(self._scheduler.schedule(name, task, delay_ms=period_ms, period_ms=period_ms))
+        for name, task, period_ms in (
+            ("isr-expiration", self.shrink_isrs, config.replica_lag_time_max_ms / 2),
+            ("isr-change-propagation", self.isr_propagation.run, PROPAGATION_PERIOD_MS),
+        ):
+            self._tasks.append(self._scheduler.schedule(name, task, delay_ms=period_ms, period_ms=period_ms))
 
     def shutdown(self) -> None:
         """Stop tasks and fetchers, expire what waits, checkpoint the high watermarks (BRK-127)."""
@@ -163,7 +158,11 @@ class ReplicaManager:
 
     def _start_checkpoints(self) -> None:
         period_ms = self._config.replica_high_watermark_checkpoint_interval_ms
-        self._every(period_ms, "highwatermark-checkpoint", self.checkpoint_high_watermarks)
+        self._tasks.append(
+            self._scheduler.schedule(
+                "highwatermark-checkpoint", self.checkpoint_high_watermarks, delay_ms=period_ms, period_ms=period_ms
+            )
+        )
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks to each log dir (BRK-80)."""

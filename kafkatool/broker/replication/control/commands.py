@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
+from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.control import state_lines as lines
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager, LeaderAddress
 from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
@@ -283,7 +283,7 @@ class ControlRequests:
             if refusal is not ErrorCode.NONE:
                 return MetadataUpdate(refusal, [])
             removed = self._metadata_cache.update(request)
-            self._write(lines.TRACE, lines.metadata(origin, request.partition_states, LEADER_BEING_DELETED))
+            self._write(lines.TRACE, lines.metadata(origin, request.partition_states))
             if self._waiting:
                 on_leadership_change([], self._follow_those_that_waited())
             return MetadataUpdate(ErrorCode.NONE, removed)

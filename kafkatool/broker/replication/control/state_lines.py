@@ -7,6 +7,7 @@ generators: when the log is switched off, nothing is formatted.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
@@ -201,13 +202,12 @@ def metadata_from_old_controller(origin: Origin, latest_epoch: int) -> str:
     )
 
 
-def metadata(origin: Origin, states: Iterable[UpdateMetadataPartition], deleting: int) -> Iterator[str]:
-    """Make one line per partition told; ``deleting`` is the leader that stands for "being deleted"."""
+def metadata(origin: Origin, states: Iterable[UpdateMetadataPartition]) -> Iterator[str]:
     why = (
         f"in response to UpdateMetadata request sent by {origin.controller} with correlation id {origin.correlation_id}"
     )
     for s in states:
-        if s.leader == deleting:
+        if s.leader == LEADER_BEING_DELETED:
             yield f"{origin.me}Deleted partition {s.topic}-{s.partition} from metadata cache {why}"
             continue
         yield (

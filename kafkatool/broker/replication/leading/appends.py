@@ -7,7 +7,7 @@ from kafkatool.broker.replication.leading.delayed_produce import AppendResult, A
 from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
-from kafkatool.broker.storage.batches.append_checks import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
 from kafkatool.core.model.values import TopicPartition

@@ -9,12 +9,7 @@ from kafkatool.broker.replication.leading.fetch_session import FetchEntries, Fet
 from kafkatool.broker.replication.partition.isr_writer import IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.partition_reads import (
-    PartitionRead,
-    Reader,
-    failed_read,
-    read_partition,
-)
+from kafkatool.broker.replication.partition.partition_reads import FAILED_READS, PartitionRead, Reader, read_partition
 from kafkatool.broker.replication.partition.replica import LastSessionFetch
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
 from kafkatool.core.model.values import TopicPartition
@@ -99,7 +94,7 @@ class Fetches:
         for topic_partition, wanted in entries:
             partition = self._partitions.find(topic_partition, missing=reader.missing)
             if isinstance(partition, ErrorCode):
-                results.append((topic_partition, failed_read(partition)))
+                results.append((topic_partition, FAILED_READS[partition]))
                 continue
             limit = min(wanted.partition_max_bytes, left_bytes)
             read = read_partition(partition, wanted, reader, limit, min_one_batch=nothing_yet)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafkatool.broker.replication.partition.in_sync import InSyncReplicas
 from kafkatool.broker.replication.partition.replica import LastSessionFetch, RemoteReplica
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
-from kafkatool.broker.storage.batches.append_checks import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_writer import AppendInfo

@@ -27,10 +27,7 @@ class TopicCounters:
     def add(self, partition: TopicPartition) -> TopicCounts:
         """Note that a partition is here; return its topic's counters."""
         self._partitions[partition.topic] += 1
-        counts = self._counts.get(partition.topic)
-        if counts is None:
-            counts = self._counts[partition.topic] = TopicCounts()
-        return counts
+        return self._counts.setdefault(partition.topic, TopicCounts())
 
     def remove(self, partition: TopicPartition) -> None:
         """Note that it is here no more; with a topic's last one its counters go."""

@@ -1,26 +1,26 @@
-"""The checks of a produced batch before it is appended (BRK-84, BRK-85, BRK-130).
+"""The checks of a produced batch before it is appended (BRK-84, BRK-85, BRK-130), and the fields a leader writes into it.
 
 The cost is per batch, not per record: the header and the checksum are always checked, the records only for a topic
 that is compacted, limits timestamps or has a codec of its own (broker.md section 18, 22).
 Source: Kafka 1.1.1 log/LogValidator.scala.
 """
 
+from struct import Struct
+
 import crc32c
 
-from kafkatool.broker.storage.batches.batch_rewrite import CRC_FROM, plain_records, with_records
+from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
+from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, decode_records, read_header
 from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
 
-
-class AppendError(KafkatoolError):
-    """The batch was refused and nothing was written (BRK-84, BRK-85, BRK-91); with the code its sender is told."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+_CRC_FROM = 21
+_TIMESTAMP = Struct(">q")
+_CRC = Struct(">I")
+_AT_CRC, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP = 17, 22, 35
 
 
 def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_client: bool) -> BatchHeader:
@@ -33,7 +33,7 @@ def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_cli
     if header is None or header.magic != 2 or header.size_bytes != size or header.base_offset != 0:
         raise _corrupt("expected exactly one whole batch of format 2 with base offset 0")
     _check_size(size, config)
-    if crc32c.crc32c(batch[CRC_FROM:]) != header.crc:
+    if crc32c.crc32c(batch[_CRC_FROM:]) != header.crc:
         raise _corrupt("the checksum is wrong")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise _corrupt(f"{header.record_count} records, last offset delta {header.last_offset_delta}")
@@ -75,6 +75,13 @@ def _check_size(size: int, config: LogConfig) -> None:
         raise AppendError(
             ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes, segment.bytes={config.segment_bytes}"
         )
+
+
+def stamp_append_time(batch: memoryview, now_ms: int) -> None:
+    """Write the broker's time into the batch, as the topic keeps that, not the producer's; make a new checksum."""
+    batch[_AT_LOW_ATTRIBUTES] |= LOG_APPEND_TIME
+    _TIMESTAMP.pack_into(batch, _AT_MAX_TIMESTAMP, now_ms)
+    _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))
 
 
 def _check_records(batch: memoryview, config: LogConfig, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Giving a batch (format v2) other records, another codec or time, without decoding what stays.
+"""Giving a stored batch (format v2) other records or another codec, without decoding what stays.
 
 Offsets, leader epoch, producer and sequence stay as they are: followers, consumers and the idempotence check go by
 them (BRK-130, BRK-167).
@@ -11,12 +11,12 @@ import crc32c
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.records.batches import HEADER_BYTES, PREFIX_BYTES, BatchHeader
 from kafkatool.core.protocol.records.compression import Codec, compress, decompress
-from kafkatool.core.protocol.records.legacy import CODEC_MASK, LOG_APPEND_TIME
+from kafkatool.core.protocol.records.legacy import CODEC_MASK
 
 _INT = Struct(">i")
 _LONG = Struct(">q")
 _CRC = Struct(">I")
-_AT_LENGTH, _AT_CRC, CRC_FROM, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP, _AT_COUNT = 8, 17, 21, 22, 35, 57
+_AT_LENGTH, _AT_CRC, _CRC_FROM, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP, _AT_COUNT = 8, 17, 21, 22, 35, 57
 
 
 def plain_records(batch: memoryview, header: BatchHeader) -> bytes:
@@ -39,12 +39,5 @@ def with_records(
     if max_timestamp is not None:
         _LONG.pack_into(out, _AT_MAX_TIMESTAMP, max_timestamp)
     with memoryview(out) as view:
-        _CRC.pack_into(out, _AT_CRC, crc32c.crc32c(view[CRC_FROM:]))
+        _CRC.pack_into(out, _AT_CRC, crc32c.crc32c(view[_CRC_FROM:]))
     return out
-
-
-def stamp_append_time(batch: memoryview, now_ms: int) -> None:
-    """Write the broker's time into the batch, as the topic keeps that, not the producer's; make a new checksum."""
-    batch[_AT_LOW_ATTRIBUTES] |= LOG_APPEND_TIME
-    _LONG.pack_into(batch, _AT_MAX_TIMESTAMP, now_ms)
-    _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[CRC_FROM:]))

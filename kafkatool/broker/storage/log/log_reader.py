@@ -27,8 +27,6 @@ class LogRead(NamedTuple):
     start: LogOffset
     records: FileRegion | bytes
     size_bytes: int
-    first_batch_incomplete: bool = False
-    """There is data, but the first batch is larger than asked for, so nothing was taken (BRK-96)."""
 
 
 class TimestampOffset(NamedTuple):
@@ -120,8 +118,8 @@ def _read(
         if offset >= upper:
             return LogRead(start, b"", 0)
         first_size = first_end - position
-        if first_size > max_bytes and not min_one_batch:
-            return LogRead(start, b"", 0, first_batch_incomplete=True)
+        if first_size > max_bytes and not min_one_batch:  # there is data, but nothing is taken (BRK-96)
+            return LogRead(start, b"", 0)
         available = _readable_end(segment, end, upper) - position
         size = min(available, max(max_bytes, first_size))
         return LogRead(start, segment.region(position, size), size) if size > 0 else LogRead(start, b"", 0)

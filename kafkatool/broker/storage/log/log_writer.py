@@ -8,8 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed
-from kafkatool.broker.storage.batches.batch_rewrite import stamp_append_time
+from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch, received_batches
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState, NewestBatch

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkatool.broker.storage.batches.append_checks import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, BatchHeader
 

@@ -1,6 +1,6 @@
 import pytest
 
-from kafkatool.broker.storage.batches.append_checks import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, check_crc, decode_records, encode_batch, read_header
 from kafkatool.core.protocol.records.compression import Codec

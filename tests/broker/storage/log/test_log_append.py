@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.storage.batches.append_checks import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.core.errors import CorruptRecordsError, OffsetOrderError, StorageError
