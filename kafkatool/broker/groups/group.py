@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafkatool.broker.groups.member import JoinRequest, JoinResult, Member, Parked, SyncResult, fits, most_voted
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Member, Parked, SyncResult
 from kafkatool.broker.groups.offsets import CommittedOffsets
+from kafkatool.broker.groups.protocols import fits, most_voted
 from kafkatool.broker.groups.records import GroupValue
 from kafkatool.broker.groups.states import LEGAL, GroupState
 from kafkatool.core.protocol.messages.error_codes import ErrorCode

@@ -1,7 +1,6 @@
-"""The members of a group: what each asked for when it joined, the answers it waits for, the protocols they share."""
+"""One member of a group: what it asked for when it joined, and the answers it waits for."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
@@ -127,21 +126,3 @@ class Member:
     def metadata(self, protocol: str) -> bytes:
         """Return its bytes for that protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
-
-
-def _common(members: Sequence[Member]) -> set[str]:
-    """Return the protocols that all of these offer; there is at least one member."""
-    return set.intersection(*({name for name, _ in m.protocols} for m in members))
-
-
-def fits(protocols: Protocols, members: Sequence[Member]) -> bool:
-    """Tell whether one who offers these can be among them (GRP-22)."""
-    shared = _common(members)
-    return any(name in shared for name, _ in protocols)
-
-
-def most_voted(members: Sequence[Member], leader: Member) -> str:
-    """Return the protocol with most votes, each member's first that all offer; ties go to the leader's order (GRP-30)."""
-    shared = _common(members)
-    votes = Counter(next(name for name, _ in m.protocols if name in shared) for m in members)
-    return max((name for name, _ in leader.protocols if name in shared), key=lambda name: votes[name])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kafkatool.broker.groups.member import Member, fits, most_voted
+from kafkatool.broker.groups.member import Member
+from kafkatool.broker.groups.protocols import fits, most_voted
 
 
 def offers(*names: str) -> tuple[tuple[str, bytes], ...]:
