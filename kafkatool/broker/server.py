@@ -13,9 +13,8 @@ from kafkatool.broker.administration.producer_ids import ProducerIds
 from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.groups.coordinator import GroupCoordinator
-from kafkatool.broker.handlers.call import HandlerContext
+from kafkatool.broker.handlers.call import HandlerContext, load_handlers
 from kafkatool.broker.handlers.dispatch import Dispatcher
-from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas, parse_entity
 from kafkatool.broker.network.socket_server import SocketServer

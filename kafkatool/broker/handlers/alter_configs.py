@@ -4,9 +4,8 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkatool.broker.administration.topics import TopicError
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
-from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.alter_configs import (
     API,
@@ -17,6 +16,7 @@ from kafkatool.core.protocol.messages.alter_configs import (
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
+@Served(API, versions=(0, 1))
 def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
     admin = call.context.config_admin
     results = []
@@ -37,6 +37,3 @@ def outcome(kind: int, name: str, alter: Callable[[], None]) -> AlterConfigsResu
     except (TopicError, ZooKeeperError) as e:
         code, message = code_of(e), str(e)
     return AlterConfigsResult(error_code=code, error_message=message, resource_type=kind, resource_name=name)
-
-
-SERVED = Served(api=API, versions=(0, 1), handle=handle)

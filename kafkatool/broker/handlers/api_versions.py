@@ -6,8 +6,7 @@ A version above 3 is answered too, unread, in the layout of version 0. Not serve
 import re
 from functools import cache
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served, load_handlers
+from kafkatool.broker.handlers.call import Call, Served, load_handlers
 from kafkatool.core.protocol.messages.api_versions import (
     API,
     ApiVersionsRequest,
@@ -17,13 +16,6 @@ from kafkatool.core.protocol.messages.api_versions import (
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-
-
-def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
-    software = (request.client_software_name, request.client_software_version)
-    if call.header.api_version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in software):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_served_ranges())
 
 
 @cache
@@ -38,9 +30,12 @@ def _range(served: Served) -> ApiVersionsResponseKey:
 
 def _answer_newer() -> ApiVersionsResponse:
     """Tell a newer client, in the oldest layout, which versions of the question it may use."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(SERVED)])
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(load_handlers()[API.key])])
 
 
-SERVED = Served(
-    api=API, versions=(0, 3), handle=handle, quick=True, throttled_at_once_from=2, answer_newer=_answer_newer
-)
+@Served(API, versions=(0, 3), quick=True, throttled_at_once_from=2, answer_newer=_answer_newer)
+def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+    software = (request.client_software_name, request.client_software_version)
+    if call.header.api_version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in software):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_served_ranges())

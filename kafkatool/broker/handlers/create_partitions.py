@@ -7,9 +7,8 @@ request allows, the answer is REQUEST_TIMED_OUT though the growth goes on. Not s
 from collections import Counter
 
 from kafkatool.broker.administration.waiting_topics import is_led
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
-from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.protocol.messages.create_partitions import (
@@ -22,6 +21,7 @@ from kafkatool.core.protocol.messages.create_partitions import (
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
+@Served(API, versions=(0, 1))
 def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse | None:
     """Write the new assignments, then wait for leaders."""
     listed = Counter(t.name for t in request.topics)
@@ -62,6 +62,3 @@ def _grow(topic: CreatePartitionsTopic, call: Call, *, validate_only: bool) -> C
     except KafkatoolError as e:  # refused; or ZooKeeper, or what is in it
         return _result(topic.name, code_of(e), str(e))
     return _result(topic.name, ErrorCode.NONE)
-
-
-SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -8,9 +8,8 @@ from collections import Counter
 
 from kafkatool.broker.administration.topics import NewTopic, TopicError
 from kafkatool.broker.administration.waiting_topics import is_led
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
-from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.create_topics import (
     API,
@@ -22,6 +21,7 @@ from kafkatool.core.protocol.messages.create_topics import (
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
+@Served(API, versions=(0, 3))
 def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse | None:
     """Write the nodes of what passes the checks, then wait for leaders."""
     counts = Counter(t.name for t in request.topics)
@@ -79,6 +79,3 @@ def _new_topic(topic: CreateTopicsTopic) -> NewTopic:
         assignment={a.partition: tuple(a.broker_ids) for a in topic.assignments} or None,
         configs=configs,
     )
-
-
-SERVED = Served(api=API, versions=(0, 3), handle=handle)

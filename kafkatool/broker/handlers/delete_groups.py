@@ -5,8 +5,7 @@ Answered when the tombstones of all groups are replicated, which Kafka does not 
 
 import threading
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.protocol.messages.delete_groups import (
     API,
     DeleteGroupsRequest,
@@ -16,6 +15,7 @@ from kafkatool.core.protocol.messages.delete_groups import (
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
+@Served(API, versions=(0, 1))
 def handle(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse | None:
     names = list(dict.fromkeys(request.group_names))
     if not names:
@@ -33,6 +33,3 @@ def handle(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse | N
     for name in names:
         call.context.groups.delete(name, lambda code, name=name: done(name, code))  # type: ignore[misc]
     return None
-
-
-SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -4,8 +4,7 @@ Each partition is asked of its leader. The space is given back with the next ret
 """
 
 from kafkatool.broker.administration.record_deletion import DelayedDeletion, delete_on_leader
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.delete_records import (
     API,
@@ -17,6 +16,7 @@ from kafkatool.core.protocol.messages.delete_records import (
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
+@Served(API, versions=(0, 1))
 def handle(request: DeleteRecordsRequest, call: Call) -> None:
     context = call.context
     find_leader = context.replica_manager.partitions.leader
@@ -46,6 +46,3 @@ def handle(request: DeleteRecordsRequest, call: Call) -> None:
     timeout_ms = call.patience_ms(request.timeout_ms)
     waiting = DelayedDeletion(timeout_ms, deletions, find_leader, context.metadata_cache, answer)
     context.replica_manager.delayed.deletions.watch(waiting, waiting.subjects)
-
-
-SERVED = Served(api=API, versions=(0, 1), handle=handle)

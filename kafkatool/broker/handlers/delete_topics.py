@@ -6,9 +6,8 @@ the answer is REQUEST_TIMED_OUT though the deletion goes on.
 
 from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.administration.waiting_topics import is_gone
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
-from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.delete_topics import (
     API,
@@ -19,6 +18,7 @@ from kafkatool.core.protocol.messages.delete_topics import (
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
+@Served(API, versions=(0, 3))
 def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | None:
     """Mark the topics, then wait until they are gone."""
     codes = {name: _delete(name, call) for name in request.topic_names}
@@ -50,6 +50,3 @@ def _delete(name: str, call: Call) -> ErrorCode:
     except (TopicError, ZooKeeperError) as e:
         return code_of(e)
     return ErrorCode.NONE
-
-
-SERVED = Served(api=API, versions=(0, 3), handle=handle)

@@ -4,9 +4,8 @@ Endpoints are those of the listener the request came in on. Not served: ACLs; a 
 operations is told all of them.
 """
 
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED_FOR
-from kafkatool.broker.handlers.served import Served
 from kafkatool.core.protocol.messages.describe_cluster import (
     API,
     DescribeClusterBroker,
@@ -15,6 +14,7 @@ from kafkatool.core.protocol.messages.describe_cluster import (
 )
 
 
+@Served(API, versions=(0, 0))
 def handle(request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
     snapshot = call.context.metadata_cache.snapshot
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
@@ -28,6 +28,3 @@ def handle(request: DescribeClusterRequest, call: Call) -> DescribeClusterRespon
         ],
         cluster_authorized_operations=operations,
     )
-
-
-SERVED = Served(api=API, versions=(0, 0), handle=handle)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.describe_log_dirs import (
@@ -24,6 +23,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 _NO_REPLICA = -1  # a log without a role, such as one before the controller's first request: its lag is not known
 
 
+@Served(API, versions=(0, 1))
 def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
     manager = call.context.log_manager
     wanted = None
@@ -62,6 +62,3 @@ def _topics(path: Path, logs: Iterable[Log], lag: Callable[[Log], int]) -> list[
         )
         for topic, of_topic in groupby(here, key=lambda one: one.partition.topic)
     ]
-
-
-SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -5,9 +5,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from kafkatool.broker.handlers.call import Call, HandlerContext
+from kafkatool.broker.handlers.call import Call, HandlerContext, Served
 from kafkatool.broker.handlers.error_reply import code_of, error_reply
-from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.errors import KafkatoolError, ProtocolError
@@ -93,6 +92,6 @@ class Dispatcher:
 
 def _reply_code(call: Call, served: Served, message: Any, code: ErrorCode) -> None:
     if served.expects_answer is None or served.expects_answer(message):
-        call.respond(error_reply(served.api, message, code))
+        call.respond(error_reply(served.api.response, message, code))
     else:
         call.close()  # a client that reads no answers learns of it in no other way

@@ -7,8 +7,7 @@ serves them are listed.
 
 import contextlib
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.network.client_quotas import FETCH
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan
@@ -30,6 +29,13 @@ _KNOWS_ZSTD = 10
 _ZSTD = "zstd"
 
 
+def _charge(request: FetchRequest, call: Call, size_bytes: int) -> None:
+    """Charge consumers with the answer's size; followers have quotas of their own (BRK-22)."""
+    if request.replica_id < 0:
+        call.charge(FETCH, None)
+
+
+@Served(API, versions=(4, 11), quick=True, throttled_at_once_from=8, charge=_charge)
 def handle(request: FetchRequest, call: Call) -> FetchResponse | None:
     """Answer at once, or when there is enough to read."""
     manager = call.context.replica_manager
@@ -54,12 +60,6 @@ def handle(request: FetchRequest, call: Call) -> FetchResponse | None:
         session=plan.session,
     )
     return None
-
-
-def _charge(request: FetchRequest, call: Call, size_bytes: int) -> None:
-    """Charge consumers with the answer's size; followers have quotas of their own (BRK-22)."""
-    if request.replica_id < 0:
-        call.charge(FETCH, None)
 
 
 def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[FetchEntries, FetchResults]:
@@ -103,6 +103,3 @@ def _partition(partition: int, read: PartitionRead, version: int) -> FetchRespon
         aborted_transactions=read.aborted,
         records=records,
     )
-
-
-SERVED = Served(api=API, versions=(4, 11), handle=handle, quick=True, throttled_at_once_from=8, charge=_charge)

@@ -4,8 +4,7 @@ from functools import partial
 
 from kafkatool.broker.administration.configs import Change
 from kafkatool.broker.handlers.alter_configs import outcome
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.protocol.messages.incremental_alter_configs import (
     API,
     IncrementalAlterConfigsRequest,
@@ -13,6 +12,7 @@ from kafkatool.core.protocol.messages.incremental_alter_configs import (
 )
 
 
+@Served(API, versions=(0, 0))
 def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
     admin = call.context.config_admin
     results = []
@@ -22,6 +22,3 @@ def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAl
         alter = partial(admin.change, kind, name, changes, validate_only=request.validate_only)
         results.append(outcome(kind, name, alter))
     return IncrementalAlterConfigsResponse(responses=results)
-
-
-SERVED = Served(api=API, versions=(0, 0), handle=handle)

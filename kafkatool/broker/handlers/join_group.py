@@ -1,8 +1,7 @@
 """JoinGroup (key 11), versions 0-5: enter a group or come back to it (GRP-21 to 38). Parked until the join phase ends."""
 
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.join_group import (
     API,
@@ -12,6 +11,7 @@ from kafkatool.core.protocol.messages.join_group import (
 )
 
 
+@Served(API, versions=(0, 5))
 def handle(request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
     if request.group_instance_id is not None and not call.context.groups.static_members_allowed:
         return JoinGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, member_id=request.member_id)
@@ -44,6 +44,3 @@ def _response(result: JoinResult) -> JoinGroupResponse:
             for member_id, instance_id, metadata in result.members
         ],
     )
-
-
-SERVED = Served(api=API, versions=(0, 5), handle=handle)

@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, FoundOffset, Reader
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -18,6 +17,7 @@ from kafkatool.core.protocol.messages.list_offsets import (
 _TWICE = FoundOffset(ErrorCode.INVALID_REQUEST)
 
 
+@Served(API, versions=(1, 5), quick=True, throttled_at_once_from=3)
 def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     """Answer for each partition by itself; one listed twice is refused."""
     manager = call.context.replica_manager
@@ -41,6 +41,3 @@ def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
             )
         topics.append(ListOffsetsResponseTopic(topic=topic.topic, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
-
-
-SERVED = Served(api=API, versions=(1, 5), handle=handle, quick=True, throttled_at_once_from=3)

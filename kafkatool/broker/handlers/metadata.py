@@ -6,8 +6,7 @@ asks for authorized operations is told all of them.
 
 from collections.abc import Sequence
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -25,6 +24,7 @@ NOT_ASKED_FOR = -(2**31)
 _TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)
 
 
+@Served(API, versions=(0, 9), throttled_at_once_from=6)
 def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
     """Describe the cluster and the topics; unknown ones are created first, where that is allowed."""
     context, version = call.context, call.header.api_version
@@ -113,6 +113,3 @@ def _partition(
         isr_nodes=list(isr),
         offline_replicas=state.offline_replicas,
     )
-
-
-SERVED = Served(api=API, versions=(0, 9), handle=handle, throttled_at_once_from=6)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from kafkatool.broker.groups import zookeeper_offsets
 from kafkatool.broker.groups.coordinator import OffsetToCommit
 from kafkatool.broker.groups.records import OffsetValue
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.offset_commit import (
@@ -22,6 +21,7 @@ from kafkatool.core.protocol.messages.offset_commit import (
 _FOREVER = 2**63 - 1  # what the stored time can hold
 
 
+@Served(API, versions=(0, 7))
 def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:
     codes: dict[TopicPartition, ErrorCode] = {}
     wanted: dict[TopicPartition, OffsetToCommit] = {}
@@ -84,6 +84,3 @@ def _response(request: OffsetCommitRequest, codes: Mapping[TopicPartition, Error
             for t in request.topics
         ]
     )
-
-
-SERVED = Served(api=API, versions=(0, 7), handle=handle)

@@ -3,8 +3,7 @@
 KIP-101, KIP-279. Asked by followers before they truncate, and by consumers (>= 2.1) after a change of leader.
 """
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
     API,
@@ -15,6 +14,7 @@ from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
 )
 
 
+@Served(API, versions=(0, 3), quick=True)
 def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
     """Answer for each partition by itself."""
     manager = call.context.replica_manager
@@ -33,6 +33,3 @@ def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderE
             )
         topics.append(OffsetForLeaderEpochResponseTopic(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=topics)
-
-
-SERVED = Served(api=API, versions=(0, 3), handle=handle, quick=True)
