@@ -7,17 +7,12 @@ from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.messages.alter_configs import (
-    API,
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    AlterConfigsResult,
-)
+from kafkatool.core.protocol.messages import alter_configs as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-@Served(API, versions=(0, 1))
-def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+@Served(wire.API, versions=(0, 1))
+def handle(request: wire.AlterConfigsRequest, call: Call) -> wire.AlterConfigsResponse:
     admin = call.context.config_admin
     results = []
     for resource in request.resources:
@@ -26,14 +21,14 @@ def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
         results.append(
             outcome(kind, name, partial(admin.replace, kind, name, values, validate_only=request.validate_only))
         )
-    return AlterConfigsResponse(resources=results)
+    return wire.AlterConfigsResponse(resources=results)
 
 
-def outcome(kind: int, name: str, alter: Callable[[], None]) -> AlterConfigsResult:
+def outcome(kind: int, name: str, alter: Callable[[], None]) -> wire.AlterConfigsResult:
     """Run ``alter`` and return what to say of the resource."""
     code, message = ErrorCode.NONE, None
     try:
         alter()
     except (TopicError, ZooKeeperError) as e:
         code, message = code_of(e), str(e)
-    return AlterConfigsResult(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+    return wire.AlterConfigsResult(error_code=code, error_message=message, resource_type=kind, resource_name=name)

@@ -4,16 +4,12 @@ Not served: nothing. Only the active controller does it, any other broker answer
 """
 
 from kafkatool.broker.handlers.call import Call, Served
-from kafkatool.core.protocol.messages.controlled_shutdown import (
-    API,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-)
+from kafkatool.core.protocol.messages import controlled_shutdown as wire
 
 
-@Served(API, versions=(0, 2))
-def handle(request: ControlledShutdownRequest, call: Call) -> ControlledShutdownResponse:
+@Served(wire.API, versions=(0, 2))
+def handle(request: wire.ControlledShutdownRequest, call: Call) -> wire.ControlledShutdownResponse:
     """Move leaders away; the handler's thread waits until the controller has moved what can be moved."""
     epoch = None if request.broker_epoch < 0 else request.broker_epoch
     error, remaining = call.context.controller.controlled_shutdown(request.broker_id, epoch)
-    return ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)
+    return wire.ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)

@@ -9,17 +9,12 @@ from kafkatool.broker.administration.waiting_topics import is_gone
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.messages.delete_topics import (
-    API,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicsResponseTopic,
-)
+from kafkatool.core.protocol.messages import delete_topics as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-@Served(API, versions=(0, 3))
-def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | None:
+@Served(wire.API, versions=(0, 3))
+def handle(request: wire.DeleteTopicsRequest, call: Call) -> wire.DeleteTopicsResponse | None:
     """Mark the topics, then wait until they are gone."""
     codes = {name: _delete(name, call) for name in request.topic_names}
     started = [name for name, code in codes.items() if code is ErrorCode.NONE]
@@ -34,9 +29,9 @@ def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | N
     return None
 
 
-def _response(codes: dict[str, ErrorCode]) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
-        topics=[DeleteTopicsResponseTopic(name=name, error_code=code) for name, code in codes.items()]
+def _response(codes: dict[str, ErrorCode]) -> wire.DeleteTopicsResponse:
+    return wire.DeleteTopicsResponse(
+        topics=[wire.DeleteTopicsResponseTopic(name=name, error_code=code) for name, code in codes.items()]
     )
 
 

@@ -5,15 +5,11 @@ from functools import partial
 from kafkatool.broker.administration.configs import Change
 from kafkatool.broker.handlers.alter_configs import outcome
 from kafkatool.broker.handlers.call import Call, Served
-from kafkatool.core.protocol.messages.incremental_alter_configs import (
-    API,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from kafkatool.core.protocol.messages import incremental_alter_configs as wire
 
 
-@Served(API, versions=(0, 0))
-def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
+@Served(wire.API, versions=(0, 0))
+def handle(request: wire.IncrementalAlterConfigsRequest, call: Call) -> wire.IncrementalAlterConfigsResponse:
     admin = call.context.config_admin
     results = []
     for resource in request.resources:
@@ -21,4 +17,4 @@ def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAl
         changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
         alter = partial(admin.change, kind, name, changes, validate_only=request.validate_only)
         results.append(outcome(kind, name, alter))
-    return IncrementalAlterConfigsResponse(responses=results)
+    return wire.IncrementalAlterConfigsResponse(responses=results)

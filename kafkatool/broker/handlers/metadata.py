@@ -9,23 +9,16 @@ from collections.abc import Sequence
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kafkatool.core.protocol.messages import metadata as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.metadata import (
-    API,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 
 NOT_ASKED_FOR = -(2**31)
 _TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)
 
 
-@Served(API, versions=(0, 9), throttled_at_once_from=6)
-def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
+@Served(wire.API, versions=(0, 9), throttled_at_once_from=6)
+def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
     """Describe the cluster and the topics; unknown ones are created first, where that is allowed."""
     context, version = call.context, call.header.api_version
     snapshot = context.metadata_cache.snapshot
@@ -41,7 +34,7 @@ def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
             for name in names
         ]
     cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
-    return MetadataResponse(
+    return wire.MetadataResponse(
         brokers=_brokers(snapshot, call.listener),
         cluster_id=context.cluster_id,
         controller_id=-1 if snapshot.controller_id is None else snapshot.controller_id,
@@ -50,15 +43,15 @@ def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
     )
 
 
-def _brokers(snapshot: MetadataSnapshot, listener: str) -> list[MetadataResponseBroker]:
+def _brokers(snapshot: MetadataSnapshot, listener: str) -> list[wire.MetadataResponseBroker]:
     return [
-        MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        wire.MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
         for broker in snapshot.brokers.values()
         if (endpoint := broker.endpoint(listener))
     ]
 
 
-def _created(name: str, request: MetadataRequest, call: Call) -> ErrorCode:
+def _created(name: str, request: wire.MetadataRequest, call: Call) -> ErrorCode:
     """Create a missing topic if that is allowed; return the code to answer for it (BRK-118, 166)."""
     if name == OFFSETS_TOPIC:
         return call.context.topic_admin.create_internal_offsets_topic()
@@ -68,8 +61,8 @@ def _created(name: str, request: MetadataRequest, call: Call) -> ErrorCode:
     return call.context.topic_admin.unknown_topic_code(name)
 
 
-def _unknown(name: str, code: ErrorCode, operations: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
+def _unknown(name: str, code: ErrorCode, operations: int) -> wire.MetadataResponseTopic:
+    return wire.MetadataResponseTopic(
         error_code=code,
         topic=name,
         is_internal=name in INTERNAL_TOPICS,
@@ -78,11 +71,11 @@ def _unknown(name: str, code: ErrorCode, operations: int) -> MetadataResponseTop
     )
 
 
-def _topic(snapshot: MetadataSnapshot, name: str, call: Call, operations: int) -> MetadataResponseTopic:
+def _topic(snapshot: MetadataSnapshot, name: str, call: Call, operations: int) -> wire.MetadataResponseTopic:
     version, listener = call.header.api_version, call.listener
     reachable = {broker.id for broker in snapshot.brokers.values() if broker.endpoint(listener)}
     states = snapshot.partitions[name]
-    return MetadataResponseTopic(
+    return wire.MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         topic=name,
         is_internal=name in INTERNAL_TOPICS,
@@ -93,7 +86,7 @@ def _topic(snapshot: MetadataSnapshot, name: str, call: Call, operations: int) -
 
 def _partition(
     state: UpdateMetadataPartition, snapshot: MetadataSnapshot, reachable: set[int], version: int
-) -> MetadataResponsePartition:
+) -> wire.MetadataResponsePartition:
     code, leader = ErrorCode.NONE, state.leader
     replicas: Sequence[int] = state.replicas
     isr: Sequence[int] = state.isr
@@ -104,7 +97,7 @@ def _partition(
     if version == 0 and not reachable.issuperset(replicas):
         replicas, isr = [r for r in replicas if r in reachable], [r for r in isr if r in reachable]
         code = code or ErrorCode.REPLICA_NOT_AVAILABLE
-    return MetadataResponsePartition(
+    return wire.MetadataResponsePartition(
         error_code=code,
         partition=state.partition,
         leader_id=leader,
