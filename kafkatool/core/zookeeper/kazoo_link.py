@@ -238,7 +238,6 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
     _session_id: int | None
     _queue: deque[Any]  # request, place of its answer
     _pending: deque[Any]  # request, place of its answer, xid
-    _data_watchers: dict[str, set[Any]]
     last_zxid: int
 
     def __init__(self, **options: Any) -> None:
@@ -260,11 +259,6 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def pending(self) -> deque[Any]:
         """Return the requests sent and not answered, each with the place of its answer and its xid."""
         return self._pending
-
-    @property
-    def watch_count(self) -> int:
-        """Return how many watches on nodes wait to fire."""
-        return sum(map(len, self._data_watchers.values()))
 
     def call(self, request: Any, answer: Any) -> None:
         """Queue a request with the place of its answer."""

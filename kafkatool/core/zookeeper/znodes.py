@@ -47,6 +47,13 @@ def _ids(path: str, value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
+def _number(path: str, data: bytes, what: str) -> int:
+    try:
+        return int(data)
+    except ValueError as e:
+        raise ZnodeFormatError(f"znode {path} holds {data!r}, not {what}") from e
+
+
 def _partitions(path: str, value: Mapping[str, Any]) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = _field(path, value, "partitions", list)
     for entry in entries:
@@ -223,10 +230,9 @@ class PartitionStateZnode:
 
     @staticmethod
     def encode(state: LeaderAndIsr) -> bytes:
-        leader = -1 if state.leader is None else state.leader
         value = {
             "controller_epoch": state.controller_epoch,
-            "leader": leader,
+            "leader": -1 if state.leader is None else state.leader,
             "version": 1,
             "leader_epoch": state.leader_epoch,
             "isr": state.isr,
@@ -262,10 +268,7 @@ class ControllerEpochZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> int:
-        try:
-            return int(data)
-        except ValueError as e:
-            raise ZnodeFormatError(f"znode {cls.PATH} holds {data!r}, not a number") from e
+        return _number(cls.PATH, data, "a number")
 
 
 class DeleteTopicsZnode:
@@ -425,10 +428,7 @@ class ConsumerOffsetZnode:
     @staticmethod
     def decode(path: str, data: bytes) -> int:
         """Return the offset. Raises ZnodeFormatError."""
-        try:
-            return int(data)
-        except ValueError as e:
-            raise ZnodeFormatError(f"znode {path} holds {data!r}, not an offset") from e
+        return _number(path, data, "an offset")
 
 
 class ClusterIdZnode:
