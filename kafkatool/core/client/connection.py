@@ -64,7 +64,7 @@ class Connection:
         ``timeout_ms`` replaces the connection's for this request. Raises BrokerUnreachableError when the connection
         breaks or the time is up, ProtocolError when request or answer cannot be written or read.
         """
-        correlation_id = self._next_correlation_id()
+        correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = encode_request(api, version, correlation_id, self._client_id, request)
         try:
             with self._in_use:
@@ -74,7 +74,8 @@ class Connection:
                 raise ProtocolError(f"{self._name} answered request {answered_id} instead of {correlation_id}")
         except OSError as error:
             self.close()
-            raise BrokerUnreachableError(f"{self._name} did not answer {api.name}: {_reason(error)}") from error
+            reason = "timed out" if isinstance(error, BlockingIOError) else error
+            raise BrokerUnreachableError(f"{self._name} did not answer {api.name}: {reason}") from error
         except (BrokerUnreachableError, ProtocolError):
             self.close()
             raise
@@ -83,19 +84,6 @@ class Connection:
                 self._release()
         result: _Response = response
         return result
-
-    def send_one_way(self, api: Api, version: int, request: Request[_Response]) -> None:
-        """Send what is never answered: Produce with acks 0. Raises BrokerUnreachableError, ProtocolError."""
-        frame = encode_request(api, version, self._next_correlation_id(), self._client_id, request)
-        try:
-            with self._in_use:
-                self._send_all(frame, monotonic(), self._timeout_ms)
-        except OSError as error:
-            self.close()
-            raise BrokerUnreachableError(f"{self._name} did not take {api.name}: {_reason(error)}") from error
-        finally:
-            if self._closing:
-                self._release()
 
     def close(self) -> None:
         """End the connection; a ``send`` waiting in another thread fails at once."""
@@ -119,10 +107,6 @@ class Connection:
     @property
     def _name(self) -> str:
         return f"{self.host}:{self.port}"
-
-    def _next_correlation_id(self) -> int:
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        return self._correlation_id
 
     def _exchange(self, frame: bytes, timeout_ms: float) -> bytearray:
         """Write a frame, read the next one, without its length. OSError, BrokerUnreachableError, ProtocolError."""
@@ -172,7 +156,3 @@ class Connection:
             bound = _TIMEVAL.pack(*divmod(micros, 1_000_000))
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
-
-
-def _reason(error: OSError) -> str:
-    return "timed out" if isinstance(error, BlockingIOError) else str(error)
