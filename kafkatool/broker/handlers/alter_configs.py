@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from kafkatool.broker.administration.topics import TopicError
+from kafkatool.broker.administration.topics import AdminError
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
 from kafkatool.core.errors import ZooKeeperError
@@ -29,6 +29,6 @@ def outcome(kind: int, name: str, alter: Callable[[], None]) -> wire.AlterConfig
     code, message = ErrorCode.NONE, None
     try:
         alter()
-    except (TopicError, ZooKeeperError) as e:
+    except (AdminError, ZooKeeperError) as e:
         code, message = code_of(e), str(e)
     return wire.AlterConfigsResult(error_code=code, error_message=message, resource_type=kind, resource_name=name)

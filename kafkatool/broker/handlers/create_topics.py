@@ -6,7 +6,7 @@ the request allows, the answer is REQUEST_TIMED_OUT though the creation goes on.
 
 from collections import Counter
 
-from kafkatool.broker.administration.topics import NewTopic, TopicError
+from kafkatool.broker.administration.topics import AdminError, NewTopic
 from kafkatool.broker.administration.waiting_topics import is_led
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
@@ -51,22 +51,22 @@ def _create(
         return _result(topic.name, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     try:
         call.context.topic_admin.create(_new_topic(topic), validate_only=request.validate_only)
-    except (TopicError, ZooKeeperError) as e:
+    except (AdminError, ZooKeeperError) as e:
         return _result(topic.name, code_of(e), str(e))
     return _result(topic.name, ErrorCode.NONE)
 
 
 def _new_topic(topic: wire.CreateTopicsTopic) -> NewTopic:
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
-        raise TopicError(
+        raise AdminError(
             ErrorCode.INVALID_REQUEST, "give either an assignment or partition count and replication factor, not both"
         )
     if len({a.partition for a in topic.assignments}) < len(topic.assignments):
-        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+        raise AdminError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
     configs = {}
     for config in topic.configs:
         if config.value is None:
-            raise TopicError(ErrorCode.INVALID_CONFIG, f"config {config.name} has no value")
+            raise AdminError(ErrorCode.INVALID_CONFIG, f"config {config.name} has no value")
         configs[config.name] = config.value
     return NewTopic(
         name=topic.name,

@@ -4,7 +4,7 @@ A topic counts as deleted when this broker's metadata no longer has it; when tha
 the answer is REQUEST_TIMED_OUT though the deletion goes on.
 """
 
-from kafkatool.broker.administration.topics import TopicError
+from kafkatool.broker.administration.topics import AdminError
 from kafkatool.broker.administration.waiting_topics import is_gone
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
@@ -42,6 +42,6 @@ def _delete(name: str, call: Call) -> ErrorCode:
         return ErrorCode.TOPIC_DELETION_DISABLED if call.header.api_version >= 3 else ErrorCode.INVALID_REQUEST
     try:
         call.context.topic_admin.delete(name)
-    except (TopicError, ZooKeeperError) as e:
+    except (AdminError, ZooKeeperError) as e:
         return code_of(e)
     return ErrorCode.NONE

@@ -4,7 +4,7 @@ Any broker tells of a topic, with its own defaults; a broker's settings are aske
 """
 
 from kafkatool.broker.administration.configs import ConfigAdmin
-from kafkatool.broker.administration.topics import TopicError
+from kafkatool.broker.administration.topics import AdminError
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
 from kafkatool.broker.settings.description import ConfigSource, Setting
@@ -31,7 +31,7 @@ def _describe(admin: ConfigAdmin, resource: DescribeConfigsResource, *, synonyms
     kind, name, wanted = resource.resource_type, resource.resource_name, resource.configuration_keys
     try:
         settings = admin.describe(kind, name)
-    except (TopicError, ZooKeeperError) as e:
+    except (AdminError, ZooKeeperError) as e:
         return DescribeConfigsResult(
             error_code=code_of(e), error_message=str(e), resource_type=kind, resource_name=name
         )
