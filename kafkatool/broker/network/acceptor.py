@@ -25,9 +25,8 @@ def _listen(endpoint: Endpoint) -> socket.socket:
     try:
         if not endpoint.host and socket.has_dualstack_ipv6():
             try:
-                address = ("", endpoint.port)
                 return socket.create_server(
-                    address, family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True, reuse_port=False
+                    ("", endpoint.port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
                 )
             except OSError:
                 log.debug("no IPv6 on this machine, listening on IPv4 alone")
