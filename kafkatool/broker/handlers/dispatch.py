@@ -56,16 +56,13 @@ class Dispatcher:
             response = served.handle(message, call)
             if response is not None:
                 call.respond(response)
-        except Exception as e:  # noqa: BLE001  the handler thread serves the next request, whatever this one did (BRK-17)
-            self._fail(call, served, message, e)
-
-    def _fail(self, call: Call, served: Served, message: object, error: Exception) -> None:
-        if isinstance(error, KafkatoolError):
-            log.warning("%s from %s failed: %s", served.api.name, call.client_host, error)
-        else:
-            log.exception("%s from %s failed", served.api.name, call.client_host)
-        if not call.answered:
-            _reply_code(call, served, message, code_of(error))
+        except Exception as e:
+            if isinstance(e, KafkatoolError):
+                log.warning("%s from %s failed: %s", served.api.name, call.client_host, e)
+            else:
+                log.exception("%s from %s failed", served.api.name, call.client_host)
+            if not call.answered:
+                _reply_code(call, served, message, code_of(e))
 
     def _refuse(
         self, connection: Connection, served: Served | None, key: int, version: int, correlation_id: int

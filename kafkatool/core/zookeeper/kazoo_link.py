@@ -133,9 +133,8 @@ class KazooLink:
         return BulkRead(self.client.call, self.chroot, self._error_of).ask
 
     def reads_together(self) -> Callable[[Sequence[str]], Reply[list[Node | None]]] | None:
-        if not self._multi_read.is_served():
-            return None
-        return BulkRead(self.client.call, self.chroot, self._error_of).ask_together
+        known = self._multi_read.is_served()
+        return BulkRead(self.client.call, self.chroot, self._error_of).ask_together if known else None
 
     def _error_of(self, outcome: Outcome, path: str) -> BaseException:
         if isinstance(outcome, kz.UnimplementedError):
