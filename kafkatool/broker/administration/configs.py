@@ -7,7 +7,6 @@ server/AdminManager.scala, zk/AdminZkClient.scala.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 from kafkatool.broker.administration.topics import AdminError
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
@@ -22,7 +21,9 @@ from kafkatool.core.errors import (
 )
 from kafkatool.core.model.topic_configs import CONFIGS, check_configs, check_names
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name
+from kafkatool.core.protocol.messages.alter_configs import AlterableConfig
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.incremental_alter_configs import ConfigOperation
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode, TopicZnode
 
@@ -42,14 +43,6 @@ class OpType(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
-    """One operation on one setting."""
-
-    name: str
-    op: int
-    value: str | None
-
-
 class ConfigAdmin:
     """The settings of topics and of one broker. All methods raise AdminError, ZooKeeperError."""
 
@@ -67,20 +60,20 @@ class ConfigAdmin:
             return []
         return broker_settings(self._config, read_overrides(self._zookeeper, "brokers", name))
 
-    def replace(self, kind: int, name: str, values: Sequence[tuple[str, str | None]], *, validate_only: bool) -> None:
+    def replace(self, kind: int, name: str, values: Sequence[AlterableConfig], *, validate_only: bool) -> None:
         """Give the resource exactly these settings; all others go back to their default."""
         self._check_resource(kind, name, what="alter")
-        _refuse_nulls(name for name, value in values if value is None)
-        wanted = {name: value or "" for name, value in values}
+        _refuse_nulls(c.name for c in values if c.value is None)
+        wanted = {c.name: c.value or "" for c in values}
         self._write(kind, name, lambda _: wanted, validate_only=validate_only)
 
-    def change(self, kind: int, name: str, changes: Sequence[Change], *, validate_only: bool) -> None:
+    def change(self, kind: int, name: str, changes: Sequence[ConfigOperation], *, validate_only: bool) -> None:
         """Change single settings; the others stay."""
         self._check_resource(kind, name, what="alter")
         if twice := [n for n, count in Counter(c.name for c in changes).items() if count > 1]:
             raise AdminError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(twice)}")
-        _refuse_nulls(c.name for c in changes if c.value is None and c.op != OpType.DELETE)
-        if unknown := [c.op for c in changes if c.op not in set(OpType)]:
+        _refuse_nulls(c.name for c in changes if c.value is None and c.config_operation != OpType.DELETE)
+        if unknown := [o for c in changes if (o := c.config_operation) not in set(OpType)]:
             raise AdminError(ErrorCode.INVALID_REQUEST, f"Unknown operation {unknown[0]} on a config")
         inherited = {s.name: s.value or "" for s in topic_settings(self._config, {})} if kind == TOPIC else {}
         self._write(kind, name, lambda before: _changed(before, changes, inherited), validate_only=validate_only)
@@ -142,9 +135,12 @@ def _refuse_nulls(names: Iterable[str]) -> None:
         raise AdminError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
 
 
-def _changed(before: dict[str, str], changes: Sequence[Change], inherited: Mapping[str, str]) -> dict[str, str]:
+def _changed(
+    before: dict[str, str], changes: Sequence[ConfigOperation], inherited: Mapping[str, str]
+) -> dict[str, str]:
     after = dict(before)
-    for name, op, value in changes:
+    for change in changes:
+        name, op, value = change.name, change.config_operation, change.value
         if op == OpType.SET:
             after[name] = value or ""
         elif op == OpType.DELETE:

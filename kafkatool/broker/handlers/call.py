@@ -103,18 +103,16 @@ def load_handlers() -> Mapping[int, Served]:
     return _table
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """One request: its header, where it came from, and the one answer to it."""
 
-    __slots__ = ("_answered", "_charge", "_connection", "_served", "context", "header")
-
-    def __init__(self, header: RequestHeader, served: Served, context: HandlerContext, connection: Connection) -> None:
-        self.header = header
-        self.context = context
-        self._served = served
-        self._connection = connection
-        self._charge: tuple[str, int | None] | None = None
-        self._answered = False
+    header: RequestHeader
+    _served: Served
+    context: HandlerContext
+    _connection: Connection
+    _charge: tuple[str, int | None] | None = None
+    _answered: bool = False
 
     def charge(self, kind: str, size_bytes: int | None) -> None:
         """Have the client's quota of that kind charged when it is answered; ``size_bytes`` None: the answer's size."""

@@ -4,7 +4,7 @@ BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came i
 asks for authorized operations is told all of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
@@ -22,23 +22,29 @@ def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
     """Describe the cluster and the topics; unknown ones are created first, where that is allowed."""
     context, version = call.context, call.header.api_version
     snapshot = context.metadata_cache.snapshot
-    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
-    if request.topics is None or (version == 0 and not request.topics):
-        topics = [_topic(snapshot, name, call, operations) for name in snapshot.partitions]
-    else:
-        names = dict.fromkeys(t.topic for t in request.topics)
-        topics = [
-            _topic(snapshot, name, call, operations)
-            if name in snapshot.partitions
-            else _unknown(name, _created(name, request, call), operations)
-            for name in names
-        ]
+    reachable = {broker.id for broker in snapshot.brokers.values() if broker.endpoint(call.listener)}
+
+    def describe(name: str) -> wire.MetadataResponseTopic:
+        states = snapshot.partitions.get(name, {})
+        return wire.MetadataResponseTopic(
+            error_code=_created(name, request, call) if name not in snapshot.partitions else ErrorCode.NONE,
+            topic=name,
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=[_partition(states[p], snapshot, reachable, version) for p in sorted(states)],
+            topic_authorized_operations=(
+                _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
+            ),
+        )
+
+    wanted: Iterable[str] = snapshot.partitions
+    if request.topics or (request.topics is not None and version > 0):
+        wanted = dict.fromkeys(t.topic for t in request.topics)
     cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
     return wire.MetadataResponse(
         brokers=_brokers(snapshot, call.listener),
         cluster_id=context.cluster_id,
         controller_id=-1 if snapshot.controller_id is None else snapshot.controller_id,
-        topics=topics,
+        topics=[describe(name) for name in wanted],
         cluster_authorized_operations=cluster_operations,
     )
 
@@ -59,29 +65,6 @@ def _created(name: str, request: wire.MetadataRequest, call: Call) -> ErrorCode:
     if allowed and call.context.config.auto_create_topics_enable:
         return call.context.topic_admin.auto_create(name)
     return call.context.topic_admin.unknown_topic_code(name)
-
-
-def _unknown(name: str, code: ErrorCode, operations: int) -> wire.MetadataResponseTopic:
-    return wire.MetadataResponseTopic(
-        error_code=code,
-        topic=name,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=[],
-        topic_authorized_operations=operations,
-    )
-
-
-def _topic(snapshot: MetadataSnapshot, name: str, call: Call, operations: int) -> wire.MetadataResponseTopic:
-    version, listener = call.header.api_version, call.listener
-    reachable = {broker.id for broker in snapshot.brokers.values() if broker.endpoint(listener)}
-    states = snapshot.partitions[name]
-    return wire.MetadataResponseTopic(
-        error_code=ErrorCode.NONE,
-        topic=name,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=[_partition(states[p], snapshot, reachable, version) for p in sorted(states)],
-        topic_authorized_operations=operations,
-    )
 
 
 def _partition(
