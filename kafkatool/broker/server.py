@@ -52,20 +52,16 @@ class Broker:
         self._log_prefix = log_prefix
         self._lifecycle = threading.Lock()
         self._give_up_waiting = threading.Event()
-        self._endpoints: tuple[Endpoint, ...] = ()
+        self.endpoints: tuple[Endpoint, ...] = ()
+        """The listeners, with the ports they are bound to; empty before ``start``."""
         self._running = False
         self._stops: list[tuple[str, Callable[[], object]]] = []
         self._registration: Registration | None = None
 
     @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """Return the listeners, with the ports they are bound to; empty before ``start``."""
-        return self._endpoints
-
-    @property
     def port(self) -> int:
         """Return the port of the first listener."""
-        return self._endpoints[0].port
+        return self.endpoints[0].port
 
     @property
     def broker_epoch(self) -> int | None:
@@ -140,7 +136,7 @@ class Broker:
         self._join_cluster()
         self._load_logs()
         self._sockets.bind(self._name)  # connections are accepted, and wait
-        self._endpoints = self._sockets.endpoints
+        self.endpoints = self._sockets.endpoints
         self._start_replicas()
         self._start_groups()
         self._start_controller()
@@ -264,7 +260,7 @@ class Broker:
     def _register(self) -> None:
         """Make this broker known to the cluster; from here on the controller counts on it."""
         config, controller, dynamic_config = self.config, self._controller, self._dynamic_config
-        self._advertised = tuple(with_real_address(e, self._endpoints) for e in config.advertised_listeners)
+        self._advertised = tuple(with_real_address(e, self.endpoints) for e in config.advertised_listeners)
         self._registration = Registration(
             self._zookeeper,
             BrokerInfo(self.broker_id, self._advertised, config.broker_rack),

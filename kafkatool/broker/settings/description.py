@@ -6,7 +6,6 @@ Source: Kafka 2.3.1 server/AdminManager.scala (describeConfigs), server/KafkaSer
 import dataclasses
 import enum
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafkatool.broker.settings.config import COARSER, NO_LIMIT, BrokerConfig
@@ -96,14 +95,9 @@ def _topic_setting(config: BrokerConfig, name: str, override: str | None) -> Set
 def broker_settings(config: BrokerConfig, dynamic: Mapping[str, str]) -> list[Setting]:
     """List every property of this broker by name; ``dynamic`` are those of its node in ZooKeeper."""
     names = [f.name.replace("_", ".") for f in dataclasses.fields(config) if f.name != "properties"]
-    settings = [_broker_setting(config, name) for name in names]
-    settings += [_rate(name, dynamic.get(name)) for name in DYNAMIC_RATES]
-    return sorted(settings)
-
-
-def _broker_setting(config: BrokerConfig, name: str) -> Setting:
-    value = _text_of(getattr(config, name.replace(".", "_")))
-    return Setting(name, value, True, tuple(_broker_synonyms(config, name)))
+    values = {name: _text_of(getattr(config, name.replace(".", "_"))) for name in names}
+    settings = [Setting(name, value, True, tuple(_broker_synonyms(config, name))) for name, value in values.items()]
+    return sorted(settings + [_rate(name, dynamic.get(name)) for name in DYNAMIC_RATES])
 
 
 def _rate(name: str, value: str | None) -> Setting:
@@ -123,11 +117,10 @@ def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
     return synonyms
 
 
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-
-
-_DEFAULTS: Final = {f.name: _default(f) for f in dataclasses.fields(BrokerConfig)}
+_DEFAULTS: Final = {
+    f.name: f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+    for f in dataclasses.fields(BrokerConfig)
+}
 
 
 def _text_of(value: Any) -> str | None:
@@ -145,6 +138,4 @@ def _text_of(value: Any) -> str | None:
             return ",".join(sorted(texts) if isinstance(value, frozenset) else texts)
         case Mapping():
             return ",".join(f"{key}:{item}" for key, item in value.items())
-        case Path():
-            return str(value)
     return str(value)

@@ -46,17 +46,10 @@ class BulkRead:
         self._answers = 0
         self._woken = threading.Event()
 
-    def ask(self, path: str) -> "NodeRead":
-        """Queue the read of that node, without a watch."""
-        request = self._last = NodeRead(self, path)
+    def queue(self, request: "_Read") -> None:
+        """Have that request sent."""
+        self._last = request
         self._call(request, request)
-        return request
-
-    def ask_together(self, paths: Sequence[str]) -> "NodesRead":
-        """Queue the read of those nodes in one request, which the server must know (``server_version``)."""
-        request = self._last = NodesRead(self, paths)
-        self._call(request, request)
-        return request
 
     def whole(self, path: str) -> bytes:
         """Return the path, below the chroot, as a request has it."""
@@ -81,7 +74,7 @@ class BulkRead:
 
 
 class _Read:
-    """One request, and what kazoo takes for its pending answer."""
+    """One request, queued when it is made, and what kazoo takes for its pending answer."""
 
     __slots__ = ("_outcome", "bulk", "is_answered", "path")
 
@@ -91,6 +84,7 @@ class _Read:
         self.bulk, self.path = bulk, path
         self._outcome: Any = None
         self.is_answered = False
+        bulk.queue(self)
 
     def set(self, outcome: Any) -> None:
         """Keep the answer. The first counts: kazoo may fail a request that it has failed already."""
@@ -112,7 +106,7 @@ class _Read:
 
 
 class NodeRead(_Read):
-    """The read of one node."""
+    """The read of one node, without a watch."""
 
     __slots__ = ()
 
@@ -134,15 +128,15 @@ class NodeRead(_Read):
 
 
 class NodesRead(_Read):
-    """The read of several nodes, each of which may be absent."""
+    """The read of several nodes, each of which may be absent; the server must know such requests (``server_version``)."""
 
     __slots__ = ("paths",)
 
     type = _MULTI_READ
 
     def __init__(self, bulk: BulkRead, paths: Sequence[str]) -> None:
+        self.paths = paths  # first: what is queued may be sent at once
         super().__init__(bulk, paths[0])
-        self.paths = paths
 
     def get(self, timeout_s: float, /) -> list[Node | None]:
         """Wait for the nodes, in the order of the paths; None: no such node. Raises ZooKeeperError."""

@@ -372,11 +372,9 @@ class ConfigZnode:
     def encode(config: Mapping[str, str], previous: bytes = b"") -> bytes:
         """Replace the whole config object; unknown keys beside it in ``previous`` stay (Z-26)."""
         try:
-            kept = orjson.loads(previous) if previous else {}
-        except orjson.JSONDecodeError:
+            kept = _object("", previous)
+        except ZnodeFormatError:
             kept = {}  # an unreadable node holds nothing to keep (Z-35: no overrides)
-        if not isinstance(kept, dict):
-            kept = {}
         return orjson.dumps({"version": 1, **kept, "config": dict(config)})
 
 
