@@ -107,11 +107,6 @@ class Broker:
         if self.failed.is_set():
             listener()
 
-    def _fail(self) -> None:
-        self.failed.set()
-        for listener in self._failure_listeners:
-            listener()
-
     def hurry(self) -> None:
         """Have a ``stop`` under way on another thread wait no longer for the controller."""
         self._give_up_waiting.set()
@@ -312,7 +307,9 @@ class Broker:
         else:
             carry_on(path, lost)
             return
-        self._fail()
+        self.failed.set()
+        for listener in self._failure_listeners:
+            listener()
 
 
 def _before_registering_again(controller: Controller, dynamic_config: DynamicConfig, config: BrokerConfig) -> None:

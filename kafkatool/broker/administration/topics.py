@@ -82,17 +82,16 @@ class TopicAdmin:
     def create_internal_offsets_topic(self) -> ErrorCode:
         """Make ``__consumer_offsets`` with the offsets.topic settings, unless there are too few brokers (BRK-166)."""
         config = self._config
-        overrides = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        }
         return self._create_on_demand(
             NewTopic(
                 name=OFFSETS_TOPIC,
                 partitions=config.offsets_topic_num_partitions,
                 replication_factor=config.offsets_topic_replication_factor,
-                configs=overrides,
+                configs={
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.offsets_topic_segment_bytes),
+                },
             )
         )
 
@@ -119,7 +118,14 @@ class TopicAdmin:
 
     def create(self, topic: NewTopic, *, validate_only: bool = False) -> None:
         """Check the topic and write its nodes. Raises AdminError, ZooKeeperError."""
-        self._check_name(topic.name)
+        existing = self._metadata_cache.snapshot.partitions
+        if topic.name in existing:
+            raise AdminError(ErrorCode.TOPIC_ALREADY_EXISTS, str(TopicExistsError(topic.name)))
+        try:
+            check_name(topic.name)
+            check_collision(topic.name, existing)
+        except InvalidTopicError as e:
+            raise AdminError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
         assignment = self._assignment(topic)
         try:
             check_configs(topic.configs)
@@ -180,16 +186,6 @@ class TopicAdmin:
             self._zookeeper.create(DeleteTopicsZnode.topic_path(name))
         except NodeExistsError:
             pass  # the earlier request's deletion serves this one as well
-
-    def _check_name(self, name: str) -> None:
-        existing = self._metadata_cache.snapshot.partitions
-        if name in existing:
-            raise AdminError(ErrorCode.TOPIC_ALREADY_EXISTS, str(TopicExistsError(name)))
-        try:
-            check_name(name)
-            check_collision(name, existing)
-        except InvalidTopicError as e:
-            raise AdminError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
 
     def _assignment(self, topic: NewTopic) -> Assignment:
         brokers = self._metadata_cache.snapshot.brokers

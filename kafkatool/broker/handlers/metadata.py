@@ -41,20 +41,16 @@ def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
         wanted = dict.fromkeys(t.topic for t in request.topics)
     cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
     return wire.MetadataResponse(
-        brokers=_brokers(snapshot, call.listener),
+        brokers=[
+            wire.MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in snapshot.brokers.values()
+            if (endpoint := broker.endpoint(call.listener))
+        ],
         cluster_id=context.cluster_id,
         controller_id=-1 if snapshot.controller_id is None else snapshot.controller_id,
         topics=[describe(name) for name in wanted],
         cluster_authorized_operations=cluster_operations,
     )
-
-
-def _brokers(snapshot: MetadataSnapshot, listener: str) -> list[wire.MetadataResponseBroker]:
-    return [
-        wire.MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-        for broker in snapshot.brokers.values()
-        if (endpoint := broker.endpoint(listener))
-    ]
 
 
 def _created(name: str, request: wire.MetadataRequest, call: Call) -> ErrorCode:

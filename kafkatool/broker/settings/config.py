@@ -258,7 +258,9 @@ def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
     if dirs := [d.strip() for d in (given.get("log.dirs") or given.get("log.dir", "")).split(",") if d.strip()]:
         values["log_dirs"] = tuple(Path(d) for d in dirs)
     if policy := given.get("log.cleanup.policy"):
-        values["log_cleanup_policy"] = _cleanup_policy(policy)
+        values["log_cleanup_policy"] = frozenset(p.strip() for p in policy.split(","))
+        if not values["log_cleanup_policy"] <= {"delete", "compact"}:
+            raise ConfigError(f"log.cleanup.policy={policy}: must be delete, compact or both")
     if overrides := given.get("max.connections.per.ip.overrides"):
         values["max_connections_per_ip_overrides"] = _per_ip_overrides(overrides)
     values.setdefault("zookeeper_connection_timeout_ms", values.get("zookeeper_session_timeout_ms", 6000))
@@ -278,13 +280,6 @@ def _duration(values: dict[str, Any], given: Mapping[str, str], name: str, coars
             number = _checked(other, text, int, {})
             values[key] = number * unit_ms if number >= 0 else -1
             return
-
-
-def _cleanup_policy(text: str) -> frozenset[str]:
-    policy = frozenset(p.strip() for p in text.split(","))
-    if not policy <= {"delete", "compact"}:
-        raise ConfigError(f"log.cleanup.policy={text}: must be delete, compact or both")
-    return policy
 
 
 def _per_ip_overrides(text: str) -> dict[str, int]:

@@ -37,7 +37,7 @@ class Connection:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._correlation_id = 0
-        self._closing = False
+        self.closed = False  # or being closed: it can no longer be used
         self._waits_ms = 0.0  # how long the socket waits; 0: not told yet
         self._in_use = threading.Lock()  # held while a request is under way; who has it may close the descriptor
         try:
@@ -52,11 +52,6 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def closed(self) -> bool:
-        """Return whether it can no longer be used."""
-        return self._closing
 
     def send(self, api: Api, version: int, request: Request[_Response], *, timeout_ms: int | None = None) -> _Response:
         """Ask, and wait for the answer; record batches in it are views into the frame received.
@@ -80,14 +75,14 @@ class Connection:
             self.close()
             raise
         finally:
-            if self._closing:
+            if self.closed:
                 self._release()
         result: _Response = response
         return result
 
     def close(self) -> None:
         """End the connection; a ``send`` waiting in another thread fails at once."""
-        self._closing = True
+        self.closed = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits
         except OSError:
@@ -111,7 +106,11 @@ class Connection:
     def _exchange(self, frame: bytes, timeout_ms: float) -> bytearray:
         """Write a frame, read the next one, without its length. OSError, BrokerUnreachableError, ProtocolError."""
         started = monotonic()
-        self._send_all(frame, started, timeout_ms)
+        self._bound_waits(timeout_ms)
+        sent = self._socket.send(frame)
+        while sent < len(frame):  # only when the time was up; a peer that reads slowly does not get it again
+            self._bound_waits(timeout_ms - (monotonic() - started) * 1000)
+            sent += self._socket.send(memoryview(frame)[sent:])
         if (late_ms := (monotonic() - started) * 1000) > _LATE_MS:
             self._bound_waits(timeout_ms - late_ms)
         start = self._socket.recv(_FIRST_READ_BYTES)
@@ -128,13 +127,6 @@ class Connection:
         if filled < size_bytes:
             self._receive(answer, filled, started + timeout_ms / 1000)
         return answer
-
-    def _send_all(self, frame: bytes, started: float, timeout_ms: float) -> None:
-        self._bound_waits(timeout_ms)
-        sent = self._socket.send(frame)
-        while sent < len(frame):  # only when the time was up; a peer that reads slowly does not get it again
-            self._bound_waits(timeout_ms - (monotonic() - started) * 1000)
-            sent += self._socket.send(memoryview(frame)[sent:])
 
     def _receive(self, buffer: bytearray, filled: int, deadline: float) -> None:
         """Fill the rest of ``buffer``."""

@@ -9,7 +9,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import quote
 
@@ -205,9 +205,7 @@ def _parse_leadership(path: str, data: bytes) -> LeaderAndIsr:
     )
 
 
-@lru_cache(maxsize=4096)
-def _leadership(data: bytes) -> LeaderAndIsr:
-    return _parse_leadership("", data)
+_leadership = lru_cache(maxsize=4096)(partial(_parse_leadership, ""))
 
 
 class PartitionStateZnode:
