@@ -4,3 +4,5 @@ Doors: ``session`` is the connection, ``znodes`` the one home of each node, ``cl
 works on; ``watched_node``, ``connect_string`` and ``unreachable`` help tools to wait, to check and to explain. kazoo is
 known to ``kazoo_link`` alone. There is no unconditional write of a shared node, and nothing is decided here.
 """
+
+__all__ = ["cluster_view", "connect_string", "session", "unreachable", "watched_node", "znodes"]

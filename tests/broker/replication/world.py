@@ -212,7 +212,7 @@ class World:
     def produce(
         self, partition: TopicPartition = TP, *, acks: int = 1, count: int = 1, timeout_ms: int = 60_000, **options: Any
     ) -> list[AppendResult]:
-        """One batch; the list gets the result when it is there."""
+        """Append one batch; the list returned gets the result when it is there."""
         results: list[AppendResult] = []
         self.manager.appends.append(
             {partition: batch(count)},
@@ -235,7 +235,7 @@ class World:
         max_bytes: int = 1 << 20,
         log_start: int = 0,
     ) -> list[PartitionRead]:
-        """One partition; the list gets the result when it is there."""
+        """Fetch one partition; the list returned gets the result when it is there."""
         results: list[PartitionRead] = []
         self.manager.fetches.fetch(
             [(partition, wanted(partition.partition, offset, epoch=epoch, log_start=log_start))],
@@ -322,7 +322,7 @@ def world(
     overrides_of: Callable[[str], Mapping[str, str]] = lambda topic: {},
     **properties: str,
 ) -> Iterator[World]:
-    """A broker's replication in that directory; properties are given with ``_`` for ``.``."""
+    """Give a broker's replication in that directory; properties are given with ``_`` for ``.``."""
     dirs = properties.pop("log_dirs", str(directory / "logs"))
     for path in dirs.split(","):
         Path(path).mkdir(parents=True, exist_ok=True)

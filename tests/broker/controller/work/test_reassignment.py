@@ -130,7 +130,7 @@ def test_a_topic_whose_node_is_damaged_by_then_does_not_hold_up_those_that_end_w
 def reassignment_with_a_crash_after_write(
     number: int, wanted: Sequence[int], *, requests_are_lost: bool = False
 ) -> FakeCluster | None:
-    """The controller (broker 8, without replicas) dies right after its n-th write; None: it made fewer.
+    """Have the controller (broker 8, without replicas) die right after its n-th write; None: it made fewer.
 
     Its requests under way arrive all the same, or are lost with it.
     """
