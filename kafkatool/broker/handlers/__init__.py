@@ -4,4 +4,4 @@ Doors: ``dispatch`` takes a frame to its handler, ``call`` has the table of all 
 parts of the broker a handler may use. A handler knows nothing of sockets and threads, and decodes nothing.
 """
 
-__all__ = ["call", "dispatch", "served"]
+__all__ = ["call", "dispatch"]
