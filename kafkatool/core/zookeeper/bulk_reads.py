@@ -41,15 +41,10 @@ class BulkRead:
     def __init__(
         self, call: Callable[[Any, Any], object], chroot: str, error_of: Callable[[Outcome, str], BaseException]
     ) -> None:
-        self._call, self._chroot, self.error_of = call, chroot, error_of
-        self._last: _Read | None = None
+        self.call, self._chroot, self.error_of = call, chroot, error_of
+        self.last: _Read | None = None
         self._answers = 0
         self._woken = threading.Event()
-
-    def queue(self, request: "_Read") -> None:
-        """Have that request sent."""
-        self._last = request
-        self._call(request, request)
 
     def whole(self, path: str) -> bytes:
         """Return the path, below the chroot, as a request has it."""
@@ -59,13 +54,13 @@ class BulkRead:
     def answered(self, request: "_Read") -> None:
         """Note an answer, whatever it is. Called on kazoo's thread."""
         self._answers += 1
-        if request is self._last:
+        if request is self.last:
             self._woken.set()
 
     def wait(self, timeout_s: float) -> None:
         """Wait until the last is answered, which comes last; or until none has been for that long."""
         seen = -1
-        while self._last is not None and not self._last.is_answered and seen != self._answers:
+        while self.last is not None and not self.last.is_answered and seen != self._answers:
             seen = self._answers
             self._woken.wait(timeout_s)
             if self._woken.is_set():  # perhaps of one that was the last for a moment only
@@ -84,7 +79,8 @@ class _Read:
         self.bulk, self.path = bulk, path
         self._outcome: Any = None
         self.is_answered = False
-        bulk.queue(self)
+        bulk.last = self
+        bulk.call(self, self)
 
     def set(self, outcome: Any) -> None:
         """Keep the answer. The first counts: kazoo may fail a request that it has failed already."""
