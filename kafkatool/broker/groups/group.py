@@ -1,4 +1,4 @@
-"""One group's membership as a state machine: its members, its generation, the requests parked (groups.md 3 to 6).
+"""One group's membership as a state machine: its members, its generation, the requests parked (GRP-18 to GRP-43).
 
 It reads no clock, takes no lock and does no I/O: each method takes ``now_ms`` and returns the effects to carry out
 after the caller has let go of the group's lock, in order. So a test is a list of calls (GRP-20).

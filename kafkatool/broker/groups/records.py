@@ -1,4 +1,4 @@
-"""Keys and values of ``__consumer_offsets`` (wire.md section 7; Kafka 2.3.1 group/GroupMetadataManager.scala).
+"""Keys and values of ``__consumer_offsets`` (Kafka 2.3.1 group/GroupMetadataManager.scala).
 
 Real brokers read what is written here, and the reverse, whenever such a partition changes its leader (GRP-50, 63).
 """

@@ -31,7 +31,7 @@ _SYNC_CODES = {
 
 
 def protocol_version(config: BrokerConfig) -> tuple[int, ...]:
-    """Return the inter-broker protocol version as numbers: it decides what may be stored (wire.md section 7)."""
+    """Return the inter-broker protocol version as numbers: it decides what may be stored."""
     return tuple(int(part) for part in config.inter_broker_protocol_version.split("."))
 
 

@@ -96,7 +96,7 @@ _table: dict[int, Served] = {}
 
 @cache
 def load_handlers() -> Mapping[int, Served]:
-    """Import all handlers and return what is served (table A of broker.md) by API key."""
+    """Import all handlers and return what is served by API key."""
     package = __name__.rpartition(".")[0]
     for module in pkgutil.iter_modules(import_module(package).__path__):
         import_module(f"{package}.{module.name}")

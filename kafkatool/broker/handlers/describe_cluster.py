@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60), version 0: live brokers, controller and cluster id (ADM-80; KIP-700).
+"""DescribeCluster (key 60), version 0: live brokers, controller and cluster id (KIP-700).
 
 Endpoints are those of the listener the request came in on. Not served: ACLs; a client that asks for authorized
 operations is told all of them.

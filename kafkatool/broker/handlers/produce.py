@@ -39,7 +39,10 @@ _ZSTD_UNKNOWN = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message="zs
     expects_answer=lambda request: request.acks != 0,
 )
 def handle(request: ProduceRequest, call: Call) -> None:
-    """Append, and answer when the replicas that ``acks`` asks for have it, or not at all (acks 0)."""
+    """Append, and answer when the replicas that ``acks`` asks for have it, or not at all (acks 0).
+
+    A Produce names no leader epoch: who does not lead refuses it (``Partition.append_as_leader``).
+    """
     version = call.header.api_version
     entries: dict[TopicPartition, WritableBuffer] = {}
     refused: dict[TopicPartition, AppendResult] = {}

@@ -1,4 +1,4 @@
-"""``server.properties``: names, types, defaults and units of broker.md section 17 (defaults of Kafka 1.1.1).
+"""``server.properties``: names, types, defaults (Kafka 1.1.1's) and units.
 
 A field is its property's name with ``_`` for ``.``; the unit is in the name or beside it. Numbers keep Kafka's own
 signs for "no limit" (-1). Several old spellings of one setting (hours, minutes, ms) end in the one in ms.

@@ -1,4 +1,4 @@
-"""Settings of one log: the topic's overrides over the broker's defaults (broker.md section 17, topic names in brackets)."""
+"""Settings of one log: the topic's overrides over the broker's defaults."""
 
 import logging
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ class LogConfig:
 
     @property
     def needs_records(self) -> bool:
-        """Tell whether a produced batch must be unpacked before it is appended (broker.md section 18, 22)."""
+        """Tell whether a produced batch must be unpacked before it is appended."""
         return (
             self.validate_all_records
             or "compact" in self.cleanup_policy

@@ -1,4 +1,4 @@
-"""One class per znode: where it is, how its content is read and written (znodes.md). No other module spells a path.
+"""One class per znode: where it is, how its content is read and written (Z). No other module spells a path.
 
 Reading follows Z-33 to Z-36: unknown keys and higher versions are ignored, a missing required key is bad content.
 Writing follows Kafka 0.10.2 / 1.1 (zk/ZkData.scala): broker v4, topic v1, config change v2, all others v1.
@@ -280,7 +280,11 @@ class DeleteTopicsZnode:
 
 
 class ReassignmentZnode:
-    """/admin/reassign_partitions: wanted replicas of the partitions being moved (Z-21). A plan file has this form."""
+    """/admin/reassign_partitions: wanted replicas of the partitions being moved (Z-21). A plan file has this form.
+
+    Created by ``kt reassign`` and by ``kt topics alter`` with another replication factor; changed, and deleted with its
+    last entry, by the controller.
+    """
 
     PATH: Final = "/admin/reassign_partitions"
 

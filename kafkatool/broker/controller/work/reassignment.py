@@ -31,7 +31,7 @@ _BEING_DELETED = "its topic is being deleted"
 
 
 def union(old: Replicas, wanted: Replicas) -> Replicas:
-    """Return OAR in its order, then RAR - OAR in plan order (znodes.md section 7 no. 12)."""
+    """Return OAR in its order, then RAR - OAR in plan order (as Kafka 1.1.1 does)."""
     return (*old, *(b for b in wanted if b not in old))
 
 

@@ -1,4 +1,4 @@
-"""``N.snapshot``: the producers of a log up to offset N (BRK-139; layout in broker.md section 15).
+"""``N.snapshot``: the producers of a log up to offset N (BRK-139).
 
 Of each producer only the last batch is written. Source: Kafka 1.1.1 log/ProducerStateManager.scala.
 """

@@ -225,7 +225,7 @@ class Segment:
             self.rebuild(self.headers())
 
     def rebuild(self, batches: Iterable[tuple[int, BatchHeader]], index_interval_bytes: int = 4096) -> None:
-        """Make the indexes anew from all good batches; what follows the last of them in the file is cut off."""
+        """Make the indexes anew from all good batches; a torn batch and what follows it are cut off the file."""
         self.offset_index.create()
         self.time_index.create()
         size_before, self.size_bytes = self.size_bytes, 0

@@ -80,7 +80,7 @@ class Field:
 class Api:
     """One API: its key and name, the versions this protocol package knows, and the two messages.
 
-    ``flexible_from`` is the first version with compact types and tagged fields (wire.md section 1), None if none has.
+    ``flexible_from`` is the first version with compact types and tagged fields (KIP-482), None if none has.
     """
 
     key: int
