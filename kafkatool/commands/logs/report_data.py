@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kafkatool.core.statelog.history.observations import milliseconds
 from kafkatool.core.statelog.history.partition_summary import PartitionSummary
-from kafkatool.core.statelog.history.report import PLOT_STEPS, Report, running
+from kafkatool.core.statelog.history.report import BROKER_EVENTS, PLOT_STEPS, Report, running
 
 Data = dict[str, Any]
 
@@ -48,13 +48,8 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
         ],
         "skew": _skew(report) if with_skew else None,
         "lines": {
-            "lines": counts.lines,
-            "records": counts.records,
-            "continuation_lines": counts.continuation_lines,
-            "orphan_lines": counts.orphan_lines,
-            "without_partition": counts.without_partition,
-            "out_of_order": counts.out_of_order,
-            "unknown_form": counts.unknown_form,
+            **{name: getattr(counts, name) for name in ("lines", "records", "continuation_lines", "orphan_lines")},
+            **{name: getattr(counts, name) for name in ("without_partition", "out_of_order", "unknown_form")},
         },
         "plots": _plots(report),
     }
@@ -76,17 +71,17 @@ def _controllers(report: Report) -> list[Data]:
 
 
 def _brokers(report: Report) -> list[Data]:
-    activities, summaries = report.overview.brokers, report.sums.brokers
+    activities, counts = report.overview.brokers, report.sums.brokers
     found = []
-    for broker in sorted({*activities, *summaries}):
-        activity, summary = activities.get(broker), summaries.get(broker)
+    for broker in sorted({*activities, *(broker for broker, _ in counts)}):
+        activity = activities.get(broker)
         found.append(
             {
                 "broker": broker,
                 "lines": activity.lines if activity else 0,
                 "first": activity.first if activity else None,
                 "last": activity.last if activity else None,
-                **{n: getattr(summary, n, 0) for n in ("lost", "gained", "left_isr", "joined_isr", "led_at_end")},
+                **{event: counts[broker, event] for event in BROKER_EVENTS},
             }
         )
     return found

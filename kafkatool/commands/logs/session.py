@@ -8,19 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any, BinaryIO, Final, TypeVar
 
 import click
 
+from kafkatool.commands.shared.termination import sigterm_raises
 from kafkatool.core.errors import KafkatoolError, UsageError
-from kafkatool.core.statelog.jobs.gathering import Gathered, Logs, gather
+from kafkatool.core.statelog.jobs.gathering import Gathered, gather
 from kafkatool.core.statelog.jobs.merge import replacing
+from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.lines.grammar import TIME
 from kafkatool.core.statelog.lines.selection import EARLIEST, LATEST, Counts, Selection
-from kafkatool.core.statelog.sources.clocks import Clock, clocks, find_zone
+from kafkatool.core.statelog.sources.clocks import clocks, find_zone
 from kafkatool.core.statelog.sources.files import OpenedLogs, find_files, open_logs
-from kafkatool.core.statelog.sources.spool import Spool, spool
+from kafkatool.core.statelog.sources.spool import spool
 from kafkatool.core.statelog.spark.remote import fetch, is_remote
 from kafkatool.core.statelog.spark.session import Spark
 
@@ -36,17 +37,15 @@ EXIT_CODES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LogSession:
-    """Opened logs, their clocks, Spark, and a directory for temporary files."""
+    """Opened logs, what jobs read of them, and Spark."""
 
     opened: OpenedLogs
-    clocks: tuple[Clock | None, ...]
+    logs: Logs
     spark: Spark
-    directory: Path
 
     def gather(self, selection: Selection) -> Gathered:
         """Run the first round of an analysis: what the logs hold about the partitions selected."""
-        logs = Logs(self.opened.sources, self.clocks, self.directory)
-        return gather(logs, selection, self.spark, self.opened.files)
+        return gather(self.logs, selection, self.spark, self.opened.files)
 
     def tell_warnings(self) -> None:
         """Print what the user must know about the files, on stderr."""
@@ -202,17 +201,18 @@ def log_session(
     wanted: WantedLogs, master: str, zones: Sequence[str], *, labels: Sequence[str] = (), join_rolled: bool = True
 ) -> Iterator[LogSession]:
     """Start Spark and open the logs; at the end, also by SIGTERM, end Spark and remove every temporary file."""
-    with _ended_by_sigterm(), spool() as own, Spark(master, own.directory) as spark:
+    ended = SystemExit(TERMINATED)  # no Exception: py4j would take it for a lost connection, and a job for failed
+    with sigterm_raises(ended), spool() as directory, Spark(master, directory) as spark:
         spark.announce = lambda text: click.echo(f"kt: {text}", err=True)
         if sys.stderr.isatty():
             spark.progress = _show_progress
-        opened = _opened(wanted, own, spark, labels, join_rolled=join_rolled)
+        opened = _opened(wanted, directory, spark, labels, join_rolled=join_rolled)
         try:
-            yield LogSession(opened, clocks(opened.sources, zones), spark, own.directory)
+            yield LogSession(opened, Logs(opened.sources, clocks(opened.sources, zones), directory), spark)
         except OSError as e:
             if isinstance(e, BrokenPipeError):
                 raise
-            raise KafkatoolError(f"{e.filename or f'temporary files in {own.directory.parent}'}: {e.strerror}") from e
+            raise KafkatoolError(f"{e.filename or f'temporary files in {directory.parent}'}: {e.strerror}") from e
 
 
 def _show_progress(done: int, tasks: int) -> None:
@@ -220,15 +220,17 @@ def _show_progress(done: int, tasks: int) -> None:
     click.echo("\r\033[K" + (f"Spark: {done} of {tasks} tasks" if done < tasks else ""), err=True, nl=False)
 
 
-def _opened(wanted: WantedLogs, own: Spool, spark: Spark, labels: Sequence[str], *, join_rolled: bool) -> OpenedLogs:
+def _opened(
+    wanted: WantedLogs, directory: Path, spark: Spark, labels: Sequence[str], *, join_rolled: bool
+) -> OpenedLogs:
     try:
         fetched: dict[Path, str] = {}
         if wanted.uris:
-            (directory := own.directory / "fetched").mkdir()
-            fetched = fetch(spark, wanted.uris, directory)
-        return open_logs(wanted.files, own, fetched=fetched, labels=labels, join_rolled=join_rolled)
+            (copies := directory / "fetched").mkdir()
+            fetched = fetch(spark, wanted.uris, copies)
+        return open_logs(wanted.files, directory, fetched=fetched, labels=labels, join_rolled=join_rolled)
     except OSError as e:
-        raise KafkatoolError(f"{e.filename or f'temporary files in {own.directory}'}: {e.strerror}") from e
+        raise KafkatoolError(f"{e.filename or f'temporary files in {directory}'}: {e.strerror}") from e
 
 
 @contextmanager
@@ -268,17 +270,3 @@ def account(files: int, counts: Counts, **more: int) -> str:
         **{name.replace("_", " "): number for name, number in more.items()},
     }
     return "\n".join(f"{name:<36}{number:>12}" for name, number in rows.items())
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end us as an exception does: Spark is stopped and the temporary files, large ones, are removed."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(TERMINATED)  # no Exception: py4j would take it for a lost connection, and a job for failed
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 
 from kafkatool.core.statelog.history.observations import Observation, drop_repeats
 from kafkatool.core.statelog.history.overview import Overview, observe_chunk
@@ -24,7 +23,7 @@ from kafkatool.core.statelog.jobs.shuffle import (
     read_batches,
     write_shuffle_file,
 )
-from kafkatool.core.statelog.jobs.tasks import Mapper, map_chunks
+from kafkatool.core.statelog.jobs.tasks import Logs, Mapper, map_chunks
 from kafkatool.core.statelog.lines.details import find_details
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import ByShape
@@ -37,22 +36,11 @@ from kafkatool.core.statelog.sources.chunks import (
     first_lines,
     read_records,
 )
-from kafkatool.core.statelog.sources.clocks import Clock
-from kafkatool.core.statelog.sources.source import Source
 
 MINUTES = -1
 """The bucket of lines per minute."""
 
 MOST_BUCKETS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Logs:
-    """Opened logs with the clock of each, and the directory for what is found in them."""
-
-    sources: tuple[Source, ...]
-    clocks: tuple[Clock | None, ...]
-    directory: Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kafkatool.core.statelog.history.facts import history_of
 from kafkatool.core.statelog.history.timeline import Item, partition_items
-from kafkatool.core.statelog.jobs.gathering import Gathered, Logs, partitions_of
+from kafkatool.core.statelog.jobs.gathering import Gathered, partitions_of
 from kafkatool.core.statelog.jobs.shuffle import (
     Batches,
     Entry,
@@ -15,7 +15,7 @@ from kafkatool.core.statelog.jobs.shuffle import (
     read_batches,
     write_shuffle_file,
 )
-from kafkatool.core.statelog.jobs.tasks import Mapper
+from kafkatool.core.statelog.jobs.tasks import Logs, Mapper
 
 
 @dataclass(frozen=True, slots=True)
