@@ -39,14 +39,7 @@ def _leaders_text(item: PartitionResult) -> str:
 
 def outcome_item(item: PartitionResult) -> dict[str, Any]:
     """Return the JSON object and TSV row of one partition."""
-    return {
-        "topic": item.partition.topic,
-        "partition": item.partition.partition,
-        "preferred": item.preferred,
-        "leader_before": item.leader_before,
-        "leader": item.leader,
-        "status": str(item.status),
-    }
+    return {**item.partition._asdict(), **{key: getattr(item, key) for key in COLUMNS[2:]}}
 
 
 def counted(counts: Mapping[Outcome, int]) -> str:

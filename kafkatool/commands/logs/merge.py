@@ -66,10 +66,7 @@ def _events(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
 @click.option("--label", "labels", multiple=True, metavar="PATH=NAME", help="What --show-source and rows call a file.")
 @out_option
 @strict_option
-@click.pass_context
 def merge_command(
-    ctx: click.Context,
-    /,
     names: str | None,
     logs_regex: str | None,
     zones: tuple[str, ...],
@@ -80,7 +77,7 @@ def merge_command(
     strict: bool,
     show_source: bool,
     **filters: Any,
-) -> None:
+) -> int:
     """One log in order of time from the state-change logs of all brokers."""
     wanted = wanted_logs(names, logs_regex)
     selection = _selection(**filters)
@@ -98,8 +95,7 @@ def merge_command(
     session.tell_warnings()
     more = {} if form == "text" else {"rows_written": rows}
     click.echo(account(session.opened.files, merged.counts, **more), err=True)
-    if session.opened.broken or (strict and merged.counts.unknown_form):
-        ctx.exit(1)
+    return session.exit_code(merged.counts.unknown_form, strict=strict)
 
 
 def _selection(*, level: str | None, events: frozenset[str], no_continuation: bool, **filters: Any) -> Selection:

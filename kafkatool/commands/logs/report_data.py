@@ -72,19 +72,15 @@ def _controllers(report: Report) -> list[Data]:
 
 def _brokers(report: Report) -> list[Data]:
     activities, counts = report.overview.brokers, report.sums.brokers
-    found = []
-    for broker in sorted({*activities, *(broker for broker, _ in counts)}):
-        activity = activities.get(broker)
-        found.append(
-            {
-                "broker": broker,
-                "lines": activity.lines if activity else 0,
-                "first": activity.first if activity else None,
-                "last": activity.last if activity else None,
-                **{event: counts[broker, event] for event in BROKER_EVENTS},
-            }
-        )
-    return found
+    silent = {"lines": 0, "first": None, "last": None}
+    return [
+        {
+            "broker": broker,
+            **(activities[broker]._asdict() if broker in activities else silent),
+            **{event: counts[broker, event] for event in BROKER_EVENTS},
+        }
+        for broker in sorted({*activities, *(broker for broker, _ in counts)})
+    ]
 
 
 def _partition(summary: PartitionSummary, report: Report) -> Data:

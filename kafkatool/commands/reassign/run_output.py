@@ -1,12 +1,15 @@
-"""The events of a run as text: Kafka's words on stdout, kt's own and the progress on stderr."""
+"""The events of a run as text: Kafka's words on stdout; kt's own, and the line of progress (RSN-33X), on stderr."""
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Final, Self
 
 from kafkatool.commands.reassign.modes import PlanMode
-from kafkatool.commands.reassign.progress import ProgressView
 from kafkatool.commands.reassign.rows import status_lines
+from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
+from kafkatool.commands.shared.output import Output
+from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.core.operations.reassignment import events
+from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch, ToCopy
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.operations.reassignment.submission import Prepared
@@ -18,16 +21,52 @@ THROTTLE_WARNING: Final = (
 )
 
 
-class RunOutput:
+class ProgressView:
+    """A line of progress while the block runs. ``copying`` was read before the plan was started; ``what`` that is."""
+
+    def __init__(self, out: Output, copying: ToCopy, what: str) -> None:
+        self._label = f"{what}: " if what else ""
+        self._line = ProgressLine(out.note)
+        self._watch = CopyWatch(copying)
+
+    def __enter__(self) -> Self:
+        self._watch.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.end()
+        self._watch.__exit__()
+
+    def show(self, p: Progress) -> None:
+        """Show the newest progress."""
+        copied = self._watch.copied(p.left)
+        if copied is not None:
+            share = min(1.0, copied.copied_bytes / copied.total_bytes)
+        else:
+            share = p.finished / p.total if p.total else 1.0
+        self._line.show(self._label + progress_text(p, copied), share)
+
+
+def progress_text(p: Progress, copied: Copied | None) -> str:
+    """Return one line of about 80 columns, what matters most first; ETA by bytes where brokers tell them."""
+    parts = [f"batch {p.batch}/{p.batches}"] if p.batches > 1 else []
+    parts.append(f"{p.finished}/{p.total} partitions, {p.in_sync}/{p.wanted} in sync")
+    remaining_s = p.remaining_s
+    if copied is not None:
+        parts.append(share_of_bytes(copied.copied_bytes, copied.total_bytes))
+        if copied.bytes_per_second is not None:
+            parts.append(f"{byte_size(copied.bytes_per_second)}/s")
+        remaining_s = copied.remaining_s if p.left else 0.0
+    return ", ".join([*parts, f"ETA {duration(remaining_s)}"])
+
+
+class RunOutput(AbstractContextManager["RunOutput"]):
     """The output of one command about a run. As a context it ends the line of progress, whatever happens."""
 
     def __init__(self, mode: PlanMode) -> None:
         self._mode, self._out = mode, mode.out
         self._view: ProgressView | None = None
         self._views = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._views.close()

@@ -68,6 +68,17 @@ class KtCommand(click.Command):
 # --- flags -----------------------------------------------------------------------------------------------------
 
 
+def all_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return what adds those options to a command, shown in this order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
 def _zookeeper(required: bool) -> Callable[[F], F]:
     def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         if value is None:
@@ -136,9 +147,8 @@ zk_max_bytes_option = click.option(
 """``--zk-max-bytes``; passes ``zk_max_bytes: int``. Give it to ``connect`` (COM-10X)."""
 
 
-def writing_options(function: F) -> F:
-    """Add what every writing command has: ``--dry-run``, ``--cluster-id``, ``--zk-max-bytes``."""
-    return dry_run_option(cluster_id_option(zk_max_bytes_option(function)))
+writing_options = all_of(dry_run_option, cluster_id_option, zk_max_bytes_option)
+"""The flags of every writing command."""
 
 
 def partition_form_option(default: str) -> Callable[[F], F]:

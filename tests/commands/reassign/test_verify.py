@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.commands.reassign.progress import ProgressView
+from kafkatool.commands.reassign.run_output import ProgressView
 from kafkatool.core.operations.reassignment import run_lock, throttles
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.saved_run import RunState

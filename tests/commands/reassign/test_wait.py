@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.commands.reassign.progress import ProgressView
+from kafkatool.commands.reassign.run_output import ProgressView
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.planner.plan_files import plan_json

@@ -146,7 +146,6 @@ def undo(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> None:
 
 
 def _keys(entity_type: str) -> tuple[str, str]:
-    """Return the keys that throttle an entity of this type."""
     return RATES if entity_type == "brokers" else REPLICAS
 
 

@@ -65,7 +65,6 @@ class _GatherTask:
     buckets: int
 
     def gather(self, chunk: Chunk) -> tuple[ShuffleFile, ChunkAccount, Overview]:
-        """Observe one chunk."""
         account, overview = ChunkAccount(), Overview()
         minutes: Counter[bytes] = Counter()
         entries: dict[int, list[Entry]] = {}

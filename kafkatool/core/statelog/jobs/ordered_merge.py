@@ -60,7 +60,6 @@ class _MergeTask:
     first_lines: tuple[int, ...] = ()
 
     def count_lines(self, chunk: Chunk) -> int:
-        """Return the number of lines of a chunk."""
         data = self.logs.sources[chunk.source].read(chunk.start, chunk.end)
         return data.count(b"\n") + (not data.endswith(b"\n"))
 
@@ -87,7 +86,6 @@ class _MergeTask:
         return file, account, total_rows
 
     def write(self, part: tuple[int, Batches]) -> Path:
-        """Sort a range and write it."""
         number, batches = part
         path = self.logs.directory / f"part-{number:06d}"
         entries = sorted(read_batches(batches), key=_order)

@@ -65,7 +65,8 @@ class SliceMerger:
     def _stream(self, index: int, writer: PartWriter, *, in_blocks: bool) -> SliceResult:
         result = SliceResult(index, writer.part)
         counts = result.counts
-        tally = Tally(self._known_shapes(), self._verdict(), counts)
+        shapes = _shapes.setdefault(self.selection.kafka_compatible, self.selection.shapes())
+        tally = Tally(shapes, self._verdict(), counts)
         streams = [
             Stream(self.plan, index, number, self.selection, tally, self.block_bytes)
             for number in range(len(self.plan.sources))
@@ -98,9 +99,6 @@ class SliceMerger:
                 result.edges[stream.number] = stream.edge
         result.part = writer.part
         return result
-
-    def _known_shapes(self) -> Shapes:
-        return _shapes.setdefault(self.selection.kafka_compatible, self.selection.shapes())
 
     def _verdict(self) -> Verdict | None:
         """Return the selection's verdict on whole shapes, times left out; None where it keeps all."""

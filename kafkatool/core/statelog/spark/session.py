@@ -14,10 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.java import find_java
@@ -54,7 +53,7 @@ _EXCEPTION = re.compile(r"(?:Caused by: )?[\w.]*(?:Error|Exception)\b")
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,.*)?\])?")
 
 
-class Spark:
+class Spark(AbstractContextManager["Spark"]):
     """One run of Spark, as a context manager. ``directory`` must be the caller's own: all files go there.
 
     ``process`` is its JVM. ``announce`` may be set: then a missing class-data archive is made after the end, in the
@@ -81,10 +80,7 @@ class Spark:
         self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._starter.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -113,12 +109,10 @@ class Spark:
                 outcomes = self._collected(function, items)
         except (Py4JError, OSError) as e:
             raise SparkError(f"Spark's job failed: {self._last_words()}") from e
-        results: list[Result] = []
         for outcome in outcomes:
             if isinstance(outcome, KafkatoolError):
                 raise outcome
-            results.append(outcome)
-        return results
+        return outcomes
 
     def _collected(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Any]:
         context = self._connected()
