@@ -86,7 +86,12 @@ def merge_command(
         if not selection.kafka_compatible:
             _warn_of_skew(session)  # now, while Spark is still starting
         if form == "text" and not any(session.logs.clocks):
-            merged, rows = _merge_text(session, selection, out_path, show_source), 0
+            plan, rows = plan_merge(session.logs.sources, session.spark), 0
+            with output(out_path) as file:  # the fast way, which may write straight into the output
+                merged = merge(
+                    plan, selection, session.spark, session.logs.directory, show_source=show_source, output=file
+                )
+                merged.write_to(file)
         else:
             merged, rows = merge_ordered(
                 session.logs, selection, session.spark, as_rows=form != "text", show_source=show_source
@@ -115,15 +120,6 @@ def _check(form: str, out: Path | None, selection: Selection, zones: tuple[str, 
             raise UsageError("--format parquet needs --out DIRECTORY: it is many files, not a stream")
         if out.exists():
             raise UsageError(f"{out} exists; a Parquet dataset is a directory of its own: name a new one")
-
-
-def _merge_text(session: LogSession, selection: Selection, out: Path | None, show_source: bool) -> Merged:
-    """Merge the fast way, which may write straight into the output."""
-    with output(out) as file:
-        plan = plan_merge(session.logs.sources, session.spark)
-        merged = merge(plan, selection, session.spark, session.logs.directory, show_source=show_source, output=file)
-        merged.write_to(file)
-    return merged
 
 
 def _write(session: LogSession, merged: Merged, form: str, out: Path | None) -> None:

@@ -40,7 +40,16 @@ COLUMNS: Final = (
     *("leader_changes", "isr_shrinks", "isr_growths", "failed", "ignored", "leader", "isr", "deleted"),
 )
 KEYS: Final = (
-    *("logs", "visibility", "totals", "controllers", "brokers", "partitions", "minutes", "skew", "lines", "plots"),
+    "logs",
+    "visibility",
+    "totals",
+    "controllers",
+    "brokers",
+    "partitions",
+    "minutes",
+    "skew",
+    "lines",
+    "plots",
 )
 
 

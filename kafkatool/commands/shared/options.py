@@ -224,8 +224,11 @@ def connect(
     except ZooKeeperUnavailableError as e:
         raise ZooKeeperUnavailableError(f"{e} ({why_unreachable(zookeeper)})") from e
     with closing(zk):
-        if cluster_id is not None:
-            _check_cluster_id(zk, cluster_id)
+        if cluster_id is not None and (found := read_cluster_id(zk)) != cluster_id:
+            raise RefusedError(
+                f"--cluster-id is {cluster_id}, but the cluster at {zk.connect} has "
+                f"{f'id {found}' if found else 'no id'}; nothing was written"
+            )
         with suppress(NoPermissionError):  # then the command's own reads say what is closed, if it needs it
             _note_no_cluster(zk)
         yield zk
@@ -265,12 +268,3 @@ def read_cluster_id(zk: "ZooKeeper") -> str | None:
 
     node = zk.get(ClusterIdZnode.PATH)
     return ClusterIdZnode.decode(node.data) if node else None
-
-
-def _check_cluster_id(zk: "ZooKeeper", wanted: str) -> None:
-    found = read_cluster_id(zk)
-    if found != wanted:
-        raise RefusedError(
-            f"--cluster-id is {wanted}, but the cluster at {zk.connect} has "
-            f"{f'id {found}' if found else 'no id'}; nothing was written"
-        )

@@ -116,10 +116,10 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
         found = [t for t in found if t.configs]
         out.show(Answer(map(_header, found), [_header_item(t) for t in found], HEADER_KEYS, view.cluster_id))
         return 0
-    only = descriptions.Filter(chosen[0]) if chosen else None
-    rows = [(t, [p for p in t.partitions if only is None or only.selects(p)]) for t in found]
+    selects = descriptions.FILTERS[chosen[0]] if chosen else None
+    rows = [(t, [p for p in t.partitions if selects is None or selects(p)]) for t in found]
     items = [_partition_item(p) for _, partitions in rows for p in partitions]
-    out.show(Answer(_description_lines(rows, headers=only is None), items, cluster_id=view.cluster_id))
+    out.show(Answer(_description_lines(rows, headers=selects is None), items, cluster_id=view.cluster_id))
     return 0
 
 

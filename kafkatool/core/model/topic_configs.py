@@ -21,12 +21,7 @@ _THROTTLED: Final = re.compile(r"(\d+:\d+)?", re.ASCII)
 
 
 class _RefusedValueError(Exception):
-    """A refused value: the reason, and the value as Kafka prints it once parsed."""
-
-    def __init__(self, shown: str, why: str) -> None:
-        super().__init__(why)
-        self.shown = shown
-        self.why = why
+    """A refused value. Its arguments are the value as Kafka prints it once parsed, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +158,8 @@ def check_configs(configs: Mapping[str, str]) -> None:
         try:
             CONFIGS[name].check(value.strip())
         except _RefusedValueError as e:
-            raise RefusedError(f"Invalid value {e.shown} for configuration {name}: {e.why}") from None
+            shown, why = e.args
+            raise RefusedError(f"Invalid value {shown} for configuration {name}: {why}") from None
 
 
 def parse_configs(pairs: Sequence[str]) -> dict[str, str]:

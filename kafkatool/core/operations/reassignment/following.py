@@ -41,9 +41,6 @@ class Progress:
         return self.elapsed_s / self.finished * (self.total - self.finished)
 
 
-Unsent = Callable[[Set[TopicPartition]], Set[TopicPartition]]
-
-
 def wait(
     zk: ZooKeeper,
     moves: Moves,
@@ -51,7 +48,7 @@ def wait(
     timeout_s: float | None,
     on_progress: Callable[[Progress], None],
     poll_ms: int = POLL_MS,
-    unsent: Unsent = lambda sent: frozenset(),
+    unsent: Callable[[Set[TopicPartition]], Set[TopicPartition]] = lambda sent: frozenset(),
 ) -> bool:
     """Wait until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on.
 

@@ -15,15 +15,8 @@ from pathlib import Path
 
 import orjson
 
+from kafkatool.core.statelog.jobs import shuffle
 from kafkatool.core.statelog.jobs.merge import Merged
-from kafkatool.core.statelog.jobs.shuffle import (
-    Batches,
-    Entry,
-    ShuffleFile,
-    batches_by_bucket,
-    read_batches,
-    write_shuffle_file,
-)
 from kafkatool.core.statelog.jobs.tasks import Logs, Mapper, map_chunks
 from kafkatool.core.statelog.lines.details import find_details
 from kafkatool.core.statelog.lines.selection import Selection
@@ -63,13 +56,13 @@ class _MergeTask:
         data = self.logs.sources[chunk.source].read(chunk.start, chunk.end)
         return data.count(b"\n") + (not data.endswith(b"\n"))
 
-    def collect(self, chunk: Chunk) -> tuple[ShuffleFile, ChunkAccount, int]:
+    def collect(self, chunk: Chunk) -> tuple[shuffle.ShuffleFile, ChunkAccount, int]:
         """Write a chunk's records by time range; the last value returned is the number of rows."""
         account = ChunkAccount()
         counts = account.counts
         verdict = self.selection.filter()
         source = self.logs.sources[chunk.source]
-        ranges: dict[int, list[Entry]] = {}
+        ranges: dict[int, list[shuffle.Entry]] = {}
         total_rows = 0
         for record in read_records(source, self.logs.clocks[chunk.source], chunk, ByShape(find_details), account):
             if verdict and (reason := verdict(record.time, record.line, record.details.shape)):
@@ -82,13 +75,13 @@ class _MergeTask:
             ranges.setdefault(bisect_right(self.cuts, record.time), []).append(
                 (record.time, chunk.source, record.offset, text)
             )
-        file = write_shuffle_file(self.logs.directory / f"records-{chunk.number:06d}", ranges)
+        file = shuffle.write_file(self.logs.directory / f"records-{chunk.number:06d}", ranges)
         return file, account, total_rows
 
-    def write(self, part: tuple[int, Batches]) -> Path:
+    def write(self, part: tuple[int, shuffle.Batches]) -> Path:
         number, batches = part
         path = self.logs.directory / f"part-{number:06d}"
-        entries = sorted(read_batches(batches), key=_order)
+        entries = sorted(shuffle.read_batches(batches), key=_order)
         with path.open("wb") as file:
             file.writelines(map(_written, entries))
         return path
@@ -128,7 +121,7 @@ def merge_ordered(
         lines = map_chunks(mapper, task.count_lines, chunks, chunk_bytes)
         task = replace(task, first_lines=tuple(first_lines(logs.sources, chunks, lines)))
     collected = map_chunks(mapper, task.collect, chunks, chunk_bytes)
-    ranges = sorted(batches_by_bucket(file for file, _, _ in collected).items())
+    ranges = sorted(shuffle.batches_by_bucket(file for file, _, _ in collected).items())
     parts = mapper.map(task.write, ranges)
     counts = add_accounts(chunks, [account for _, account, _ in collected])
     return Merged(tuple(parts), counts), sum(number for _, _, number in collected)

@@ -51,16 +51,15 @@ class SliceMerger:
 
         OSError, SourceChangedError.
         """
-        return self._merge(index, self.slots, in_blocks=True)
-
-    def _merge(self, index: int, slots: Slots | None, *, in_blocks: bool) -> SliceResult:
-        try:
-            with PartWriter(self.directory / f"part-{index:06d}", slots, index) as writer:
-                return self._stream(index, writer, in_blocks=in_blocks)
-        except SlotTooSmallError:
-            return self._merge(index, None, in_blocks=in_blocks)
-        except OutOfOrderError:
-            return self._merge(index, slots, in_blocks=False)
+        slots, in_blocks = self.slots, True
+        while True:
+            try:
+                with PartWriter(self.directory / f"part-{index:06d}", slots, index) as writer:
+                    return self._stream(index, writer, in_blocks=in_blocks)
+            except SlotTooSmallError:
+                slots = None
+            except OutOfOrderError:
+                in_blocks = False
 
     def _stream(self, index: int, writer: PartWriter, *, in_blocks: bool) -> SliceResult:
         result = SliceResult(index, writer.part)
