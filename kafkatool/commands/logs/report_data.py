@@ -23,7 +23,7 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
             "files": overview.files,
             "first": overview.first and report.first,
             "last": overview.last and report.last,
-            "span_ms": _span_ms(report),
+            "span_ms": milliseconds(report.last) - milliseconds(report.first) if overview.first else 0,
             "utc": utc,
         },
         "visibility": {
@@ -53,10 +53,6 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
         },
         "plots": _plots(report),
     }
-
-
-def _span_ms(report: Report) -> int:
-    return milliseconds(report.last) - milliseconds(report.first) if report.overview.first else 0
 
 
 def _controllers(report: Report) -> list[Data]:

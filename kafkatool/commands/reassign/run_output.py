@@ -1,15 +1,14 @@
 """The events of a run as text: Kafka's words on stdout; kt's own, and the line of progress (RSN-33X), on stderr."""
 
 from contextlib import AbstractContextManager, ExitStack
-from typing import Final, Self
+from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import status_lines
 from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
-from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.core.operations.reassignment import events
-from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch, ToCopy
+from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.operations.reassignment.submission import Prepared
@@ -19,32 +18,6 @@ THROTTLE_WARNING: Final = (
     "Warning: You must run Verify periodically, until the reassignment completes, to ensure the throttle is removed. "
     "You can also alter the throttle by rerunning the Execute command passing a new value."
 )
-
-
-class ProgressView:
-    """A line of progress while the block runs. ``copying`` was read before the plan was started; ``what`` that is."""
-
-    def __init__(self, out: Output, copying: ToCopy, what: str) -> None:
-        self._label = f"{what}: " if what else ""
-        self._line = ProgressLine(out.note)
-        self._watch = CopyWatch(copying)
-
-    def __enter__(self) -> Self:
-        self._watch.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._line.end()
-        self._watch.__exit__()
-
-    def show(self, p: Progress) -> None:
-        """Show the newest progress."""
-        copied = self._watch.copied(p.left)
-        if copied is not None:
-            share = min(1.0, copied.copied_bytes / copied.total_bytes)
-        else:
-            share = p.finished / p.total if p.total else 1.0
-        self._line.show(self._label + progress_text(p, copied), share)
 
 
 def progress_text(p: Progress, copied: Copied | None) -> str:
@@ -65,23 +38,32 @@ class RunOutput(AbstractContextManager["RunOutput"]):
 
     def __init__(self, mode: PlanMode) -> None:
         self._mode, self._out = mode, mode.out
-        self._view: ProgressView | None = None
-        self._views = ExitStack()
+        self._label: str
+        self._line: ProgressLine
+        self._watch: CopyWatch
+        self._line_end = ExitStack()
 
     def __exit__(self, *_: object) -> None:
-        self._views.close()
+        self._line_end.close()
 
     def progress(self, p: Progress) -> None:
         """Show how far it is, in the line that Following has begun."""
-        assert self._view is not None
-        self._view.show(p)
+        copied = self._watch.copied(p.left)
+        if copied is not None:
+            share = min(1.0, copied.copied_bytes / copied.total_bytes)
+        else:
+            share = p.finished / p.total if p.total else 1.0
+        self._line.show(self._label + progress_text(p, copied), share)
 
     def show(self, event: events.Event) -> None:
         """Show what has happened."""
-        self._views.close()
+        self._line_end.close()
         match event:
             case events.Following():
-                self._view = self._views.enter_context(ProgressView(self._out, event.copying, event.what))
+                self._label = f"{event.what}: " if event.what else ""
+                self._watch = self._line_end.enter_context(CopyWatch(event.copying))
+                self._line = ProgressLine(self._out.note)
+                self._line_end.callback(self._line.end)
             case events.Unchanged():
                 self._out.note(f"{event.partitions} partitions of the plan have the planned replicas already")
             case events.WayBack():

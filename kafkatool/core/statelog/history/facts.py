@@ -96,8 +96,7 @@ def leaderless_ms(facts: Sequence[Fact], end: str) -> list[tuple[str, str, bool]
 
 def _incarnations(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
     """Yield the observations of each incarnation: a topic deleted and created again starts anew at leader epoch 0."""
-    created = [o.time for o in observations if o.event == "partition_created"]
-    created = [time for i, time in enumerate(created) if i == 0 or time != created[i - 1]]
+    created = list(dict.fromkeys(o.time for o in observations if o.event == "partition_created"))
     if not created:
         yield list(observations)
         return

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -117,7 +118,9 @@ class Spark(AbstractContextManager["Spark"]):
     def _collected(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Any]:
         context = self._connected()
         with self._progress_told(context, len(items)):
-            collected: list[Any] = context.parallelize(list(items), len(items)).map(_Guarded(function)).collect()
+            collected: list[Any] = (
+                context.parallelize(list(items), len(items)).map(partial(_guarded, function)).collect()
+            )
         return collected
 
     def with_context(self, action: Callable[[Any], Result]) -> Result:
@@ -294,16 +297,11 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-class _Guarded:
-    """Carries an error we raise on purpose through Spark as a value: as an exception it would be a Java stack trace."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-
-    def __call__(self, item: Any) -> Any:
-        try:
-            return self._function(item)
-        except KafkatoolError as e:
-            return e
-        except OSError as e:
-            return SparkError(f"{e.filename or 'temporary files (TMPDIR)'}: {e.strerror}")
+def _guarded(function: Callable[[Any], Any], item: Any) -> Any:
+    """Carry an error we raise on purpose through Spark as a value: as an exception it would be a Java stack trace."""
+    try:
+        return function(item)
+    except KafkatoolError as e:
+        return e
+    except OSError as e:
+        return SparkError(f"{e.filename or 'temporary files (TMPDIR)'}: {e.strerror}")
