@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 import click
 
 from kafkatool.commands.shared.options import all_of
-from kafkatool.commands.shared.termination import sigterm_raises
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, UsageError
 from kafkatool.core.statelog.jobs.gathering import Gathered, gather
 from kafkatool.core.statelog.jobs.merge import replacing
@@ -182,7 +182,7 @@ def log_session(
 ) -> Iterator[LogSession]:
     """Start Spark and open the logs; at the end, also by SIGTERM, end Spark and remove every temporary file."""
     ended = SystemExit(TERMINATED)  # no Exception: py4j would take it for a lost connection, and a job for failed
-    with sigterm_raises(ended), spool() as directory, Spark(master, directory) as spark:
+    with terminated_like_interrupted(ended), spool() as directory, Spark(master, directory) as spark:
         spark.announce = lambda text: click.echo(f"kt: {text}", err=True)
         if sys.stderr.isatty():
             spark.progress = _show_progress

@@ -11,7 +11,7 @@ from kafkatool.commands.reassign.rows import COLUMNS, item, status_lines
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
-from kafkatool.commands.shared.termination import sigterm_raises
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.operations.reassignment.events import Cancelled
 from kafkatool.core.operations.reassignment.run import Run
 from kafkatool.core.operations.reassignment.status import Status
@@ -31,7 +31,7 @@ class Cancel(PlanMode):
         """Return 0 when nothing of the plan is under way, and with --rollback all is as it was."""
         plan = self.read_plan()
         before = self.read_rollback(plan) if self.rollback else None
-        with sigterm_raises(KeyboardInterrupt), self.session() as zk, RunOutput(self) as output:
+        with terminated_like_interrupted(), self.session() as zk, RunOutput(self) as output:
             run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
             for event in run.cancel(
                 before, timeout_s=self.timeout, force=self.force, preserve_throttles=self.preserve_throttles

@@ -10,7 +10,7 @@ from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, items
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
-from kafkatool.commands.shared.termination import sigterm_raises
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.operations.reassignment import submission
 from kafkatool.core.operations.reassignment.events import Ended, Event
@@ -46,7 +46,7 @@ class Execute(PlanMode):
     def carry_out(self) -> int:
         """Start the plan, or go on with it. Raises UsageError, and RefusedError in Kafka's words."""
         plan = self.read_plan()
-        with sigterm_raises(KeyboardInterrupt):
+        with terminated_like_interrupted():
             return self._resume(plan) if self.resume else self._execute(plan)
 
     def _execute(self, plan: Moves) -> int:

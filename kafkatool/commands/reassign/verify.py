@@ -12,7 +12,7 @@ from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, status_lin
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
-from kafkatool.commands.shared.termination import sigterm_raises
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.model.values import join_ids
 from kafkatool.core.operations.reassignment import status
 from kafkatool.core.operations.reassignment.events import Verified
@@ -45,7 +45,7 @@ class Verify(PlanMode):
                 return 0
             run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
             if self.wait:
-                with sigterm_raises(KeyboardInterrupt), output:
+                with terminated_like_interrupted(), output:
                     for event in run.wait(self.timeout):
                         output.show(event)
             for event in run.verify(preserve_throttles=self.preserve_throttles):

@@ -24,7 +24,7 @@ from kafkatool.commands.shared.options import (
 )
 from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
-from kafkatool.commands.shared.termination import sigterm_raises
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.operations.verification.comparison import (
@@ -130,7 +130,7 @@ def replica_verify(
         out.line(f"{local_time()}: verification process is started.")
         if not once:
             return _run(verifier, out, name_of, report_interval_ms / 1000)
-        with sigterm_raises(KeyboardInterrupt):  # else the terminal would be left without its cursor
+        with terminated_like_interrupted():  # else the terminal would be left without its cursor
             _run_once(verifier, line)
         reports = verifier.reports
         _say_news(reports, out, name_of, set())

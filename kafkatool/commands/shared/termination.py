@@ -10,8 +10,8 @@ from typing import NoReturn
 
 
 @contextmanager
-def sigterm_raises(error: type[BaseException] | BaseException) -> Iterator[None]:
-    """Let SIGTERM raise that error while the block runs; change nothing where it runs in another thread."""
+def terminated_like_interrupted(error: type[BaseException] | BaseException = KeyboardInterrupt) -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt, or ``error``, while the block runs; change nothing in another thread."""
 
     def end(*_: object) -> NoReturn:
         raise error

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -214,7 +213,7 @@ def test_a_run_that_waits_for_somebody_elses_reassignment_sends_nothing_once_it_
         if found is None or found.data != foreign:
             nodes.reassign(own)
         elif len(written.batches) == 2 and written.batches[0].sent:  # resumed, and about to send
-            replace(written, cancelled=True).write(state)
+            written.cancel().write(state)
             nodes.reassign(own)
 
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, cancel_then_make_room):

@@ -41,6 +41,9 @@ class Progress:
         return self.elapsed_s / self.finished * (self.total - self.finished)
 
 
+Unsent = Callable[[Set[TopicPartition]], Set[TopicPartition]]
+
+
 def wait(
     zk: ZooKeeper,
     moves: Moves,
@@ -48,7 +51,7 @@ def wait(
     timeout_s: float | None,
     on_progress: Callable[[Progress], None],
     poll_ms: int = POLL_MS,
-    unsent: Callable[[Set[TopicPartition]], Set[TopicPartition]] = lambda sent: frozenset(),
+    unsent: Unsent = lambda sent: frozenset(),
 ) -> bool:
     """Wait until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on.
 

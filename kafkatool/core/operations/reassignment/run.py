@@ -5,7 +5,7 @@ Each step is noted in the state file before it is taken, so whoever comes next c
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from kafkatool.core.errors import RefusedError, VersionConflictError, ZnodeTooLargeError, ZooKeeperError
@@ -24,7 +24,6 @@ PATIENCE_S: Final = 10.0  # a kt that carries out a plan looks for the mark ever
 PAUSE_S: Final = 0.1
 
 
-@dataclass(slots=True)
 class Run:
     """The run of one plan over one session, by one thread. Its methods do the work while their events are taken.
 
@@ -32,16 +31,19 @@ class Run:
     holds the lock (``RunFiles.alone``), and calls ``end_early`` if anything, also of its own, cuts the events short.
     """
 
-    zk: ZooKeeper
-    plan: Moves
-    files: RunFiles
-    name_of: PartitionName
-    on_progress: Callable[[Progress], None]
-    _moves: Moves = field(init=False)  # what this run is to achieve of the plan
-    _state: RunState | None = field(init=False, default=None)  # what the state file says, once it is this run's
-
-    def __post_init__(self) -> None:
-        self._moves = self.plan
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        plan: Moves,
+        files: RunFiles,
+        *,
+        name_of: PartitionName,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self._zk, self._plan, self._files = zk, plan, files
+        self._name_of, self._on_progress = name_of, on_progress
+        self._moves = plan  # what this run is to achieve of the plan
+        self._state: RunState | None = None  # what the state file says, once it is this run's
 
     # --- start and resume -------------------------------------------------------------------------------------------
 
@@ -50,25 +52,25 @@ class Run:
 
         Raises RefusedError, with nothing written: an earlier run was not finished, the way back cannot be saved.
         """
-        if followed and self.files.state.exists():
+        if followed and self._files.state.exists():
             raise RefusedError(
-                f"{self.files.state} is that of a run that was not finished: continue it with --execute --resume, "
+                f"{self._files.state} is that of a run that was not finished: continue it with --execute --resume, "
                 "or remove the file"
             )
         if prepared.unchanged:
             yield events.Unchanged(len(prepared.unchanged))
         yield self._save_way_back(prepared)
         if not followed:
-            start(self.zk, prepared, name_of=self.name_of)
+            start(self._zk, prepared, name_of=self._name_of)
             yield events.Started(prepared)
             return
         self._moves = prepared.moves
-        copying = to_copy(self.zk, self._moves)  # read before the start, so that what there is to copy is known
-        self._write(RunState.of(self.plan, prepared).with_batch(0, finished=False))
+        copying = to_copy(self._zk, self._moves)  # read before the start, so that what there is to copy is known
+        self._write(RunState.of(self._plan, prepared).with_batch(0, finished=False))
         try:
-            start(self.zk, prepared, name_of=self.name_of)
+            start(self._zk, prepared, name_of=self._name_of)
         except (RefusedError, ZnodeTooLargeError, VersionConflictError):
-            remove(self.files.state)  # nothing was started, and the throttles are back as they were
+            remove(self._files.state)  # nothing was started, and the throttles are back as they were
             raise
         yield events.Started(prepared)
         yield Following(copying)
@@ -78,23 +80,23 @@ class Run:
         """Go on where a run ended (RSN-22X): set its throttles, let end what is under way, send what is left."""
         self._state = state
         begun = time.monotonic()
-        throttles.set_again(self.zk, state.throttles)
-        yield Following(to_copy(self.zk, self.plan), "under way")
-        if not following.wait(self.zk, self.plan, timeout_s=timeout_s, on_progress=self.on_progress):
+        throttles.set_again(self._zk, state.throttles)
+        yield Following(to_copy(self._zk, self._plan), "under way")
+        if not following.wait(self._zk, self._plan, timeout_s=timeout_s, on_progress=self._on_progress):
             yield from self._end(frozenset(), finished=False)
             return
         left = prepare(
-            self.zk,
-            self.plan,
+            self._zk,
+            self._plan,
             skip_unchanged=True,
             force=force,
             max_bytes=state.max_json_size,
             max_count=state.batch_partitions,
-            name_of=self.name_of,
+            name_of=self._name_of,
         )
         self._write(state.resumed(left.batches))  # also if it was cancelled: this is to go on
         remaining_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun))
-        yield Following(to_copy(self.zk, left.moves))
+        yield Following(to_copy(self._zk, left.moves))
         yield from self._follow(left.batches, started=False, timeout_s=remaining_s)
 
     def end_early(self) -> Iterator[Event]:
@@ -102,7 +104,7 @@ class Run:
 
         Nothing happens if there is no run to resume.
         """
-        if self._state is not None and self.files.state.exists():
+        if self._state is not None and self._files.state.exists():
             yield from self._leave(self._state)
 
     def _save_way_back(self, prepared: Prepared) -> WayBack:
@@ -110,24 +112,24 @@ class Run:
 
         A plan that was carried out already has no way back of its own: the one that its first run saved stays.
         """
-        file = self.files.rollback
+        file = self._files.rollback
         if len(prepared.unchanged) == len(prepared.moves) and file.exists():
             return WayBack(prepared, file, saved=False)
         return WayBack(prepared, file, saved=True, kept=write_file(file, plan_json(prepared.way_back)))
 
     def _write(self, state: RunState) -> None:
         self._state = state
-        state.write(self.files.state)
+        state.write(self._files.state)
 
     def _follow(self, batches: Sequence[Moves], *, started: bool, timeout_s: float | None) -> Iterator[Event]:
         """Follow the batches to their end (RSN-33X)."""
         assert self._state is not None
         first = self._state.finished
         followed = following.follow(
-            self.zk,
+            self._zk,
             batches,
             timeout_s=timeout_s,
-            on_progress=self.on_progress,
+            on_progress=self._on_progress,
             on_batch=lambda number, finished: self._note_batch(first + number, finished),
             started=started,
         )
@@ -140,18 +142,18 @@ class Run:
         The file may have gone because a --verify found all completed before this run looked: then this run has ended.
         """
         assert self._state is not None
-        elsewhere = self.files.unfinished_run(self.plan)
-        done = elsewhere is None and status.verify(self.zk, self._moves, preserve_throttles=True).completed
+        elsewhere = self._files.unfinished_run(self._plan)
+        done = elsewhere is None and status.verify(self._zk, self._moves, preserve_throttles=True).completed
         if not done and (elsewhere is None or elsewhere.cancelled):
             raise RefusedError("the run was cancelled: no further batch is sent")
         self._state = self._state.with_batch(number, finished=finished)
         if not done and self._state != elsewhere:
-            self._state.write(self.files.state)
+            self._state.write(self._files.state)
 
     def _end(self, unsent: Set[TopicPartition], *, finished: bool) -> Iterator[Event]:
         """Tell how far it is, and leave the throttle and the state file as that asks for."""
         assert self._state is not None
-        found = status.verify(self.zk, self._moves, preserve_throttles=True)
+        found = status.verify(self._zk, self._moves, preserve_throttles=True)
         moves = _with_pending(found.items, unsent)
         yield events.Ended(moves, completed=found.completed, finished=finished, unsent=len(unsent))
         yield from self._finish(self._state) if finished else self._leave(self._state)
@@ -159,13 +161,13 @@ class Run:
     def _finish(self, state: RunState) -> Iterator[Event]:
         """Make throttles what they were; then nothing is left to resume."""
         yield from self._remove_throttle(state)
-        remove(self.files.state)
+        remove(self._files.state)
 
     def _leave(self, state: RunState) -> Iterator[Event]:
         """Leave the state file for --resume."""
         throttled, moving, unseen = bool(state.throttles), True, None
         try:
-            moving = bool(set(status.running(self.zk) or ()).intersection(self._moves))
+            moving = bool(set(status.running(self._zk) or ()).intersection(self._moves))
             if throttled and not moving:
                 yield from self._remove_throttle(state)
                 throttled = False
@@ -174,7 +176,7 @@ class Run:
         yield LeftUnfinished(moving, throttled, unseen)
 
     def _remove_throttle(self, state: RunState) -> Iterator[ThrottleRemoved]:
-        changed = throttles.restore(self.zk, state.throttles)
+        changed = throttles.restore(self._zk, state.throttles)
         if state.throttles:
             yield ThrottleRemoved(tuple(changed))
 
@@ -182,7 +184,7 @@ class Run:
 
     def wait(self, timeout_s: float | None) -> Iterator[Event]:
         """Wait until nothing of the plan is under way, nor to be sent by a kt that carries it out (RSN-33X)."""
-        yield Following(to_copy(self.zk, self.plan))
+        yield Following(to_copy(self._zk, self._plan))
         seen: RunState | None = None
         found: frozenset[TopicPartition] = frozenset()
 
@@ -193,30 +195,30 @@ class Run:
             run notes a batch as sent before it sends it, so what counts is what was noted as finished.
             """
             nonlocal seen, found
-            run = self.files.unfinished_run(self.plan)
+            run = self._files.unfinished_run(self._plan)
             if run is None or run.cancelled or run.finished == len(run.batches):
                 seen = None
                 return frozenset()
             if run != seen or not sent:  # else what was sent is all that can have changed
-                moves = status.verify(self.zk, self.plan, preserve_throttles=True).items
+                moves = status.verify(self._zk, self._plan, preserve_throttles=True).items
                 found = frozenset(m.partition for m in moves if m.status is not Status.COMPLETED)
-            if not sent and not self.files.is_carried_out():
+            if not sent and not self._files.is_carried_out():
                 return frozenset()
             seen = run
             found -= sent
             return found
 
-        following.wait(self.zk, self.plan, timeout_s=timeout_s, on_progress=self.on_progress, unsent=unsent)
+        following.wait(self._zk, self._plan, timeout_s=timeout_s, on_progress=self._on_progress, unsent=unsent)
 
     def verify(self, *, preserve_throttles: bool) -> Iterator[Event]:
         """Tell how far the plan is; if all is done take throttles off and end a run that has left its state."""
-        run = self.files.unfinished_run(self.plan)
+        run = self._files.unfinished_run(self._plan)
         ends = None if preserve_throttles else run
-        found = status.verify(self.zk, self.plan, preserve_throttles=preserve_throttles or ends is not None)
-        carried_out = self.files.is_carried_out()
+        found = status.verify(self._zk, self._plan, preserve_throttles=preserve_throttles or ends is not None)
+        carried_out = self._files.is_carried_out()
         moves = _with_pending(found.items, _not_sent(found.items, run, carried_out))
         yield events.Verified(replace(found, items=moves), carried_out, resumable=run is not None)
-        throttles.apply(self.zk, found.removal)
+        throttles.apply(self._zk, found.removal)
         if found.removal:
             yield ThrottleRemoved()
         if ends is not None and found.completed:
@@ -229,16 +231,16 @@ class Run:
     ) -> Iterator[Event]:
         """Send nothing more, let end what is under way, and go back to ``before`` unless that is None (RSN-37X)."""
         try:
-            RunState.read(self.files.state, self.plan)
+            RunState.read(self._files.state, self._plan)
         except RefusedError as e:
             if not isinstance(e.__cause__, FileNotFoundError):
                 yield events.NotCancelled(e)
         ended = yield from self._stop(timeout_s)
         if ended and before is not None:
             ended = yield from self._go_back(before, timeout_s=timeout_s, force=force)
-        if ended and not preserve_throttles and (run := self.files.unfinished_run(self.plan)) is not None:
+        if ended and not preserve_throttles and (run := self._files.unfinished_run(self._plan)) is not None:
             yield from self._finish(run)
-        found = status.verify(self.zk, before if before is not None else self.plan, preserve_throttles=True)
+        found = status.verify(self._zk, before if before is not None else self._plan, preserve_throttles=True)
         yield events.Cancelled(found, ended)
 
     def _stop(self, timeout_s: float | None) -> Generator[Event, None, bool]:
@@ -250,18 +252,18 @@ class Run:
         """
         patience_s = PATIENCE_S if timeout_s is None else min(PATIENCE_S, timeout_s)
         ended_at: float | None = None
-        yield Following(to_copy(self.zk, self.plan), "under way")
+        yield Following(to_copy(self._zk, self._plan), "under way")
         while True:
-            run = self.files.unfinished_run(self.plan)
+            run = self._files.unfinished_run(self._plan)
             if run is not None and not run.cancelled:
                 ended_at = None
-                replace(run, cancelled=True).write(self.files.state)
-            if not following.wait(self.zk, self.plan, timeout_s=timeout_s, on_progress=self.on_progress):
+                run.cancel().write(self._files.state)
+            if not following.wait(self._zk, self._plan, timeout_s=timeout_s, on_progress=self._on_progress):
                 return False
             ended_at = time.monotonic() if ended_at is None else ended_at
-            run = self.files.unfinished_run(self.plan)
+            run = self._files.unfinished_run(self._plan)
             if run is None or run.cancelled:
-                if not self.files.is_carried_out():
+                if not self._files.is_carried_out():
                     return True
                 if time.monotonic() >= ended_at + patience_s:
                     yield events.StillCarriedOut()
@@ -270,10 +272,10 @@ class Run:
 
     def _go_back(self, before: Moves, *, timeout_s: float | None, force: bool) -> Generator[Event, None, bool]:
         """Submit what differs from ``before`` and follow it; False: the deadline passed first."""
-        prepared = prepare(self.zk, before, skip_unchanged=True, force=force, name_of=self.name_of)
-        yield Following(to_copy(self.zk, prepared.moves), "back")
+        prepared = prepare(self._zk, before, skip_unchanged=True, force=force, name_of=self._name_of)
+        yield Following(to_copy(self._zk, prepared.moves), "back")
         followed = following.follow(
-            self.zk, prepared.batches, timeout_s=timeout_s, on_progress=self.on_progress, started=False
+            self._zk, prepared.batches, timeout_s=timeout_s, on_progress=self._on_progress, started=False
         )
         return followed.finished == len(prepared.batches)
 

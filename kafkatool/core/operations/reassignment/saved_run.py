@@ -5,11 +5,11 @@ when all is done and every throttle is as it was.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
 import orjson
 
@@ -67,6 +67,10 @@ class RunState:
         changed = replace(self.batches[number], sent=True, finished=finished)
         return replace(self, batches=(*self.batches[:number], changed, *self.batches[number + 1 :]))
 
+    def cancel(self) -> Self:
+        """Return the state to be written for the run that goes on elsewhere."""
+        return replace(self, cancelled=True)
+
     def resumed(self, left: Sequence[Moves]) -> Self:
         """Return the state with what has finished, and then the batches that are left to do."""
         batches = (*self.batches[: self.finished], *(Batch(len(batch)) for batch in left))
@@ -80,17 +84,7 @@ class RunState:
     def read(cls, path: Path, plan: Moves) -> Self:
         """Read the file. Raises RefusedError: no such file, not a state file, that of another plan."""
         try:
-            value = orjson.loads(path.read_bytes())
-            if value["version"] != VERSION:
-                raise ValueError(value["version"])
-            state = cls(
-                str(value["plan_sha256"]),
-                int(value["max_json_size"]),
-                int(value["batch_partitions"]),
-                tuple(Batch(**batch) for batch in value["batches"]),
-                tuple(SavedThrottle(**saved) for saved in value["throttles"]),
-                bool(value["cancelled"]),
-            )
+            state = cls._from_json(orjson.loads(path.read_bytes()))
         except FileNotFoundError as e:
             raise RefusedError(f"nothing to resume: there is no {path}") from e
         except OSError as e:
@@ -100,6 +94,19 @@ class RunState:
         if state.plan_sha256 != plan_hash(plan):
             raise RefusedError(f"{path} belongs to another plan: resume with the plan that was started")
         return state
+
+    @classmethod
+    def _from_json(cls, value: Mapping[str, Any]) -> Self:
+        if value["version"] != VERSION:
+            raise ValueError(value["version"])
+        return cls(
+            str(value["plan_sha256"]),
+            int(value["max_json_size"]),
+            int(value["batch_partitions"]),
+            tuple(Batch(**batch) for batch in value["batches"]),
+            tuple(SavedThrottle(**saved) for saved in value["throttles"]),
+            bool(value["cancelled"]),
+        )
 
 
 def plan_hash(plan: Moves) -> str:
@@ -127,10 +134,12 @@ class RunFiles:
 
     @property
     def state(self) -> Path:
+        """Return the path of the state file."""
         return self._beside("state")
 
     @property
     def rollback(self) -> Path:
+        """Return the path of the way back."""
         return self.own_rollback if self.own_rollback is not None else self._beside("rollback")
 
     def _beside(self, kind: str) -> Path:

@@ -1,6 +1,7 @@
 """The status of a plan, and the reassignments under way, as ZooKeeper tells them (RSN-12, RSN-35X, RSN-38X)."""
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkatool.core.model.values import TopicPartition
@@ -61,8 +62,7 @@ def verify(zk: ZooKeeper, plan: Moves, *, preserve_throttles: bool = False) -> V
     items = tuple(Move(p, replicas_of(view, p), target, _status(view, p, target)) for p, target in plan.items())
     done = all(move.status is Status.COMPLETED for move in items)
     removal = throttles.plan_removal(zk, {p.topic for p in plan}) if done and not preserve_throttles else []
-    targets = {broker for move in items if move.status is Status.IN_PROGRESS for broker in move.target}
-    return Verification(items, tuple(removal), tuple(sorted(targets.difference(view.brokers))))
+    return Verification(items, tuple(removal), _awaited(items, view))
 
 
 def list_running(zk: ZooKeeper) -> tuple[Move, ...]:
@@ -74,6 +74,12 @@ def list_running(zk: ZooKeeper) -> tuple[Move, ...]:
         Move(p, replicas_of(view, p), moves[p], Status.IN_PROGRESS, states[p].leader_and_isr.isr if p in states else ())
         for p in sorted(moves)
     )
+
+
+def _awaited(moves: Iterable[Move], view: ClusterView) -> tuple[int, ...]:
+    """Return the brokers without which those moves do not end."""
+    targets = {broker for move in moves if move.status is Status.IN_PROGRESS for broker in move.target}
+    return tuple(sorted(targets.difference(view.brokers)))
 
 
 def _status(view: ClusterView, partition: TopicPartition, target: tuple[int, ...]) -> Status:

@@ -79,13 +79,5 @@ def _partition(
     if found is None:
         return PartitionDescription(partition, None, replicas, (), None, None, False, min_isr)
     state = found.leader_and_isr
-    return PartitionDescription(
-        partition=partition,
-        leader=state.leader,
-        replicas=replicas,
-        isr=state.isr,
-        leader_epoch=state.leader_epoch,
-        controller_epoch=state.controller_epoch,
-        available=state.leader in view.brokers,
-        min_isr=min_isr,
-    )
+    led, epochs = state.leader in view.brokers, (state.leader_epoch, state.controller_epoch)
+    return PartitionDescription(partition, state.leader, replicas, state.isr, *epochs, led, min_isr)
