@@ -206,18 +206,9 @@ def decode_group(data: bytes | memoryview) -> GroupValue:
         client_id, client_host = reader.string(), reader.string()
         rebalance = reader.take("i") if version >= 1 else None
         session = reader.take("i")
-        members.append(
-            MemberValue(
-                member_id,
-                instance_id,
-                client_id,
-                client_host,
-                session if rebalance is None else rebalance,
-                session,
-                reader.bytes(),
-                reader.bytes(),
-            )
-        )
+        timeouts = (session if rebalance is None else rebalance, session)
+        member = MemberValue(member_id, instance_id, client_id, client_host, *timeouts, reader.bytes(), reader.bytes())
+        members.append(member)
     return GroupValue(protocol_type, generation, protocol, leader, timestamp, tuple(members))
 
 

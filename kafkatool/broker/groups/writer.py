@@ -4,15 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kafkatool.broker.groups.ownership import offsets_partition
-from kafkatool.broker.groups.records import (
-    GroupKey,
-    GroupValue,
-    Key,
-    OffsetKey,
-    OffsetValue,
-    encode_group,
-    encode_key,
-)
+from kafkatool.broker.groups.records import GroupKey, GroupValue, Key, OffsetKey, OffsetValue, encode_group, encode_key
 from kafkatool.broker.groups.records import encode_offset as encode_offset_value
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.settings.config import BrokerConfig

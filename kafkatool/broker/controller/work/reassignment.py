@@ -56,7 +56,7 @@ class Reassignment(Part):
     enqueue: Callable[[str, Callable[[], None]], None]
     write_lines: Callable[[str, Iterable[str]], None]
     topic_changes: TopicChanges
-    on_moved: Callable[[Iterable[str]], None]
+    on_moved: Callable[[Iterable[str]], None] = field(init=False)
     _fired: deque[TopicPartition] = field(default_factory=deque, init=False)
     """State nodes that changed; filled by the watch's thread."""
     _watched: set[TopicPartition] = field(default_factory=set, init=False)  # each state node has one watch at most
