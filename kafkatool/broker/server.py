@@ -57,6 +57,9 @@ class Broker:
         self._running = False
         self._stops: list[tuple[str, Callable[[], object]]] = []
         self._registration: Registration | None = None
+        # Loaded here, not in the start, which a signal may interrupt: a KeyboardInterrupt that meets an import making
+        # dataclasses (exec of a text) has CPython end the process as killed by SIGINT, however well it was caught.
+        self._handlers = load_handlers()
 
     @property
     def port(self) -> int:
@@ -283,7 +286,7 @@ class Broker:
             timer=self._timer,
             client_quotas=self._client_quotas,
         )
-        handlers = load_handlers()
+        handlers = self._handlers
         self._will_stop("request handlers", self._sockets.stop_serving)
         self._sockets.serve(
             Dispatcher(handlers, context), quick_apis=[key for key, one in handlers.items() if one.quick]

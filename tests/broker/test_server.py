@@ -191,6 +191,26 @@ def test_the_order_of_a_start_and_that_its_nodes_are_gone_when_the_stop_returns(
     assert places == sorted(places), said
 
 
+STARTED = """
+import sys
+from kafkatool.broker.server import Broker
+from kafkatool.broker.settings.config import BrokerConfig
+broker = Broker(BrokerConfig.from_properties(dict(pair.split("=", 1) for pair in sys.argv[1:])))
+before = set(sys.modules)
+broker.start()
+loaded = sorted(name for name in set(sys.modules) - before if name.startswith("kafkatool."))
+broker.stop(controlled=False)
+print(loaded)
+"""
+
+
+@pytest.mark.spec("BRK-126", "BRK-128")
+def test_a_start_imports_nothing_so_that_a_signal_may_interrupt_it_anywhere(zk_connect: str, tmp_path: Path) -> None:
+    settings = (f"zookeeper.connect={zk_connect}", f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0")
+    command = [sys.executable, "-c", STARTED, *settings]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout == "[]\n"
+
+
 @pytest.mark.spec("BRK-119", "BRK-6")
 def test_a_start_that_fails_leaves_nothing_behind(zk_connect: str, zk: ZooKeeper, tmp_path: Path) -> None:
     threads = set(threading.enumerate())
