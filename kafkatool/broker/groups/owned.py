@@ -17,7 +17,8 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.gc_pause import gc_paused
-from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
+from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.runtime.timer import TimerTask
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
@@ -36,7 +37,7 @@ class OwnedGroup:
     group: Group
     partition: int
     lock: threading.RLock = field(default_factory=threading.RLock)
-    deadline: ScheduledTask | None = None
+    deadline: TimerTask | None = None
 
 
 class OwnedGroups:
@@ -191,9 +192,8 @@ class OwnedGroups:
                 owned.deadline = None
             if deadline_ms is not None:
                 delay_ms = max(deadline_ms - self._now_ms(), 0)
-                owned.deadline = self._scheduler.schedule(
-                    "group-deadline", lambda: self._on_time(owned), delay_ms=delay_ms
-                )
+                # What is due is not taken back by a request meanwhile: on a busy scheduler it would never come to run.
+                owned.deadline = self._scheduler.once("group-deadline", lambda: self._on_time(owned), delay_ms=delay_ms)
 
     def _on_time(self, owned: OwnedGroup) -> None:
         with owned.lock:

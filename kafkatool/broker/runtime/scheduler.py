@@ -69,6 +69,11 @@ class Scheduler:
         task.start(delay_ms)
         return task
 
+    def once(self, name: str, fn: Callable[[], object], *, delay_ms: float) -> TimerTask:
+        """Run ``fn`` once after ``delay_ms``. Cancelling is for before: what is due runs, however long it has to queue."""
+        self._grow()
+        return self._timer.add(delay_ms, ScheduledTask(self._timer, name, fn, None).run)
+
     def submit(self, fn: Callable[[], object], name: str = "job") -> None:
         """Run ``fn`` once, as soon as a worker is free. Dropped after ``shutdown``."""
         self._grow()
