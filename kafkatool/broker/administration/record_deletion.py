@@ -95,7 +95,8 @@ class DelayedDeletion(DelayedOperation):
             return True
         with self._settling:
             live = self._metadata_cache.snapshot.brokers
-            for partition in [p for p, deletion in self._unsettled.items() if self._is_done(p, deletion, live)]:
+            changed = self._unsettled if not isinstance(key, TopicPartition) else self._unsettled.keys() & {key}
+            for partition in [p for p in changed if self._is_done(p, self._unsettled[p], live)]:
                 del self._unsettled[partition]
         return self.complete() if not self._unsettled else False
 

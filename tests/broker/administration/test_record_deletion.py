@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.administration.record_deletion import DelayedDeletion, Deletion, delete_on_leader
+from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
@@ -90,3 +91,28 @@ def test_the_end_of_its_time_is_told(broker: World) -> None:
     broker.manager.delayed.expire_all()
     assert len(answers) == 1
     assert deletions[TP].error is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_change_of_one_partition_has_that_one_looked_at_and_no_other(broker: World) -> None:
+    """A follower's fetch of a thousand partitions must not look at a million."""
+    partitions = [TopicPartition("t", number) for number in range(5)]
+    looked_at: list[TopicPartition] = []
+
+    def find_leader(partition: TopicPartition) -> ErrorCode | Partition:
+        looked_at.append(partition)
+        return broker.manager.partitions.leader(partition)
+
+    for tp in partitions:
+        broker.lead(tp, isr=(1, 2), replicas=(1, 2))
+        broker.produce(tp, count=3)
+        broker.fetch(3, follower(2), tp)
+    broker.know(*partitions, brokers={1: 9001, 2: 9002})
+    deletions = {tp: delete_on_leader(tp, 2, broker.manager.partitions.leader) for tp in partitions}
+    waiting = DelayedDeletion(60_000, deletions, find_leader, broker.cache, lambda: None)
+    broker.manager.delayed.deletions.watch(waiting, waiting.subjects)
+    looked_at.clear()
+    broker.fetch(3, follower(2), partitions[3], log_start=2)
+    assert looked_at == [partitions[3]]
+    looked_at.clear()
+    broker.fetch(3, follower(2), partitions[3], log_start=2)
+    assert looked_at == []
