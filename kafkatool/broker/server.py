@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from kafkatool.broker.administration.configs import ConfigAdmin
 from kafkatool.broker.administration.producer_ids import ProducerIds
@@ -33,6 +33,9 @@ from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 log = logging.getLogger(__name__)
+
+EXPIRY_THREADS: Final = 2
+"""One more than needed: a disk that hangs under one expiry does not hold up the others."""
 
 
 class Broker:
@@ -170,14 +173,16 @@ class Broker:
     def _load_logs(self) -> None:
         config = self.config
         self._scheduler = Scheduler(config.background_threads, f"{self._name}-scheduler")
-        # Expiries read disks and send: not on the clock's thread.
-        self._timer = Timer(f"{self._name}-timer", self._scheduler.submit)
+        # Expiries read disks and send: not on the clock's thread, and not behind the background's work of seconds.
+        expiries = Scheduler(EXPIRY_THREADS, f"{self._name}-expiry")
+        self._timer = Timer(f"{self._name}-timer", lambda expire: expiries.submit(expire, "expiry"))
         self._overrides = TopicOverrides(self._zookeeper)
         self._overrides.preload(topics_in(config.log_dirs))
         self._log_manager = LogManager(config, self._overrides.of, self._scheduler, self._cluster_id)
         self._log_manager.load()  # a failure lets go of the dirs by itself; the shutdown below would call them clean
         self._will_stop("logs", self._log_manager.shutdown)
         self._will_stop("timer", self._timer.close)
+        self._will_stop("expiries", expiries.shutdown)
         self._will_stop("background tasks", self._scheduler.shutdown)
         # The next start goes on with it.
         self._will_stop("erasing of deleted partitions", self._log_manager.stop_erasing)

@@ -43,7 +43,7 @@ class FetchSessions:
 
     def __init__(self, slots: int, clock_ms: Callable[[], float]) -> None:
         self.on_closed: Callable[[FetchSession], object] = lambda _: None
-        """SessionPartition of each session that was closed; must not wait for anything."""
+        """Told of each session that was closed; must not wait for anything."""
         self._slots = slots
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
