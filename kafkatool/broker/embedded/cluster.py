@@ -236,7 +236,7 @@ class EmbeddedCluster:
         free = free_ports(self._wanted_brokers + 1)
 
         def pick(given: int | None, last: int | None, what: str) -> int:
-            if given is not None:
+            if given:  # 0 leaves the choice to us
                 self._check_free(given, what)
                 return given
             return last if last and is_free(last) else next(free)

@@ -37,7 +37,7 @@ class TimerTask:
         return self._callback is not None
 
     def cancel(self) -> None:
-        """Keep the callback from being started (it may be running right now)."""
+        """Keep the callback from being started (it may be running right now, or be due and wait for a thread)."""
         if self._callback is not None:
             self._callback = None
             self._timer.cancelled += 1
