@@ -21,6 +21,7 @@ from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model import topic_names
+from kafkatool.core.model.values import join_ids
 from kafkatool.core.operations.verification.comparison import (
     EARLIEST,
     LATEST,
@@ -252,8 +253,8 @@ def _row(report: PartitionReport, name_of: PartitionName) -> str:
     """One partition on one line; what is fine is not mentioned."""
     lags = ", ".join(f"{b}: {lag}" for b, lag in report.lags.items() if lag)
     parts = [
-        f"partition {name_of(report.partition)} {_status(report)}: replicas {_ids(report.replicas)}",
-        f"isr {_ids(report.isr)}",
+        f"partition {name_of(report.partition)} {_status(report)}: replicas {join_ids(report.replicas)}",
+        f"isr {join_ids(report.isr)}",
         f"offsets {report.start} to {report.offset}" + ("" if report.complete else f" of {report.end}"),
         f"{report.entries} entries",
         f"{len(report.mismatches)} mismatches",
@@ -261,7 +262,7 @@ def _row(report: PartitionReport, name_of: PartitionName) -> str:
     if lags:
         parts.append(f"lag {lags}")
     if report.missing:
-        parts.append(f"unreachable {_ids(sorted(report.missing))}")
+        parts.append(f"unreachable {join_ids(sorted(report.missing))}")
     parts += [f"skipped {start} to {end - 1}" for start, end in report.skipped]
     return paint(", ".join(parts), COLOURS[_status(report)])
 
@@ -307,7 +308,3 @@ def _now() -> str:
     """Local time as Kafka's tool prints it (RPV-4)."""
     now = datetime.now().astimezone()
     return f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03d}"
-
-
-def _ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))

@@ -9,6 +9,7 @@ from kafkatool.commands.shared.options import KtCommand, connect, output_option,
 from kafkatool.commands.shared.output import Answer, Output, paint
 from kafkatool.commands.topics.flags import fail, internal_option, near, pattern_option
 from kafkatool.core.errors import RefusedError, UsageError
+from kafkatool.core.model.values import join_ids
 
 if TYPE_CHECKING:
     from kafkatool.core.operations.topics.description import PartitionDescription, TopicDescription
@@ -140,7 +141,7 @@ def _description_lines(
             yield _header(topic)
         for p in partitions:
             leader = "none" if p.leader is None else p.leader
-            replicas, isr = (",".join(map(str, ids)) for ids in (p.replicas, p.isr))
+            replicas, isr = map(join_ids, (p.replicas, p.isr))
             marked = "\tMarkedForDeletion: true" if topic.marked_for_deletion and not headers else ""
             row = (
                 f"\tTopic: {topic.topic}\tPartition: {p.partition.partition}\tLeader: {leader}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 
@@ -36,16 +36,12 @@ class Origin(NamedTuple):
         return f"correlation id {self.correlation_id} from {self.controller}"
 
 
-def _ids(ids: Iterable[int], separator: str = ",") -> str:
-    return separator.join(map(str, ids))
-
-
 def received(origin: Origin, states: Iterable[LeaderAndIsrPartition]) -> Iterator[str]:
     for s in states:
         yield (
             f"{origin.me}Received LeaderAndIsr request PartitionState(controllerEpoch={s.controller_epoch}, "
-            f"leader={s.leader}, leaderEpoch={s.leader_epoch}, isr={_ids(s.isr)}, zkVersion={s.zk_version}, "
-            f"replicas={_ids(s.replicas)}, isNew={str(s.is_new).lower()}) {origin.request} "
+            f"leader={s.leader}, leaderEpoch={s.leader_epoch}, isr={join_ids(s.isr)}, zkVersion={s.zk_version}, "
+            f"replicas={join_ids(s.replicas)}, isNew={str(s.is_new).lower()}) {origin.request} "
             f"for partition {s.topic}-{s.partition}"
         )
 
@@ -70,7 +66,7 @@ def in_offline_dir() -> str:
 
 
 def not_assigned(state: LeaderAndIsrPartition) -> str:
-    return f"as itself is not in assigned replica list {_ids(state.replicas)}"
+    return f"as itself is not in assigned replica list {join_ids(state.replicas)}"
 
 
 def old_leader_epoch(state: LeaderAndIsrPartition, current: int) -> str:
@@ -219,8 +215,8 @@ def metadata(origin: Origin, states: Iterable[UpdateMetadataPartition], deleting
             continue
         yield (
             f"{origin.me}Cached leader info PartitionState(controllerEpoch={s.controller_epoch}, leader={s.leader}, "
-            f"leaderEpoch={s.leader_epoch}, isr=[{_ids(s.isr, ', ')}], zkVersion={s.zk_version}, "
-            f"replicas=[{_ids(s.replicas, ', ')}], offlineReplicas=[{_ids(s.offline_replicas, ', ')}]) "
+            f"leaderEpoch={s.leader_epoch}, isr=[{join_ids(s.isr, ', ')}], zkVersion={s.zk_version}, "
+            f"replicas=[{join_ids(s.replicas, ', ')}], offlineReplicas=[{join_ids(s.offline_replicas, ', ')}]) "
             f"for partition {s.topic}-{s.partition} {why}"
         )
 

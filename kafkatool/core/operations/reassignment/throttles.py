@@ -1,4 +1,4 @@
-"""Replication throttles of a reassignment: which replicas, which rate, and how they go again (RSN-13, 14, 23X, 24X).
+"""Replication throttles of a reassignment: which replicas, which rate, and how they are removed (RSN-13, 14, 23X, 24X).
 
 They live in the configs of the plan's topics and of brokers. Every node is written on the version it was read at, and
 remembered, so that what stood there before can be put back as long as nobody else wrote since.
@@ -21,7 +21,7 @@ MIN_SAFE_RATE: Final = 1024  # bytes/s; below it a move may never end (RSN-24X)
 
 @dataclass(frozen=True, slots=True)
 class ConfigWrite:
-    """One entity's config as it was read and as it shall be. ``before`` None: the node is not there yet."""
+    """The config of one entity as it was read and as it shall be. ``before`` None: the node is not there yet."""
 
     entity_type: str
     name: str
@@ -38,13 +38,13 @@ class ConfigWrite:
 
     @property
     def notification(self) -> Create:
-        """The change notification that follows (TOP-14); its node is sequential."""
+        """Return the change notification that follows (TOP-14); its node is sequential."""
         change = ConfigChangeZnode.encode(ConfigZnode.entity_path(self.entity_type, self.name))
         return Create(ConfigChangeZnode.PREFIX, change)
 
     @property
     def ops(self) -> tuple[Op, Op]:
-        """Both writes, for showing them (COM-6X)."""
+        """Return both writes, for showing them (COM-6X)."""
         if self.before is None:
             return Create(self.path, self.data), self.notification
         return SetData(self.path, self.data, self.before.version), self.notification
@@ -54,14 +54,14 @@ class ConfigWrite:
 
 
 def plan_rates(zk: ZooKeeper, brokers: Iterable[int], rate: int) -> list[ConfigWrite]:
-    """Both rates of those brokers set to ``rate`` bytes/s, other keys kept."""
+    """Plan to set both rates of those brokers to ``rate`` bytes/s, other keys kept."""
     wanted = dict.fromkeys(RATES, str(rate))
     names = [str(b) for b in sorted(set(brokers))]
     return [_merged("brokers", n, node, wanted) for n, node in zip(names, _read(zk, "brokers", names), strict=True)]
 
 
 def plan_replicas(zk: ZooKeeper, moves: Moves, current: Moves) -> list[ConfigWrite]:
-    """The replica lists of the plan's topics; both empty where no partition gains a replica (RSN-14)."""
+    """Plan the replica lists of the plan's topics; both empty where no partition gains a replica (RSN-14)."""
     topics = sorted({p.topic for p in moves})
     leaders: dict[str, list[str]] = {t: [] for t in topics}
     followers: dict[str, list[str]] = {t: [] for t in topics}
@@ -77,7 +77,7 @@ def plan_replicas(zk: ZooKeeper, moves: Moves, current: Moves) -> list[ConfigWri
 
 
 def throttled_brokers(moves: Moves, topics: Mapping[str, Mapping[int, Sequence[int]]]) -> set[int]:
-    """Brokers in the plan or in any current assignment of its topics (RSN-14)."""
+    """Return the brokers in the plan or in any current assignment of its topics (RSN-14)."""
     named = {b for replicas in moves.values() for b in replicas}
     return named.union(*(replicas for assignment in topics.values() for replicas in assignment.values()))
 
@@ -90,7 +90,7 @@ def _replica_texts(partition: TopicPartition, brokers: Iterable[int]) -> list[st
 
 
 def plan_removal(zk: ZooKeeper, topics: Iterable[str]) -> list[ConfigWrite]:
-    """What takes the rates off every broker, registered or not, and the lists off those topics (RSN-13, RSN-24X)."""
+    """Plan to take the rates off every broker, registered or not, and the lists off those topics (RSN-13, RSN-24X)."""
     # The children of /config/brokers cover brokers that are down; <default> is not a throttle of ours.
     brokers = sorted(
         (n for n in zk.children(ConfigZnode.path("brokers", "").rstrip("/")) or [] if n.isdecimal()), key=int
@@ -115,7 +115,7 @@ class SavedThrottle:
 
 
 def saved(writes: Iterable[ConfigWrite]) -> list[SavedThrottle]:
-    """What is to be remembered before those writes are made."""
+    """Return what is to be remembered before those writes are made."""
     found = []
     for write in writes:
         keys = RATES if write.entity_type == "brokers" else REPLICAS
@@ -127,23 +127,23 @@ def saved(writes: Iterable[ConfigWrite]) -> list[SavedThrottle]:
 def set_again(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
     """See that every throttle of a resumed run is set; other keys, and what somebody else has set since, are kept."""
     for throttle in throttles:
-        _exchange(zk, throttle, throttle.before, throttle.set)
+        _replace(zk, throttle, throttle.before, throttle.set)
 
 
 def restore(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[str]:
-    """Put back what stood there before; returns the paths that somebody else has changed since, left as they are.
+    """Put back what stood there before. Return the paths that somebody else has changed since, left as they are.
 
     Rates are put back whatever they are now: changing them is how a running reassignment is sped up (RSN-10).
     """
     return [
-        ConfigZnode.path(t.entity_type, t.name) for t in throttles if not _exchange(zk, t, t.set, t.before, always=True)
+        ConfigZnode.path(t.entity_type, t.name) for t in throttles if not _replace(zk, t, t.set, t.before, always=True)
     ]
 
 
-def _exchange(
+def _replace(
     zk: ZooKeeper, throttle: SavedThrottle, old: Mapping[str, str], new: Mapping[str, str], *, always: bool = False
 ) -> bool:
-    """Whether the entity has the keys ``new`` now: it had them already, or had ``old`` and was written.
+    """Replace the keys ``old`` by ``new``. Return whether the entity has those now; it may have had them already.
 
     ``always``: a broker's rates may have been something else.
     """
@@ -174,7 +174,7 @@ def _only(config: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
 
 
 def apply(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[ConfigWrite]:
-    """Write each config and its notification; returns what undoes them.
+    """Write each config and its notification. Return what undoes them.
 
     Raises VersionConflictError and other ZooKeeperErrors, after undoing what it had written.
     """
@@ -190,7 +190,7 @@ def apply(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[ConfigWrite]:
 
 
 def undo(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[str]:
-    """Put back what ``apply`` replaced; returns the paths that somebody else has changed since, left as they are."""
+    """Put back what ``apply`` replaced. Return the paths that somebody else has changed since, left as they are."""
     kept = []
     for write in writes:
         try:
@@ -201,7 +201,7 @@ def undo(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[str]:
 
 
 def _write(zk: ZooKeeper, write: ConfigWrite) -> Node:
-    """The node as it is after the write, so that the next one can be bound to it."""
+    """Write it. Return the node as it is then, so that the next write can be bound to it."""
     if write.before is None:
         try:
             zk.create(write.path, write.data, make_parents=True)

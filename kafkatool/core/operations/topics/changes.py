@@ -15,7 +15,7 @@ from kafkatool.core.model.assignment import add_partitions, assign_replicas
 from kafkatool.core.model.replication_factor import change_replication_factor
 from kafkatool.core.model.topic_configs import check_configs
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, check_collision, check_name
-from kafkatool.core.model.values import Assignment, BrokerInfo, TopicPartition
+from kafkatool.core.model.values import Assignment, BrokerInfo, TopicPartition, join_ids
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import Create, Node, Op, SetData, TransactionError, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
@@ -59,7 +59,7 @@ def check_replica_lists(groups: Sequence[tuple[int, ...]]) -> None:
     """A new topic's lists (TOP-2); live brokers are not required. Raises RefusedError with Kafka's text."""
     for number, group in enumerate(groups):
         if twice := sorted({b for b in group if group.count(b) > 1}):
-            ids = ",".join(map(str, twice))
+            ids = join_ids(twice)
             raise RefusedError(f"Partition replica lists may not contain duplicate entries: {ids}")
         if len(group) != len(groups[0]):
             raise RefusedError(f"Partition {number} has different replication factor: {':'.join(map(str, group))}")
