@@ -18,7 +18,7 @@ from benchmarks.figures import Figure, alternate
 from benchmarks.producer import Producer
 from benchmarks.topics import delete_topic, in_sync, make_topic, time_topic
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.zookeeper.session import WatchEvent, ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode, PartitionStateZnode, PreferredElectionZnode, ReassignmentZnode

@@ -22,7 +22,7 @@ from benchmarks.leadership import fail_over
 from benchmarks.producer import Producer
 from benchmarks.report import machine
 from benchmarks.topics import make_topic
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ControllerZnode
 

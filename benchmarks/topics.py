@@ -6,8 +6,8 @@ from typing import Final
 
 from benchmarks.clusters import DEADLINE_S, Cluster, ask_metadata, wait_for
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics.changes import create_topic, mark_for_deletion, plan_spread
-from kafkatool.core.operations.topics.deletion import wait_until_gone
+from kafkatool.core.operations.topics.creation import create_topic, plan_spread
+from kafkatool.core.operations.topics.deletion import mark_for_deletion, wait_until_gone
 from kafkatool.core.zookeeper.cluster_view import read_states
 from kafkatool.core.zookeeper.session import ZooKeeper
 

@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster, as the controller told it: the metadata cache (BRK-112 to 117).
+"""The metadata cache: the state of the cluster as the controller last told it to this broker (BRK-112 to 117).
 
 Source: Kafka 2.3.1 server/MetadataCache.scala.
 """
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kafkatool.broker.runtime.yielding import taking_turns
+from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -31,17 +31,17 @@ class MetadataSnapshot:
     partitions: Mapping[str, Mapping[int, UpdateMetadataPartition]] = field(default_factory=dict)
 
     def partition(self, partition: TopicPartition) -> UpdateMetadataPartition | None:
-        """Its state, or None when unknown."""
+        """Return its state, or None when unknown."""
         return self.partitions.get(partition.topic, {}).get(partition.partition)
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where a live broker is reached by that listener; None when it is not alive or lacks the listener."""
+        """Return the address of a live broker's listener; None when it is not alive or lacks the listener."""
         broker = self.brokers.get(broker_id)
         return broker.endpoint(listener) if broker else None
 
 
 class MetadataCache:
-    """Holds the current snapshot. One writer at a time (``update``), any number of readers."""
+    """The holder of the current snapshot. One writer at a time (``update``), any number of readers."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
@@ -50,11 +50,11 @@ class MetadataCache:
         self.snapshot = MetadataSnapshot()
 
     def add_listener(self, listener: Callable[[list[TopicPartition]], None]) -> None:
-        """``listener`` is called after each update, outside the lock, with the partitions it removed (BRK-113)."""
+        """Call ``listener`` after each update, outside the lock, with the partitions it removed (BRK-113)."""
         self._listeners.append(listener)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take over a request of the controller; returns the partitions it removed (BRK-112, 113).
+        """Take over a request of the controller; return the partitions it removed (BRK-112, 113).
 
         The cost is that of the change, but for one shallow copy of the map of topics and of each map changed.
         """
@@ -87,23 +87,15 @@ class MetadataCache:
                 )
 
     def contains(self, partition: TopicPartition) -> bool:
-        """Whether the cluster has that partition."""
+        """Tell whether the cluster has that partition."""
         return self.snapshot.partition(partition) is not None
 
-    def topics(self) -> set[str]:
-        """Names of all topics."""
-        return set(self.snapshot.partitions)
-
-    def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has, 0 when it is unknown."""
-        return len(self.snapshot.partitions.get(topic, ()))
-
     def broker_endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where a live broker is reached by that listener."""
+        """Return the address of a live broker's listener, None if there is none."""
         return self.snapshot.endpoint(broker_id, listener)
 
     def leader_endpoint(self, partition: TopicPartition, listener: str) -> tuple[int, Endpoint] | None:
-        """Leader and where it is reached; None when there is no live leader with that listener."""
+        """Return the leader and its address; None when there is no live leader with that listener."""
         snapshot = self.snapshot
         state = snapshot.partition(partition)
         if state is None:
@@ -132,7 +124,7 @@ def _apply(
     topics: dict[str, Mapping[int, UpdateMetadataPartition]] = dict(old)
     changed: dict[str, dict[int, UpdateMetadataPartition]] = {}
     removed: list[TopicPartition] = []
-    for state in taking_turns(states):
+    for state in yielding_gil(states):
         partitions = changed.get(state.topic)
         if partitions is None:
             partitions = changed[state.topic] = dict(topics.get(state.topic, ()))

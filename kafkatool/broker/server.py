@@ -156,8 +156,8 @@ class Broker:
         self.broker_id, cluster_id = establish_identity(zookeeper, config)
         name = self._log_prefix or f"broker-{self.broker_id}"
 
-        timer = Timer(f"{name}-timer")
         scheduler = Scheduler(config.background_threads, f"{name}-scheduler")
+        timer = Timer(f"{name}-timer", scheduler.submit)  # expiries read disks and send: not on the clock's thread
         metadata_cache = MetadataCache(self.broker_id)
         overrides = TopicOverrides(zookeeper)
         overrides.preload(topics_in(config.log_dirs))
@@ -189,19 +189,17 @@ class Broker:
             timer,
             state_change_log,
             lambda: self.broker_epoch,
-            overrides.of,
             thread_prefix=self._log_prefix,
         )
         log_manager.on_dir_failure = lambda path, lost: self._on_dir_failure(path, lost, log_manager, replica_manager)
         self._will_stop("replicas", replica_manager.shutdown)
         replica_manager.startup()
         topic_admin = TopicAdmin(zookeeper, config, metadata_cache, timer)
-        self._will_stop("waiting topic requests", topic_admin.waiting.close)
+        self._will_stop("waiting topic requests", topic_admin.waiting.expire_all)
         groups = GroupCoordinator(
             config,
             replica_manager,
             metadata_cache,
-            timer,
             scheduler,
             count_partitions=topic_admin.count_offsets_partitions,
         )
@@ -263,7 +261,7 @@ class Broker:
 
         def on_topic(topic: str, changed: Mapping[str, str]) -> None:
             overrides.put(topic, changed)
-            replica_manager.on_topic_config(topic, changed)
+            replica_manager.log_manager.update_topic_config(topic, changed)
 
         def on_broker(name: str, changed: Mapping[str, str]) -> None:
             if name == str(self.broker_id):

@@ -18,7 +18,7 @@ _HOUR_SUFFIX = ".%Y-%m-%d-%H"
 
 
 class StateChangeLog:
-    """Appends lines to one file; thread-safe. ``path`` None discards everything.
+    """The writer of one such file; thread-safe. With ``path`` None it discards everything.
 
     All lines of one ``write`` carry one time stamp and go out in one system call, so a batch of thousands is cheap.
     A line that cannot be written is reported once in the server log and lost: the broker's work goes before its diary.
@@ -35,7 +35,7 @@ class StateChangeLog:
 
     @property
     def directory(self) -> Path | None:
-        """Where the file lies; None: nowhere."""
+        """Return the directory of the file; None: there is no file."""
         return None if self._path is None else self._path.parent
 
     def write(self, level: str, messages: Iterable[str]) -> None:

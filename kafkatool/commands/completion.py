@@ -36,7 +36,7 @@ def completion(shell: str) -> None:
 
 
 def script(shell: str) -> str:
-    """The script's text, ending in one newline."""
+    """Return the script's text, ending in one newline."""
     cls = get_completion_class(shell)
     assert cls is not None
     # The base class's method: bash's own would run bash to look at its version.
@@ -48,7 +48,7 @@ def script(shell: str) -> str:
 
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of topics; of a list joined by commas the last one is completed."""
+    """Complete names of topics; of a list joined by commas the last one."""
 
     def names(zk: "ZooKeeper") -> list[str]:
         from kafkatool.core.zookeeper.znodes import TopicsZnode
@@ -59,7 +59,7 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_brokers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of registered brokers; of a list joined by commas the last one is completed, by one not in it yet."""
+    """Complete ids of registered brokers; of a list joined by commas the last one, by one not in it yet."""
 
     def ids(zk: "ZooKeeper") -> list[str]:
         from kafkatool.core.zookeeper.znodes import BrokersZnode
@@ -80,7 +80,7 @@ def _complete(
 
 
 def _ask(connect: str, values_of: Callable[["ZooKeeper"], list[str]]) -> list[str]:
-    """What ZooKeeper answers in time, else nothing: completion never prints an error and never hangs."""
+    """Ask ZooKeeper; return nothing where it is too slow or fails: completion never prints an error and never hangs."""
     found: list[str] = []
 
     def ask() -> None:

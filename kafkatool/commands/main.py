@@ -26,7 +26,7 @@ class RootGroup(LazyGroup):
     """The outermost group: what a command raises becomes one line on stderr and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Who asked for JSON or TSV gets the error in that form on stdout too, so a parser never finds nothing."""
+        """Run the command; in JSON and TSV an error is shown on stdout too, so that a parser never finds nothing."""
         try:
             return super().invoke(ctx)
         except KafkatoolError as e:
@@ -43,7 +43,10 @@ class RootGroup(LazyGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run and exit, whatever ``standalone_mode`` says: the mapping below is the command line's contract."""
+        """Run and exit with the code the command returns, whatever ``standalone_mode`` says.
+
+        The mapping of errors below is the command line's contract.
+        """
         completing = COMPLETE_VARIABLE in os.environ
         debug = "--debug" in (sys.argv[1:] if args is None else args)
         try:
@@ -82,7 +85,7 @@ def _one_line(error: BaseException | str) -> str:
 
 
 def _silence_stdout() -> None:
-    """The reader went (``| head``): point stdout nowhere, so that the interpreter's last flush does not complain."""
+    """Point stdout nowhere: the reader went (``| head``), and the interpreter's last flush must not complain."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
@@ -90,7 +93,7 @@ def _silence_stdout() -> None:
 
 
 def _print_no_traceback(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-    """A fault of kt itself: say so in one line, and how to get what a bug report needs."""
+    """Report a fault of kt itself in one line, and how to get what a bug report needs."""
     sys.stderr.write(f"kt: internal error: {kind.__name__}: {_one_line(error)} (--debug shows where)\n")
 
 
@@ -108,8 +111,8 @@ def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "topics": ("kafkatool.commands.topics.group:topics", "Create, list, describe, alter and delete topics."),
     "reassign": ("kafkatool.commands.reassign.command:reassign", "Move partitions' replicas to other brokers."),
-    "elect": ("kafkatool.commands.elect:elect", "Give leadership back to the preferred replicas."),
-    "replica-verify": ("kafkatool.commands.replica_verify:replica_verify", "Compare the data of all replicas."),
+    "elect": ("kafkatool.commands.elect.command:elect", "Give leadership back to the preferred replicas."),
+    "replica-verify": ("kafkatool.commands.replica_verify.command:replica_verify", "Compare the data of all replicas."),
     "logs": ("kafkatool.commands.logs.group:logs", "Merge and analyse state-change logs of all brokers."),
     "cluster": ("kafkatool.commands.servers.cluster:cluster", "Run a whole cluster on this machine."),
     "broker": ("kafkatool.commands.servers.broker:broker", "Run one broker from a server.properties file."),
@@ -143,6 +146,6 @@ def kt() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """Run kt as the console script."""
     sys.excepthook = _print_no_traceback
     kt.main()

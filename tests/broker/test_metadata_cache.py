@@ -33,7 +33,7 @@ def test_leader_minus_2_removes_the_partition_and_with_its_last_one_the_topic(ca
     assert cache.update(update(state("a", 0, -2, [1]), brokers=[live(1)])) == [TopicPartition("a", 0)]
     assert sorted(cache.snapshot.partitions["a"]) == [1]
     cache.update(update(state("a", 1, -2, [1]), state("c", 0, -2, [1]), brokers=[live(1)]))
-    assert cache.topics() == {"b"}
+    assert set(cache.snapshot.partitions) == {"b"}
     assert told == [[], [TopicPartition("a", 0)], [TopicPartition("a", 1)]]
 
 
@@ -60,7 +60,7 @@ def test_endpoints_by_listener(cache: MetadataCache) -> None:
     assert cache.leader_endpoint(TopicPartition("x", 0), "PLAINTEXT") is None
     assert cache.broker_endpoint(9, "PLAINTEXT") is None
     assert cache.contains(TopicPartition("b", 0)) and not cache.contains(TopicPartition("b", 1))
-    assert (cache.partition_count("a"), cache.partition_count("x")) == (1, 0)
+    assert (len(cache.snapshot.partitions["a"]), cache.snapshot.partitions.get("x")) == (1, None)
 
 
 def test_brokers_of_older_requests_have_no_listener_names(cache: MetadataCache) -> None:

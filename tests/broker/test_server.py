@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.registration import registration as health
+from kafkatool.broker.replication.leading.delayed_fetch import DelayedFetch
 from kafkatool.broker.server import Broker
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.directories.dir_lock import DirLock
@@ -121,6 +122,31 @@ def test_one_broker_creates_a_topic_takes_records_and_has_them_after_a_clean_res
         wait_until(lambda: read(client, "t") == [b"a", b"b"])  # as soon as it leads again
     again.stop()
     again.stop()
+
+
+@pytest.mark.spec("BRK-81", "BRK-97")
+def test_a_fetch_that_blocks_when_its_time_is_out_holds_up_no_other(
+    zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds, gate = threading.Event(), threading.Event()
+    complete = DelayedFetch.on_complete
+
+    def block_once(operation: DelayedFetch) -> None:
+        if not holds.is_set():
+            holds.set()
+            assert gate.wait(60)
+        complete(operation)
+
+    monkeypatch.setattr(DelayedFetch, "on_complete", block_once)
+    with Broker(config(zk_connect, tmp_path / "data")) as broker, client_of(broker) as held, client_of(broker) as other:
+        wait_until(lambda: other.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)
+        assert create(other, "t", 1, 1) == 0
+        reader = threading.Thread(target=read, args=(held, "t"))
+        reader.start()
+        assert holds.wait(60)
+        assert read(other, "t") == []
+        gate.set()
+        reader.join(60)
 
 
 @pytest.mark.spec("BRK-128", "BRK-126", "BRK-65")

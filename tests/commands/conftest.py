@@ -13,14 +13,14 @@ from tests.core.zookeeper import cluster_nodes as nodes
 
 @pytest.fixture
 def seed(zk: ZooKeeper) -> ZooKeeper:
-    """The documents' topic of nine partitions on three brokers."""
+    """Make the documents' topic of nine partitions on three brokers."""
     nodes.make_cluster(zk, topics={"t": NINE})
     return zk
 
 
 @pytest.fixture
 def no_such_host(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A name that does not exist, without a name server being asked."""
+    """Give a name that does not exist, without a name server being asked."""
     name, look_up = "no-such-host.invalid", socket.getaddrinfo
 
     def answer(host: Any, *args: Any, **more: Any) -> Any:
@@ -34,5 +34,5 @@ def no_such_host(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
-    """Those of this test's commands from here on, to die before one of them."""
+    """Count the writes of this test's commands from here on, to die before one of them."""
     return count_writes(monkeypatch)

@@ -19,12 +19,12 @@ FILES = {"bash": "kt.bash", "zsh": "_kt", "fish": "kt.fish"}
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values are waited for: this machine may be busy, and how long kt waits is another test's business."""
+    """Wait longer for values: this machine may be busy, and how long kt waits is another test's business."""
     monkeypatch.setattr(completion, "ANSWER_WITHIN_S", 60)
 
 
 def complete(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
-    """What bash is offered for the last word."""
+    """Return what bash is offered for the last word."""
     monkeypatch.setenv("_KT_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", " ".join(("kt", *words)))
     monkeypatch.setenv("COMP_CWORD", str(len(words)))

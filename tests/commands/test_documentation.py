@@ -17,7 +17,7 @@ SHELL = ("|", ">", "&&", "head")
 
 
 def help_of(words: tuple[str, ...]) -> str:
-    """On a terminal of 100 columns."""
+    """Return the help text on a terminal of 100 columns."""
     result = CliRunner().invoke(kt, [*words, "--help"], prog_name="kt", terminal_width=100, max_content_width=100)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -33,7 +33,7 @@ def test_every_command_has_a_page_with_the_help_it_prints_today(words: tuple[str
 
 
 def command_lines() -> Iterator[list[str]]:
-    """Every ``kt …`` that a reader could type, of the pages and of the table side by side, without the ``kt``."""
+    """Find every ``kt …`` that a reader could type, of the pages and of the table side by side, without the ``kt``."""
     pages = "\n".join(page.read_text() for page in PAGES)
     lines = re.findall(r"^\$ kt (.*)$", pages, re.MULTILINE)
     lines += re.findall(r"`kt (.*?)`", (DOCS / "coming-from-kafka.md").read_text())

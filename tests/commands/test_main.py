@@ -93,7 +93,7 @@ def test_kafkas_spelling_gets_the_kt_form() -> None:
 
 
 def failing(error: BaseException) -> click.Group:
-    """A root group whose one command ends in ``error``; it has ``--output``."""
+    """Make a root group whose one command ends in ``error``; it has ``--output``."""
 
     @click.command()
     @output_option

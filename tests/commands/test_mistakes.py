@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from click.testing import CliRunner
+from kazoo.client import KazooClient
 from kazoo.security import Permissions, make_acl
 
 from kafkatool.commands.main import kt
@@ -36,7 +37,14 @@ FILES = {
 
 
 def close(path: str, permissions: int) -> Callable[[ZooKeeper], None]:
-    return lambda zk: zk._client.set_acls(path, [make_acl("world", "anyone", all=False, **_named(permissions))])
+    def act(zk: ZooKeeper) -> None:
+        client = KazooClient(zk.connect)
+        client.start()
+        client.set_acls(path, [make_acl("world", "anyone", all=False, **_named(permissions))])
+        client.stop()
+        client.close()
+
+    return act
 
 
 def _named(permissions: int) -> dict[str, bool]:

@@ -20,7 +20,7 @@ from typing import Final
 from confluent_kafka import Consumer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.records.batches import decode_records, iter_batches
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.client_process import ClientProcess

@@ -15,7 +15,7 @@ from typing import Final, Self
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, NoNodeError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages.api_versions import API as API_VERSIONS
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
 from kafkatool.core.zookeeper.cluster_view import read_cluster

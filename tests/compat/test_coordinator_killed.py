@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.client_process import ClientProcess
 from tests.compat.client_programs import PREPARE, MissingError, Program

@@ -1,4 +1,4 @@
-"""Which Java is chosen: a table of machines, made of little scripts that answer like ``java -version``."""
+"""The choice of a Java: a table of machines, made of little scripts that answer like ``java -version``."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ EMPTY_PATH = "/nonexistent"
 
 
 def java_home(parent: Path, name: str, version: str, *, release_file: bool = False) -> Path:
-    """A Java that only knows its version."""
+    """Make a Java that only knows its version."""
     executable = parent / name / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")

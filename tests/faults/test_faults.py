@@ -18,7 +18,7 @@ from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import NoNodeError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics.changes import mark_for_deletion
+from kafkatool.core.operations.topics.deletion import mark_for_deletion
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ANY_VERSION, ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode, ReassignmentZnode

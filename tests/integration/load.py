@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.model import values as model
 from kafkatool.core.model.assignment import assign_replicas
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.renumbered import superseded

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.model.assignment import assign_replicas
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.waiting import eventually

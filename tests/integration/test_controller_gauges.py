@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.main import kt
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import await_in_sync
 from tests.steady import STEADY

@@ -54,7 +54,7 @@ class Rivals:
         hold: Callable[[int, bytes], bool] | None = None,
     ) -> None:
         """``busy``: topics come. ``hold``: the first controller reaches ZooKeeper through a proxy that holds that."""
-        self.zookeeper = ZooKeeperProcess(directory / "zookeeper", free_port(), tick_ms=500)
+        self.zookeeper = ZooKeeperProcess(directory / "zookeeper", free_port())
         self._directory = directory
         self.session_ms = session_ms
         self._busy, self._hold = busy, hold

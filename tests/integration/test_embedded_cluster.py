@@ -133,7 +133,7 @@ def test_the_data_of_an_earlier_run_is_there_after_down_and_up(directory: Path) 
 
 
 def runs(pid: int) -> bool:
-    """Whether the process lives; a zombie nobody has reaped yet does not."""
+    """Tell whether the process lives; a zombie nobody has reaped yet does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.operations.topics.changes import mark_for_deletion
+from kafkatool.core.operations.topics.deletion import mark_for_deletion
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal, make_topic

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.statelog.history.facts import history_of
 from kafkatool.core.statelog.merging.selection import Counts, Selection
 from kafkatool.core.statelog.sources.files import open_logs

@@ -8,7 +8,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkatool.broker.administration.waiting_topics import WaitingTopics
+from kafkatool.broker.administration.waiting_topics import TopicPurgatory
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
@@ -23,14 +23,8 @@ from kafkatool.core.model.topic_names import (
     check_name,
 )
 from kafkatool.core.model.values import Assignment
-from kafkatool.core.operations.topics.changes import (
-    TopicExistsError,
-    TopicMissingError,
-    commit_creation,
-    grow,
-    plan_growth,
-    plan_nodes,
-)
+from kafkatool.core.operations.topics.creation import TopicExistsError, commit_creation, plan_nodes
+from kafkatool.core.operations.topics.growth import TopicMissingError, grow, plan_growth
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
@@ -64,7 +58,7 @@ class TopicAdmin:
         self._zookeeper = zookeeper
         self._config = config
         self._metadata_cache = metadata_cache
-        self.waiting = WaitingTopics(metadata_cache, timer)
+        self.waiting = TopicPurgatory(metadata_cache, timer)
 
     # --- topics made without being asked for --------------------------------------------------------------------
 

@@ -1,1 +1,5 @@
-"""A ZooKeeper process and a cluster of broker processes on this machine."""
+"""A ZooKeeper process and a cluster of broker processes on this machine.
+
+Doors: `cluster` (a whole cluster), `zookeeper_process`, `ports`, `processes`. A broker is started by its command line and
+seen through its process, its files and the wire: nothing here imports the server.
+"""

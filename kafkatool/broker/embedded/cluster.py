@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,11 +21,13 @@ from kafkatool.broker.embedded.ports import HOST, free_ports, is_free
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, RefusedError, ZooKeeperError
+from kafkatool.core.model.values import join_ids
 from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 _METADATA_VERSION = 5
+_READY_TIMEOUT_MS = 60_000
 _OWN_PROPERTIES = ("broker.id", "listeners", "log.dirs", "log.dir", "kt.log.dir", "zookeeper.connect")
 
 
@@ -45,7 +47,7 @@ class BrokerStatus:
 class ClusterStatus:
     """The document of ``kt cluster status``; ``controller`` is None while there is none.
 
-    ``controller_gauges``: what it wrote of itself last, at ``timestamp_ms``; None when it does not run, or has not yet.
+    ``controller_gauges``: those it wrote last, at ``timestamp_ms``; None when it does not run, or has written none.
     """
 
     directory: str
@@ -109,7 +111,7 @@ class EmbeddedCluster:
                 for broker_id in spec.ports:
                     self._spawn(broker_id, spec)
                 self._zookeeper(spec).wait_ready()
-                self._wait_ready(spec)
+                self._wait_ready(spec, spec.ports)
                 spec.complete = True
                 self.files.save(spec)
             except BaseException:
@@ -118,7 +120,7 @@ class EmbeddedCluster:
         return self
 
     def down(self, *, gentle: bool = True) -> None:
-        """End brokers, then ZooKeeper; data stays. Nothing to do where nothing runs."""
+        """End brokers, then ZooKeeper, where they run; data stays."""
         with self.files.lock():
             self._end_all(gentle=gentle)
 
@@ -141,34 +143,32 @@ class EmbeddedCluster:
 
     @property
     def zookeeper(self) -> str:
-        """Connect string of its ZooKeeper."""
+        """Return the connect string of its ZooKeeper."""
         return f"{HOST}:{self._spec().zookeeper_port}"
 
     @property
     def bootstrap(self) -> str:
-        """``host:port,…`` of all brokers, for a client's bootstrap.servers."""
+        """Return ``host:port,…`` of all brokers, for a client's bootstrap.servers."""
         return ",".join(f"{HOST}:{port}" for port in self._spec().ports.values())
 
     def status(self) -> ClusterStatus:
-        """What is there now. Raises RefusedError where no cluster was made."""
+        """Look at addresses, processes and the controller. Raises RefusedError where no cluster was made."""
         spec = self._spec()
         controller = None
         if self._zookeeper(spec).process():
             with contextlib.suppress(ZooKeeperError), ZooKeeper(self.zookeeper, connection_timeout_ms=5000) as zk:
                 controller = read_cluster(zk, [], states=False).controller_id
-        brokers = []
-        for broker_id, port in spec.ports.items():
-            process = self._process(broker_id)
-            brokers.append(
-                BrokerStatus(
-                    broker_id,
-                    HOST,
-                    port,
-                    process.pid if process else None,
-                    [str(self.files.data(broker_id))],
-                    str(self.files.state_change_log(broker_id)),
-                )
+        brokers = [
+            BrokerStatus(
+                broker_id,
+                HOST,
+                port,
+                process.pid if (process := self._process(broker_id)) else None,
+                [str(self.files.data(broker_id))],
+                str(self.files.state_change_log(broker_id)),
             )
+            for broker_id, port in spec.ports.items()
+        ]
         runs = any(b.id == controller and b.pid for b in brokers)
         gauges = self.files.controller_gauges(controller) if controller is not None and runs else None
         return ClusterStatus(str(self.files.directory), self.zookeeper, self.bootstrap, controller, brokers, gauges)
@@ -193,7 +193,7 @@ class EmbeddedCluster:
             # Whoever killed it, the system may still be closing its sockets.
             self._check_free(spec.ports[broker_id], f"broker {broker_id}", patience_ms=2000)
             self._spawn(broker_id, spec)
-            self._wait_ready(spec, only=broker_id)
+            self._wait_ready(spec, [broker_id])
 
     # --- inside -------------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class EmbeddedCluster:
 
     def _require(self, broker_id: int, spec: ClusterSpec) -> None:
         if broker_id not in spec.ports:
-            raise RefusedError(f"no broker {broker_id} in this cluster; it has {', '.join(map(str, spec.ports))}")
+            raise RefusedError(f"no broker {broker_id} in this cluster; it has {join_ids(spec.ports, ', ')}")
 
     def _running(self, broker_id: int) -> psutil.Process:
         self._require(broker_id, self._spec())
@@ -224,36 +224,30 @@ class EmbeddedCluster:
         spec = self.files.load()
         if spec is None or not spec.complete or spec.owner_is_gone():
             return
-        running = [i for i in spec.ports if self._process(i)]
+        running = join_ids((i for i in spec.ports if self._process(i)), ", ")
         if running or self._zookeeper(spec).process():
             raise RefusedError(
-                f"a cluster runs in {self.files.directory} already (brokers {', '.join(map(str, running)) or 'none'}): "
+                f"a cluster runs in {self.files.directory} already (brokers {running or 'none'}): "
                 "see kt cluster status, end it with kt cluster down, or name another --dir"
             )
 
     def _make_spec(self, owned: bool) -> ClusterSpec:
-        """Ports given are checked, ports of the last run kept where still free, others picked."""
+        """Check the ports given, keep those of the last run that are still free, pick the others."""
         before = self.files.load()
-        ids = range(1, self._wanted_brokers + 1)
-        ports: dict[int, int] = {}
-        for i in ids:
-            if self._first_port is not None:
-                ports[i] = self._first_port + i - 1
-                self._check_free(ports[i], f"broker {i}")
-            elif before and i in before.ports and is_free(before.ports[i]):
-                ports[i] = before.ports[i]
-        zookeeper_port = self._zookeeper_port
-        if zookeeper_port is not None:
-            self._check_free(zookeeper_port, "ZooKeeper")
-        elif before and is_free(before.zookeeper_port):
-            zookeeper_port = before.zookeeper_port
-        free = free_ports(len(ids) + 1)
-        return ClusterSpec(
-            zookeeper_port or next(free),
-            {i: ports[i] if i in ports else next(free) for i in ids},
-            self._options,
-            this_process() if owned else None,
-        )
+        free = free_ports(self._wanted_brokers + 1)
+
+        def pick(given: int | None, last: int | None, what: str) -> int:
+            if given is not None:
+                self._check_free(given, what)
+                return given
+            return last if last and is_free(last) else next(free)
+
+        ports = {}
+        for i in range(1, self._wanted_brokers + 1):
+            given = None if self._first_port is None else self._first_port + i - 1
+            ports[i] = pick(given, before.ports.get(i) if before else None, f"broker {i}")
+        zookeeper_port = pick(self._zookeeper_port, before.zookeeper_port if before else None, "ZooKeeper")
+        return ClusterSpec(zookeeper_port, ports, self._options, this_process() if owned else None)
 
     def _check_free(self, port: int, what: str, patience_ms: int = 0) -> None:
         deadline = time.monotonic() + patience_ms / 1000
@@ -282,7 +276,7 @@ class EmbeddedCluster:
             "kt.log.dir": str(self.files.logs(broker_id)),
             "zookeeper.connect": f"{HOST}:{spec.zookeeper_port}",
             "zookeeper.connection.timeout.ms": "30000",
-            # What a cluster for tests and laptops wants otherwise than a cluster in production:
+            # Other than in production, for a cluster for tests and laptops:
             "zookeeper.session.timeout.ms": "3000",
             "delete.topic.enable": "true",
             "unclean.leader.election.enable": "false",
@@ -293,29 +287,18 @@ class EmbeddedCluster:
             **spec.options,
         }
 
-    def _wait_ready(self, spec: ClusterSpec, only: int | None = None, timeout_ms: int = 60_000) -> None:
-        deadline = time.monotonic() + timeout_ms / 1000
-        missing: Callable[[], str | None]
+    def _wait_ready(self, spec: ClusterSpec, brokers: Collection[int]) -> None:
+        """Wait until those brokers are registered and know all others, and a controller rules."""
+        deadline = time.monotonic() + _READY_TIMEOUT_MS / 1000
         with ZooKeeper(f"{HOST}:{spec.zookeeper_port}") as zk:
-
-            def missing() -> str | None:
-                view = read_cluster(zk, [], states=False)
-                wanted = set(spec.ports) if only is None else {only}
-                if absent := wanted - set(view.brokers):
-                    return f"brokers {sorted(absent)} to register"
-                if view.controller_id is None:
-                    return "a controller to be elected"
-                for i in sorted(wanted):
-                    if not _knows(spec.ports[i], set(view.brokers)):
-                        return f"broker {i} to answer with metadata of all"
-                return None
-
-            while what := missing():
+            while what := _missing(zk, spec, brokers):
                 for broker_id, child in self._children.items():
-                    if (code := child.poll()) is not None and only in (None, broker_id):
+                    if (code := child.poll()) is not None and broker_id in brokers:
                         raise processes.ProcessEndedError(f"broker {broker_id}", code, self.files.output(broker_id))
                 if time.monotonic() > deadline:
-                    raise KafkatoolError(f"after {timeout_ms} ms still waiting for {what}; see {self.files.directory}")
+                    raise KafkatoolError(
+                        f"after {_READY_TIMEOUT_MS} ms still waiting for {what}; see {self.files.directory}"
+                    )
                 time.sleep(0.02)
 
     def _end_all(self, *, gentle: bool) -> None:
@@ -336,6 +319,18 @@ class EmbeddedCluster:
         except OSError as e:
             why = "the disk is full" if e.errno == errno.ENOSPC else e.strerror
             raise KafkatoolError(f"cannot use cluster directory {self.files.directory}: {why}") from e
+
+
+def _missing(zk: ZooKeeper, spec: ClusterSpec, brokers: Collection[int]) -> str | None:
+    view = read_cluster(zk, [], states=False)
+    if absent := set(brokers) - set(view.brokers):
+        return f"brokers {sorted(absent)} to register"
+    if view.controller_id is None:
+        return "a controller to be elected"
+    for broker_id in sorted(brokers):
+        if not _knows(spec.ports[broker_id], set(view.brokers)):
+            return f"broker {broker_id} to answer with metadata of all"
+    return None
 
 
 def _knows(port: int, brokers: set[int]) -> bool:

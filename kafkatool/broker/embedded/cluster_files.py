@@ -1,6 +1,6 @@
-"""What a cluster directory holds: cluster.json, one folder for ZooKeeper, one for each broker.
+"""The files of a cluster directory: cluster.json, one folder for ZooKeeper, one for each broker.
 
-cluster.json says what was asked for and whether ``up`` got through; which processes live is asked of the process table.
+cluster.json has what was asked for and whether ``up`` got through; the process table tells which processes live.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class ClusterSpec:
     complete: bool = False
 
     def owner_is_gone(self) -> bool:
-        """Whether the owning process ended without ending the cluster."""
+        """Tell whether the owning process ended without ending the cluster."""
         if self.owner is None:
             return False
         pid, started = self.owner
@@ -41,7 +41,7 @@ class ClusterSpec:
 
 
 def this_process() -> tuple[int, float]:
-    """Owner entry of the calling process; the start time tells it from a later one with the same pid."""
+    """Return the owner entry of the calling process; its start time tells it from a later one with the same pid."""
     return os.getpid(), psutil.Process().create_time()
 
 
@@ -63,14 +63,14 @@ class ClusterFiles:
         return self.directory / f"broker-{broker_id}" / "logs"
 
     def output(self, broker_id: int) -> Path:
-        """What the broker's process printed: its own log."""
+        """Return the file of what the broker's process prints: its own log."""
         return self.directory / f"broker-{broker_id}" / "server.log"
 
     def state_change_log(self, broker_id: int) -> Path:
         return self.logs(broker_id) / "state-change.log"
 
     def controller_gauges(self, broker_id: int) -> dict[str, float] | None:
-        """What that broker's controller wrote of itself last; None where there is nothing of the kind."""
+        """Read the gauges that broker's controller wrote last; None where there are none."""
         try:
             value: dict[str, float] = orjson.loads((self.logs(broker_id) / FILE_NAME).read_bytes())
         except (OSError, orjson.JSONDecodeError):
@@ -78,7 +78,7 @@ class ClusterFiles:
         return value
 
     def load(self) -> ClusterSpec | None:
-        """The spec, or None where no cluster was made. A torn or foreign file counts as none."""
+        """Read the spec; None where no cluster was made. A torn or foreign file counts as none."""
         try:
             value = orjson.loads(self._spec.read_bytes())
             value["ports"] = {int(k): v for k, v in value["ports"].items()}
@@ -88,7 +88,7 @@ class ClusterFiles:
             return None
 
     def save(self, spec: ClusterSpec) -> None:
-        """Replaced by rename: a reader sees the old or the new one."""
+        """Write the spec, replaced by rename: a reader sees the old or the new one."""
         temporary = self._spec.with_suffix(".tmp")
         temporary.write_bytes(orjson.dumps(asdict(spec), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
         temporary.rename(self._spec)
@@ -101,7 +101,7 @@ class ClusterFiles:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """One ``up``, ``down`` or ``start`` at a time; the lock dies with its holder."""
+        """Admit one ``up``, ``down`` or ``start`` at a time; the lock dies with its holder. Raises KafkatoolError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / "lock").open("w") as f:
             try:

@@ -14,23 +14,23 @@ from pathlib import Path
 HOST = "127.0.0.1"
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST = 10_000
-_ATTEMPTS = 1000
+ATTEMPTS = 1000  # random picks before a port of the outgoing range is taken
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody has it."""
+    """Tell whether nobody has it."""
     with socket.socket() as s:
         return _bound(s, port)
 
 
 def free_ports(count: int) -> Iterator[int]:
-    """Ports nobody has, all different: each is held until all are picked."""
-    candidates = range(_LOWEST, _lowest_outgoing())
+    """Pick ports nobody has, all different: each is held until all are picked."""
+    candidates = candidate_ports()
     with contextlib.ExitStack() as held:
         ports = []
         for _ in range(count):
             s = held.enter_context(socket.socket())
-            if not any(_bound(s, random.choice(candidates)) for _ in range(_ATTEMPTS)):
+            if not any(_bound(s, random.choice(candidates)) for _ in range(ATTEMPTS)):
                 s.bind((HOST, 0))
             ports.append(s.getsockname()[1])
     return iter(ports)
@@ -45,10 +45,10 @@ def _bound(s: socket.socket, port: int) -> bool:
     return True
 
 
-def _lowest_outgoing() -> int:
-    """The first port given to outgoing connections; 32768 where the system does not tell."""
+def candidate_ports() -> range:
+    """Return the ports below those given to outgoing connections (32768 where the system does not tell)."""
     try:
-        lowest = int(_RANGE.read_text().split()[0])
+        lowest_outgoing = int(_RANGE.read_text().split()[0])
     except (OSError, ValueError, IndexError):
-        return 32_768
-    return max(lowest, _LOWEST + 1)
+        lowest_outgoing = 32_768
+    return range(_LOWEST, max(lowest_outgoing, _LOWEST + 1))

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -18,23 +18,16 @@ import psutil
 from kafkatool.core.errors import KafkatoolError
 
 
-def spawn(
-    command: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
-) -> subprocess.Popen[bytes]:
+def spawn(command: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, so that a Ctrl-C meant for us does not reach it; output is appended."""
     with output.open("ab") as sink:
         return subprocess.Popen(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-            env=None if environment is None else {**os.environ, **environment},
+            list(command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
         )
 
 
 def find(program: str, marker: Path) -> psutil.Process | None:
-    """The live process with ``program`` and after it ``marker`` (an absolute path) among its arguments, or None."""
+    """Find the live process with ``program`` and after it ``marker`` (an absolute path) among its arguments."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             arguments = process.cmdline()
@@ -45,7 +38,7 @@ def find(program: str, marker: Path) -> psutil.Process | None:
 
 
 def end(*running: psutil.Process, gentle: bool, timeout_ms: int = 60_000) -> None:
-    """SIGTERM to all and, past ``timeout_ms``, SIGKILL; or SIGKILL at once. Returns when they are gone."""
+    """Send SIGTERM to all and, past ``timeout_ms``, SIGKILL; or SIGKILL at once. Return when they are gone."""
     for process in running:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGTERM if gentle else signal.SIGKILL)
@@ -73,7 +66,7 @@ def _gone(process: psutil.Process, timeout_ms: int) -> bool:
 
 
 def tail(output: Path, lines: int = 5) -> str:
-    """The last lines a process printed, for the error that reports its end."""
+    """Read the last lines a process printed, for the error that reports its end."""
     try:
         with output.open("rb") as f:
             f.seek(max(0, output.stat().st_size - 4096))

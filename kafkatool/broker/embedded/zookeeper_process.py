@@ -22,6 +22,7 @@ _JARS = (
     "snappy-java-",
 )
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_TICK_MS = 500  # a session may time out after two of them
 # Quick to start, small to keep: no tuning compiler, no parallel collector.
 _JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m", "-Djava.awt.headless=true")
 
@@ -39,13 +40,12 @@ def _class_path() -> str:
 class ZooKeeperProcess:
     """One standalone ZooKeeper under ``directory`` (zoo.cfg, data, its output), listening on 127.0.0.1.
 
-    Data survives a restart. ``tick_ms`` bounds session time-outs: 2 to 60 ticks.
+    Data survives a restart.
     """
 
-    def __init__(self, directory: Path, port: int, *, tick_ms: int = 500) -> None:
+    def __init__(self, directory: Path, port: int) -> None:
         self.directory = directory.absolute()
         self.port = port
-        self.tick_ms = tick_ms
         self.config = self.directory / "zoo.cfg"
         self.output = self.directory / "zookeeper.out"
         self._child: subprocess.Popen[bytes] | None = None
@@ -59,7 +59,7 @@ class ZooKeeperProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.config.write_text(
             f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
-            f"tickTime={self.tick_ms}\nmaxSessionTimeout={self.tick_ms * 120}\nmaxClientCnxns=0\n"
+            f"tickTime={_TICK_MS}\nmaxSessionTimeout={_TICK_MS * 120}\nmaxClientCnxns=0\n"
             "admin.enableServer=false\nautopurge.purgeInterval=1\nforceSync=no\n"
         )
         java = find_java()
@@ -68,7 +68,7 @@ class ZooKeeperProcess:
         return self
 
     def wait_ready(self, timeout_ms: int = 30_000) -> Self:
-        """Until it serves (``srvr`` answers with its mode). Raises ProcessEndedError, KafkatoolError."""
+        """Wait until it serves (``srvr`` answers with its mode). Raises ProcessEndedError, KafkatoolError."""
         deadline = time.monotonic() + timeout_ms / 1000
         while time.monotonic() < deadline:
             if self._child is not None and (code := self._child.poll()) is not None:
@@ -79,7 +79,7 @@ class ZooKeeperProcess:
         raise KafkatoolError(f"ZooKeeper did not serve on port {self.port} within {timeout_ms} ms; see {self.output}")
 
     def answers(self) -> bool:
-        """Whether it is serving clients now."""
+        """Tell whether it is serving clients now."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as s:
                 s.sendall(b"srvr")
@@ -91,7 +91,7 @@ class ZooKeeperProcess:
             return False
 
     def process(self) -> psutil.Process | None:
-        """The running process, whoever started it, or None."""
+        """Find the running process, whoever started it, or None."""
         return processes.find(_MAIN, self.config)
 
     def stop(self, *, gentle: bool = True) -> None:

@@ -1,1 +1,6 @@
-"""The group coordinator and its log, __consumer_offsets (GRP)."""
+"""The group coordinator: membership, committed offsets, and their log ``__consumer_offsets`` (GRP-1 to GRP-63).
+
+Doors: ``coordinator`` for the handlers and the server; ``member``, ``records`` and ``description`` hold the values it
+takes and gives; ``ownership`` says where a group belongs; ``zookeeper_offsets`` serves version 0 of commits.
+Never here: a request's decoding or encoding; a lock held over an append, an answer, or another group's lock.
+"""

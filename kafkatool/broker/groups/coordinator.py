@@ -8,27 +8,23 @@ held up between decision and append can be stored after a later one.
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkatool.broker.groups.description import UNKNOWN_GROUP, GroupDescription, ListedGroups, describe
 from kafkatool.broker.groups.expiry import expire_group
 from kafkatool.broker.groups.group import Group, StoreGroup
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.offsets import Commit
-from kafkatool.broker.groups.owned import HeldGroup, HostedGroups
+from kafkatool.broker.groups.owned import OwnedGroup, OwnedGroups
 from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, protocol_version
+from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.replication.replica_manager import ReplicaManager
+from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from kafkatool.broker.metadata_cache import MetadataCache
-    from kafkatool.broker.replication.partition.partition import Partition
-    from kafkatool.broker.replication.replica_manager import ReplicaManager
-    from kafkatool.broker.runtime.scheduler import Scheduler
-    from kafkatool.broker.runtime.timer import Timer
-    from kafkatool.broker.settings.config import BrokerConfig
 
 
 class OffsetToCommit(NamedTuple):
@@ -46,31 +42,34 @@ class FetchedOffsets(NamedTuple):
 
 
 class GroupCoordinator:
-    """Made by the composition root. Time is a clock in ms that follows the wall but is never set back."""
+    """The coordinator, made by the composition root. Time is a clock in ms that follows the wall but is never set back."""
 
     def __init__(
         self,
-        config: "BrokerConfig",
-        replica_manager: "ReplicaManager",
-        metadata_cache: "MetadataCache",
-        timer: "Timer",
-        scheduler: "Scheduler",
+        config: BrokerConfig,
+        replica_manager: ReplicaManager,
+        metadata_cache: MetadataCache,
+        scheduler: Scheduler,
         *,
         count_partitions: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """``count_partitions`` asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic."""
+        """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic."""
         self._config = config
         self._scheduler = scheduler
-        self._hosted = HostedGroups(
+        self.groups = OwnedGroups(
             config,
             replica_manager,
             metadata_cache,
-            timer,
             scheduler,
             count_partitions=count_partitions,
             store=self._store,
             now_ms=self.now_ms,
         )
+        # Where groups are, and how they come and go, is known there (GRP-1 to 17).
+        self.partition_count = self.groups.partition_count
+        self.partition_of = self.groups.partition_of
+        self.on_leadership_change = self.groups.on_leadership_change
+        self.on_partitions_stopped = self.groups.on_partitions_stopped
         self._stopping = False
         self._writer = GroupsWriter(config, replica_manager)
         self.static_members_allowed = protocol_version(config) >= (2, 3)  # GRP-36
@@ -80,67 +79,50 @@ class GroupCoordinator:
     # --- life ---------------------------------------------------------------------------------------------------
 
     def startup(self) -> None:
-        """Raises ZooKeeperError."""
-        self._hosted.startup()
+        """Count the partitions of the topic, begin to expire. Raises ZooKeeperError."""
+        self.groups.startup()
         period = self._config.offsets_retention_check_interval_ms
         self._scheduler.schedule("group-expiry", self.expire, delay_ms=period, period_ms=period)
 
     def shutdown(self) -> None:
-        """From here every request is answered 15 or 16."""
+        """Answer every request with 15 or 16 from here on."""
         self._stopping = True
 
     def in_background(self, work: Callable[[], object]) -> None:
-        """Have it done on a thread that may wait."""
+        """Have the work done on a thread that may wait."""
         self._scheduler.submit(work, "group-request")
 
     def now_ms(self) -> float:
         return self._started_ms + (time.monotonic() - self._started_at) * 1000
 
-    # --- where groups are (GRP-1 to 17) -------------------------------------------------------------------------
-
-    def partition_count(self) -> int:
-        """Partitions of ``__consumer_offsets``; fixed once the topic was seen (GRP-2)."""
-        return self._hosted.partition_count()
-
-    def partition_of(self, group: str) -> int:
-        return self._hosted.partition_of(group)
-
-    def on_leadership_change(self, leaders: "Iterable[Partition]", followers: "Iterable[Partition]") -> None:
-        """Called while LeaderAndIsr is handled, before it is answered (BRK-32)."""
-        self._hosted.on_leadership_change(leaders, followers)
-
-    def on_partitions_stopped(self, partitions: Iterable[TopicPartition]) -> None:
-        """StopReplica with delete ends ownership too (GRP-15)."""
-        self._hosted.on_partitions_stopped(partitions)
+    # --- membership ---------------------------------------------------------------------------------------------
 
     def _refusal(self, group: str, *, empty_id_allowed: bool = False) -> ErrorCode:
-        """The checks every request that names a group begins with (GRP-8)."""
+        """Make the checks that every request that names a group begins with (GRP-8)."""
         if not group and not empty_id_allowed:
             return ErrorCode.INVALID_GROUP_ID
         if self._stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self._hosted.refusal(group)
-
-    # --- membership ---------------------------------------------------------------------------------------------
+        return self.groups.refusal(group)
 
     def join(self, group: str, request: JoinRequest, parked: Parked[JoinResult]) -> None:
         error = self._refusal(group)
         smallest, largest = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
         if error is ErrorCode.NONE and not smallest <= request.session_timeout_ms <= largest:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        held = self._hosted.get(group)
-        if error is ErrorCode.NONE and held is None:
+        owned = self.groups.get(group)
+        if error is ErrorCode.NONE and owned is None:
             if request.member_id:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
             else:
-                held = self._hosted.get_or_new(group)
-                error = ErrorCode.NONE if held else ErrorCode.NOT_COORDINATOR
-        if error is not ErrorCode.NONE or held is None:
+                owned = self.groups.get_or_new(group)
+                error = ErrorCode.NONE if owned else ErrorCode.NOT_COORDINATOR
+        if error is not ErrorCode.NONE or owned is None:
             parked.answer(JoinResult(error, request.member_id))
             return
-        with held.lock:
-            effects = held.group.join(request, parked, self.now_ms())
-        self._hosted.carry_out(held, effects)
+        with owned.lock:
+            effects = owned.group.join(request, parked, self.now_ms())
+        self.groups.carry_out(owned, effects)
 
     def sync(
         self,
@@ -154,50 +136,50 @@ class GroupCoordinator:
         error = self._refusal(group)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             error = ErrorCode.REBALANCE_IN_PROGRESS  # clients do not expect 14 here (GRP-8)
-        held = self._hosted.get(group)
-        if error is ErrorCode.NONE and held is None:
+        owned = self.groups.get(group)
+        if error is ErrorCode.NONE and owned is None:
             error = ErrorCode.UNKNOWN_MEMBER_ID
-        if error is not ErrorCode.NONE or held is None:
+        if error is not ErrorCode.NONE or owned is None:
             parked.answer(SyncResult(error))
             return
-        with held.lock:
-            effects = held.group.sync(member_id, instance_id, generation, assignments, parked, self.now_ms())
-        self._hosted.carry_out(held, effects)
+        with owned.lock:
+            effects = owned.group.sync(member_id, instance_id, generation, assignments, parked, self.now_ms())
+        self.groups.carry_out(owned, effects)
 
     def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         error = self._refusal(group)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE
-        held = self._hosted.get(group)
-        if error is not ErrorCode.NONE or held is None:
+        owned = self.groups.get(group)
+        if error is not ErrorCode.NONE or owned is None:
             return error or ErrorCode.UNKNOWN_MEMBER_ID
-        with held.lock:
-            return held.group.heartbeat(member_id, instance_id, generation, self.now_ms())
+        with owned.lock:
+            return owned.group.heartbeat(member_id, instance_id, generation, self.now_ms())
 
     def leave(self, group: str, member_id: str) -> ErrorCode:
         error = self._refusal(group)
-        held = self._hosted.get(group)
-        if error is not ErrorCode.NONE or held is None:
+        owned = self.groups.get(group)
+        if error is not ErrorCode.NONE or owned is None:
             return error or ErrorCode.UNKNOWN_MEMBER_ID
-        with held.lock:
-            error, effects = held.group.leave(member_id, self.now_ms())
-        self._hosted.carry_out(held, effects)
+        with owned.lock:
+            error, effects = owned.group.leave(member_id, self.now_ms())
+        self.groups.carry_out(owned, effects)
         return error
 
     def _store(self, group: str, wanted: StoreGroup) -> None:
         """Append a group record; its outcome goes back into the group (GRP-41, 50)."""
-        held = self._hosted.get(group)
-        if held is None:  # unloaded since: what waits for this record in no member's name is answered here
+        owned = self.groups.get(group)
+        if owned is None:  # unloaded since: what waits for this record in no member's name is answered here
             for effect in wanted.done(ErrorCode.NOT_COORDINATOR, self.now_ms()):
                 effect()
             return
 
         def done(error: ErrorCode) -> None:
-            with held.lock:
+            with owned.lock:
                 effects = wanted.done(error, self.now_ms())
-            self._hosted.carry_out(held, effects)
+            self.groups.carry_out(owned, effects)
 
-        self._writer.store_group(held.partition, group, wanted.value, done)
+        self._writer.store_group(owned.partition, group, wanted.value, done)
 
     # --- offsets ------------------------------------------------------------------------------------------------
 
@@ -212,21 +194,21 @@ class GroupCoordinator:
     ) -> None:
         """Store commits; ``done`` gets each partition's code once they are replicated (GRP-46 to 52)."""
         error = self._refusal(group, empty_id_allowed=True)
-        held = self._hosted.get(group)
-        if error is ErrorCode.NONE and held is None:
+        owned = self.groups.get(group)
+        if error is ErrorCode.NONE and owned is None:
             if generation >= 0:
                 error = ErrorCode.ILLEGAL_GENERATION
             else:
-                held = self._hosted.get_or_new(group)
-                error = ErrorCode.NONE if held else ErrorCode.NOT_COORDINATOR
-        if error is not ErrorCode.NONE or held is None:
+                owned = self.groups.get_or_new(group)
+                error = ErrorCode.NONE if owned else ErrorCode.NOT_COORDINATOR
+        if error is not ErrorCode.NONE or owned is None:
             done(dict.fromkeys(offsets, error))
             return
-        with held.lock:
-            error = self._may_commit(held.group, member_id, instance_id, generation)
+        with owned.lock:
+            error = self._may_commit(owned.group, member_id, instance_id, generation)
             stored = {tp: o.value for tp, o in offsets.items() if not o.metadata_too_large}
             if error is ErrorCode.NONE:
-                held.group.offsets.begin(stored)
+                owned.group.offsets.begin(stored)
         if error is not ErrorCode.NONE:
             done(dict.fromkeys(offsets, error))
             return
@@ -236,13 +218,13 @@ class GroupCoordinator:
             return
 
         def appended(code: ErrorCode, base_offset: int) -> None:
-            with held.lock:
+            with owned.lock:
                 for index, (partition, value) in enumerate(stored.items()):
                     commit = Commit(value, base_offset + index) if code is ErrorCode.NONE else None
-                    held.group.offsets.finish(partition, commit)
+                    owned.group.offsets.finish(partition, commit)
             done({**answers, **dict.fromkeys(stored, code)})
 
-        self._writer.store_offsets(held.partition, group, stored, appended)
+        self._writer.store_offsets(owned.partition, group, stored, appended)
 
     def _may_commit(self, group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         if group.state is GroupState.DEAD:
@@ -260,42 +242,42 @@ class GroupCoordinator:
         return error
 
     def fetch_offsets(self, group: str, partitions: Iterable[TopicPartition] | None) -> FetchedOffsets:
-        """Committed offsets of those partitions, of all when None (GRP-56). Never a guess: lost means 16 (GRP-16)."""
+        """Return committed offsets of those partitions, of all when None (GRP-56). Never a guess: lost means 16 (GRP-16)."""
         error = self._refusal(group, empty_id_allowed=True)
         if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             error = ErrorCode.NOT_COORDINATOR  # 15 here ends Java and aiokafka consumers (GRP-8)
         partition = self.partition_of(group)
-        since = self._hosted.owned_since(partition)
-        held = self._hosted.get(group)
+        since = self.groups.owned_since(partition)
+        owned = self.groups.get(group)
         found: dict[TopicPartition, OffsetValue] = {}
-        if error is ErrorCode.NONE and held is not None:
-            with held.lock:
-                in_force = {} if held.group.state is GroupState.DEAD else held.group.offsets.in_force
+        if error is ErrorCode.NONE and owned is not None:
+            with owned.lock:
+                in_force = {} if owned.group.state is GroupState.DEAD else owned.group.offsets.in_force
                 wanted = in_force if partitions is None else [p for p in partitions if p in in_force]
                 found = {p: in_force[p].value for p in wanted}
-        if error is ErrorCode.NONE and (since is None or self._hosted.owned_since(partition) != since):
+        if error is ErrorCode.NONE and (since is None or self.groups.owned_since(partition) != since):
             error = ErrorCode.NOT_COORDINATOR
         return FetchedOffsets(error, found if error is ErrorCode.NONE else {})
 
     # --- administration (GRP-58 to 60) --------------------------------------------------------------------------
 
     def describe(self, group: str) -> GroupDescription:
-        """State, protocol and members; a group that is not known is Dead."""
+        """Return state, protocol and members; a group that is not known is Dead."""
         error = self._refusal(group, empty_id_allowed=True)
-        held = self._hosted.get(group)
+        owned = self.groups.get(group)
         if error is not ErrorCode.NONE:
             return GroupDescription(error)
-        if held is None:
+        if owned is None:
             return UNKNOWN_GROUP
-        with held.lock:
-            return describe(held.group)
+        with owned.lock:
+            return describe(owned.group)
 
     def list_groups(self) -> ListedGroups:
-        """All groups this broker has in memory, in the order of their ids."""
+        """Return all groups this broker has in memory, in the order of their ids."""
         if self._stopping:
             return ListedGroups(ErrorCode.COORDINATOR_NOT_AVAILABLE, ())
-        loading = self._hosted.loading()
-        groups = {h.group.id: h.group for h in self._hosted.all()}
+        loading = self.groups.loading()
+        groups = {h.group.id: h.group for h in self.groups.all()}
         alive = ((i, g.protocol_type or "") for i, g in sorted(groups.items()) if g.state is not GroupState.DEAD)
         return ListedGroups(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, tuple(alive))
 
@@ -306,22 +288,22 @@ class GroupCoordinator:
         the next load.
         """
         error = self._refusal(group, empty_id_allowed=True)
-        held = self._hosted.get(group)
-        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and (keys := self._hosted.broken_keys(group)):
+        owned = self.groups.get(group)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and (keys := self.groups.broken_keys(group)):
             self._delete_broken(group, keys, done)
             return
-        if error is not ErrorCode.NONE or held is None:
+        if error is not ErrorCode.NONE or owned is None:
             done(error or ErrorCode.GROUP_ID_NOT_FOUND)
             return
-        with held.lock:
-            if held.group.state is GroupState.EMPTY:
-                held.group.die()
+        with owned.lock:
+            if owned.group.state is GroupState.EMPTY:
+                owned.group.die()
             else:
                 error = ErrorCode.NON_EMPTY_GROUP
-                if held.group.state is GroupState.DEAD:
+                if owned.group.state is GroupState.DEAD:
                     error = ErrorCode.GROUP_ID_NOT_FOUND
-            doomed: list[Key] = [OffsetKey(group, t, p) for t, p in sorted(held.group.offsets.partitions())]
-            if held.group.generation > 0:
+            doomed: list[Key] = [OffsetKey(group, t, p) for t, p in sorted(owned.group.offsets.partitions())]
+            if owned.group.generation > 0:
                 doomed.append(GroupKey(group))
         if error is not ErrorCode.NONE:
             done(error)
@@ -329,18 +311,18 @@ class GroupCoordinator:
 
         def stored(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                self._hosted.forget(held)
+                self.groups.forget(owned)
             else:
-                with held.lock:
-                    held.group.undelete()
+                with owned.lock:
+                    owned.group.undelete()
             done(code)
 
-        self._writer.delete_keys(held.partition, doomed, stored)
+        self._writer.delete_keys(owned.partition, doomed, stored)
 
     def _delete_broken(self, group: str, keys: Collection[Key], done: Callable[[ErrorCode], None]) -> None:
         def stored(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                self._hosted.forget_broken(group)
+                self.groups.forget_broken(group)
             done(code)
 
         self._writer.delete_keys(self.partition_of(group), list(keys), stored)
@@ -351,22 +333,22 @@ class GroupCoordinator:
         """Drop what has outlived its retention, with tombstones; a group without anything left is forgotten."""
         now_ms = self.now_ms()
         retention_ms = self._config.offsets_retention_minutes * 60_000
-        for held in self._hosted.all():
-            with held.lock:
-                gone, dead = expire_group(held.group, now_ms, retention_ms)
-            self._drop(held, gone, dead)
+        for owned in self.groups.all():
+            with owned.lock:
+                gone, dead = expire_group(owned.group, now_ms, retention_ms)
+            self._drop(owned, gone, dead)
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Deleted topics' offsets leave every group (GRP-53, BRK-113)."""
-        for held in self._hosted.all():
-            with held.lock:
-                gone = held.group.offsets.forget(partitions)
-            self._drop(held, gone, dead=False)
+        """Take the offsets of deleted topics out of every group (GRP-53, BRK-113)."""
+        for owned in self.groups.all():
+            with owned.lock:
+                gone = owned.group.offsets.forget(partitions)
+            self._drop(owned, gone, dead=False)
 
-    def _drop(self, held: HeldGroup, gone: Sequence[TopicPartition], dead: bool) -> None:
+    def _drop(self, owned: OwnedGroup, gone: Sequence[TopicPartition], dead: bool) -> None:
         if dead:
-            self._hosted.forget(held)
-        keys: list[Key] = [OffsetKey(held.group.id, t, p) for t, p in gone]
-        if dead and held.group.generation > 0:
-            keys.append(GroupKey(held.group.id))
-        self._writer.store_tombstones(held.partition, keys)
+            self.groups.forget(owned)
+        keys: list[Key] = [OffsetKey(owned.group.id, t, p) for t, p in gone]
+        if dead and owned.group.generation > 0:
+            keys.append(GroupKey(owned.group.id))
+        self._writer.store_tombstones(owned.partition, keys)

@@ -1,4 +1,4 @@
-"""What administrators are told about a group (GRP-58, GRP-59; Kafka 2.3.1 group/GroupCoordinator.scala)."""
+"""The description of a group that administrators get (GRP-58, GRP-59; Kafka 2.3.1 group/GroupCoordinator.scala)."""
 
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ class ListedGroups(NamedTuple):
 
 
 def describe(group: Group) -> GroupDescription:
-    """The group as it is now; its lock is held."""
+    """Describe the group as it is now; its lock is held."""
     stable = group.state is GroupState.STABLE
     protocol = group.protocol or "" if stable else ""
     members = tuple(

@@ -1,4 +1,4 @@
-"""When offsets and groups have outlived their use (GRP-54, 55)."""
+"""The expiry of committed offsets and of groups without any (GRP-54, 55)."""
 
 from kafkatool.broker.groups.group import Group
 from kafkatool.broker.groups.states import GroupState
@@ -6,7 +6,7 @@ from kafkatool.core.model.values import TopicPartition
 
 
 def expire_group(group: Group, now_ms: float, retention_ms: float) -> tuple[list[TopicPartition], bool]:
-    """Take out expired offsets. Returns them, and whether the group itself became Dead with nothing left."""
+    """Take out expired offsets; return them, and whether the group itself became Dead with nothing left."""
     if group.state is not GroupState.EMPTY:
         return [], False
     simple = not group.protocol_type

@@ -1,4 +1,4 @@
-"""One group's membership as a state machine: who belongs, which generation, who waits for what (groups.md 3 to 6).
+"""One group's membership as a state machine: its members, its generation, the requests parked (groups.md 3 to 6).
 
 It reads no clock, takes no lock and does no I/O: each method takes ``now_ms`` and returns the effects to carry out
 after the caller has let go of the group's lock, in order. So a test is a list of calls (GRP-20).
@@ -34,7 +34,7 @@ class StoreGroup:
 
 @dataclass(slots=True)
 class Group:
-    """``store`` is called, as an effect, with each record to write. Members are kept in order of admission."""
+    """A group. ``store`` is called, as an effect, with each record to write. Members are kept in order of admission."""
 
     id: str
     store: Callable[[StoreGroup], None]
@@ -163,7 +163,7 @@ class Group:
         return member is not None
 
     def _takes(self, request: JoinRequest) -> bool:
-        """GRP-22: the group's type, and one protocol that all members offer."""
+        """Tell whether the member fits: the group's type, and one protocol that all members offer (GRP-22)."""
         if not request.protocol_type or not request.protocols:
             return False
         if not self.members:
@@ -197,7 +197,7 @@ class Group:
             else:
                 self._initial_rest_ms = None
                 self.join_deadline_ms = now_ms + longest
-            self._move(GroupState.PREPARING_REBALANCE, now_ms)
+            self.move(GroupState.PREPARING_REBALANCE, now_ms)
         return [*effects, *self._try_end_join(now_ms)]
 
     def _try_end_join(self, now_ms: float) -> list[Effect]:
@@ -210,7 +210,7 @@ class Group:
         return self._end_join(now_ms)
 
     def on_join_deadline(self, now_ms: float) -> list[Effect]:
-        """The wait of the join phase is over."""
+        """End the wait of the join phase, or prolong the first one."""
         if self.state is not GroupState.PREPARING_REBALANCE or self.join_deadline_ms is None:
             return []
         if now_ms < self.join_deadline_ms:
@@ -235,12 +235,12 @@ class Group:
         self.generation += 1
         if not self.members:
             self.protocol = self.leader = None
-            self._move(GroupState.EMPTY, now_ms)
+            self.move(GroupState.EMPTY, now_ms)
             return [partial(self.store, StoreGroup(self.to_value(), self._empty_stored))]
         if self.leader not in self.members or self.members[self.leader].join is None:
             self.leader = parked[0].id
         self.protocol = self._select_protocol()
-        self._move(GroupState.COMPLETING_REBALANCE, now_ms)
+        self.move(GroupState.COMPLETING_REBALANCE, now_ms)
         longest = max(m.rebalance_timeout_ms for m in self.members.values())
         effects: list[Effect] = []
         for member in self.members.values():
@@ -271,7 +271,7 @@ class Group:
     # --- SyncGroup, Heartbeat, LeaveGroup, sessions (GRP-19, 41 to 45) ------------------------------------------
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int | None) -> ErrorCode:
-        """The checks SyncGroup, Heartbeat and a member's commit share; a generation of None is not looked at."""
+        """Make the checks SyncGroup, Heartbeat and a member's commit share; a generation of None is not looked at."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         known = self._static(instance_id)
@@ -323,7 +323,7 @@ class Group:
             return []
         effects: list[Effect] = []
         if error is ErrorCode.NONE:
-            self._move(GroupState.STABLE, now_ms)
+            self.move(GroupState.STABLE, now_ms)
         for member in self.members.values():
             if error is ErrorCode.NONE:
                 member.assignment = chosen.get(member.id, b"")
@@ -343,7 +343,7 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def touch(self, member_id: str, now_ms: float) -> None:
-        """A sign of life (GRP-43); no session runs while a request of the member is parked."""
+        """Note a sign of life (GRP-43); no session runs while a request of the member is parked."""
         member = self.members[member_id]
         if member.join is None and member.sync is None:
             member.session_deadline_ms = now_ms + member.session_timeout_ms
@@ -385,7 +385,7 @@ class Group:
         return [*effects, *self.on_join_deadline(now_ms)]
 
     def next_deadline_ms(self) -> float | None:
-        """When ``on_time`` is wanted next; None: nothing runs."""
+        """Return the time at which ``on_time`` is wanted next; None: nothing runs."""
         deadlines = [d for m in self.members.values() for d in (m.session_deadline_ms, m.sync_deadline_ms) if d]
         if self.join_deadline_ms is not None:
             deadlines.append(self.join_deadline_ms)
@@ -394,7 +394,7 @@ class Group:
     # --- life ---------------------------------------------------------------------------------------------------
 
     def die(self) -> list[Effect]:
-        """Unloaded or deleted: parked requests get 16, nothing runs any more (GRP-15)."""
+        """End the group, unloaded or deleted: parked requests get 16, nothing runs any more (GRP-15)."""
         effects: list[Effect] = []
         for member in self.members.values():
             if member.join:
@@ -408,17 +408,17 @@ class Group:
         return effects
 
     def undelete(self) -> None:
-        """It was to be deleted, but that could not be stored: it is there again, as after the next load (GRP-60)."""
+        """Restore a group whose deletion could not be stored, as it would be after the next load (GRP-60)."""
         self.state = GroupState.EMPTY
 
-    def _move(self, state: GroupState, now_ms: float) -> None:
+    def move(self, state: GroupState, now_ms: float) -> None:
         if self.state not in LEGAL[state]:
             raise RuntimeError(f"group {self.id} cannot go from {self.state.value} to {state.value}")
         self.state = state
         self.state_timestamp_ms = now_ms
 
     def to_value(self, assignments: dict[str, bytes] | None = None) -> GroupValue:
-        """The record that stores the group as it is, with those assignments if given."""
+        """Return the record that stores the group as it is, with those assignments if given."""
         protocol = self.protocol or ""
         members = tuple(
             m.to_value(protocol, m.assignment if assignments is None else assignments.get(m.id, b""))

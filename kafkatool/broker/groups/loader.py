@@ -38,7 +38,7 @@ _MARKER_KEY = struct.Struct(">hh")  # version, kind
 
 @dataclass(slots=True)
 class Loaded:
-    """What a partition says.
+    """The groups and offsets that a partition's records say.
 
     ``damaged`` has, by group, the keys whose value in force cannot be decoded: such a group alone answers 14, until a
     later record of that key, such as the tombstone that DeleteGroups writes, puts it right (GRP-14).
@@ -52,29 +52,29 @@ class Loaded:
     _partitions: dict[TopicPartition, TopicPartition] = field(default_factory=dict)  # one object for all groups
 
     def group_ids(self) -> set[str]:
-        """All that are whole."""
+        """Return the ids of all groups that are whole."""
         known = set(self.groups) | {g for g, offsets in self.offsets.items() if not offsets.empty}
         return known - set(self.broken)
 
     @property
     def broken(self) -> list[str]:
-        """Groups with a damaged record."""
+        """Return the groups with a damaged record."""
         return [group for group, keys in self.damaged.items() if keys]
 
     def keys_of(self, group: str) -> set[Key]:
-        """What a tombstone is needed for to be rid of the group."""
+        """Return the keys that need a tombstone to be rid of the group."""
         stored = (OffsetKey(group, t, p) for t, p in self.of(group).partitions())
         return {GroupKey(group), *stored, *self.damaged.get(group, ())}
 
     def of(self, group: str) -> CommittedOffsets:
-        """Its offsets; made if need be."""
+        """Return the group's offsets; made if need be."""
         found = self.offsets.get(group)
         if found is None:
             found = self.offsets[group] = CommittedOffsets()
         return found
 
     def apply(self, header: BatchHeader, records: list[Record]) -> None:
-        """The next batch of the log. What no key can be read from is skipped, with a log line."""
+        """Apply the next batch of the log. What no key can be read from is skipped, with a log line."""
         if header.attributes & CONTROL:  # the end of a producer's transaction
             self._apply_marker(header, records)
             return
@@ -142,7 +142,7 @@ class Loaded:
 
 
 def load(source: Log, buffer_size: int, wanted: Callable[[], bool]) -> Loaded | None:
-    """From log start to log end, in pieces of ``buffer_size`` bytes. None: no longer ``wanted`` (leadership went).
+    """Read from log start to log end, in pieces of ``buffer_size`` bytes. None: no longer ``wanted`` (leadership went).
 
     The log end, not the high watermark: the elected leader's log is the truth. It also ends when a read brings
     nothing, since compaction can leave a gap at the end. Raises StorageError, CorruptRecordsError for a batch that is

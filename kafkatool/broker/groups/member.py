@@ -14,7 +14,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What a JoinGroup asks. ``needs_known_id``: version 4 on, a first join gets its id and comes again (GRP-24)."""
+    """The contents of a JoinGroup. ``needs_known_id``: version 4 on, a first join gets its id and comes again (GRP-24)."""
 
     member_id: str
     instance_id: str | None
@@ -57,7 +57,7 @@ class Parked(Generic[T]):
 
 @dataclass(slots=True)
 class Member:
-    """Deadlines are in ms of the coordinator's clock, None: none runs."""
+    """A member of a group. Deadlines are in ms of the coordinator's clock, None: none runs."""
 
     id: str
     instance_id: str | None
@@ -75,7 +75,7 @@ class Member:
 
     @classmethod
     def admitted(cls, member_id: str, request: JoinRequest, session_deadline_ms: float) -> Self:
-        """A new one, by its first JoinGroup."""
+        """Make a new one, by its first JoinGroup."""
         return cls(
             member_id,
             request.instance_id,
@@ -90,7 +90,7 @@ class Member:
 
     @classmethod
     def restored(cls, value: MemberValue, protocol: str, now_ms: float) -> Self:
-        """As a loaded record has it, with one full session from now (GRP-13)."""
+        """Make it as a loaded record has it, with one full session from now (GRP-13)."""
         return cls(
             value.member_id,
             value.instance_id,
@@ -104,7 +104,7 @@ class Member:
         )
 
     def to_value(self, protocol: str, assignment: bytes) -> MemberValue:
-        """Its part of the group's record."""
+        """Return its part of the group's record."""
         return MemberValue(
             self.id,
             self.instance_id,
@@ -117,12 +117,12 @@ class Member:
         )
 
     def update(self, request: JoinRequest) -> None:
-        """What a later JoinGroup says counts from now on."""
+        """Take over what a later JoinGroup says."""
         self.protocols = request.protocols
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
         self.client_id, self.client_host = request.client_id, request.client_host
 
     def metadata(self, protocol: str) -> bytes:
-        """Its bytes for that protocol."""
+        """Return its bytes for that protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")

@@ -18,7 +18,7 @@ class Commit(NamedTuple):
 
 @dataclass(slots=True)
 class CommittedOffsets:
-    """Not thread-safe: the group's lock guards it."""
+    """The offsets of one group. Not thread-safe: the group's lock guards it."""
 
     in_force: dict[TopicPartition, Commit] = field(default_factory=dict)
     under_way: Counter[TopicPartition] = field(default_factory=Counter)
@@ -26,11 +26,11 @@ class CommittedOffsets:
     _deleted: set[TopicPartition] = field(default_factory=set)  # went while a commit for them was under way
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commits for these are being written."""
+        """Note that commits for these are being written."""
         self.under_way.update(list(partitions))  # a list: a mapping would be taken for counts
 
     def finish(self, partition: TopicPartition, commit: Commit | None) -> None:
-        """The write ended; None: it failed and nothing changes."""
+        """End the write of a commit; None: it failed and nothing changes."""
         self.under_way[partition] -= 1
         last = self.under_way[partition] <= 0
         if last:
@@ -47,14 +47,14 @@ class CommittedOffsets:
             self.in_force[partition] = commit
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """A marker was read: apply or drop what the producer's open transaction held (GRP-12)."""
+        """Apply or drop what the producer's open transaction held: its marker was read (GRP-12)."""
         held = self.transactional.pop(producer_id, {})
         if committed:
             for partition, commit in held.items():
                 self.apply(partition, commit)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """These partitions were deleted; the ones that had an offset, which needs a tombstone (GRP-53)."""
+        """Forget deleted partitions; return the ones that had an offset, which needs a tombstone (GRP-53)."""
         had = []
         for partition in partitions:
             if self.in_force.pop(partition, None) is not None:
@@ -87,10 +87,10 @@ class CommittedOffsets:
         return gone
 
     def partitions(self) -> set[TopicPartition]:
-        """All that have, or may get, a record in the log."""
+        """Return all that have, or may get, a record in the log."""
         return {*self.in_force, *self.under_way, *(p for held in self.transactional.values() for p in held)}
 
     @property
     def empty(self) -> bool:
-        """Nothing in force, pending or under way: nothing to remember the group for (GRP-55)."""
+        """Tell whether nothing is in force, pending or under way: nothing to remember the group for (GRP-55)."""
         return not (self.in_force or +self.under_way or any(self.transactional.values()))

@@ -1,30 +1,29 @@
-"""Which partitions of ``__consumer_offsets`` this broker coordinates: owned, being loaded, or neither (GRP-6, 7, 15)."""
+"""The partitions of ``__consumer_offsets`` that this broker coordinates: owned, or being loaded (GRP-6, 7, 15)."""
 
 import enum
 import functools
 import threading
 
+from kafkatool.core.model.java_hash import java_bucket, java_string_hash
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
 
 
 class Ownership(enum.Enum):
+    """The stage of a partition that is led here."""
+
     LOADING = "loading"
     OWNED = "owned"
 
 
 @functools.lru_cache(maxsize=10_000)
 def partition_for(group: str, partitions: int) -> int:
-    """abs(h(group)) mod N, h being Java's string hash over UTF-16 code units, abs(-2^31) = 0 (GRP-1)."""
-    h = 0
-    for unit in memoryview(group.encode("utf-16-le", "surrogatepass")).cast("H"):
-        h = (h * 31 + unit) & 0xFFFFFFFF
-    signed = h - (1 << 32) if h >= 1 << 31 else h
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+    """Return the group's partition, of so many (GRP-1)."""
+    return java_bucket(java_string_hash(group), partitions)
 
 
 class OwnedPartitions:
-    """Thread-safe. Every change carries the leader epoch; one older than the newest seen is refused (GRP-7).
+    """The partitions led here. Thread-safe. A change of an older leader epoch than the newest seen is refused (GRP-7).
 
     A load is known by the epoch it began in: one whose partition was lost meanwhile stays void, even when the
     partition has come back and is being loaded again.
@@ -49,7 +48,7 @@ class OwnedPartitions:
             return True
 
     def finish_load(self, partition: int, epoch: int) -> bool:
-        """Loading ended well. False: the partition was lost meanwhile, what was loaded is void."""
+        """End a load that went well. False: the partition was lost meanwhile, what was loaded is void."""
         with self._lock:
             if self._state.get(partition) is not Ownership.LOADING or self._loads[partition] != epoch:
                 return False
@@ -57,17 +56,17 @@ class OwnedPartitions:
             return True
 
     def still_loading(self, partition: int, epoch: int) -> bool:
-        """Whether the load that began in ``epoch`` is wanted still."""
+        """Tell whether the load that began in ``epoch`` is wanted still."""
         with self._lock:
             return self._state.get(partition) is Ownership.LOADING and self._loads[partition] == epoch
 
     def owned_since(self, partition: int) -> int | None:
-        """The epoch in which the load began that made it owned; None: not owned. Equal answers: never lost between."""
+        """Return the epoch in which its load began; None: not owned. Equal answers: never lost between."""
         with self._lock:
             return self._loads[partition] if self._state.get(partition) is Ownership.OWNED else None
 
     def end(self, partition: int, epoch: int | None) -> bool:
-        """No longer the leader; ``epoch`` None: whatever the epoch. False: a stale message, or not ours anyway."""
+        """Stop leading; ``epoch`` None: whatever the epoch. False: a stale message, or not ours anyway."""
         with self._lock:
             if epoch is not None:
                 if epoch < self._epochs.get(partition, -1):
@@ -81,7 +80,7 @@ class OwnedPartitions:
             return self._state.get(partition)
 
     def loading(self) -> bool:
-        """Whether anything is being loaded (GRP-59)."""
+        """Tell whether anything is being loaded (GRP-59)."""
         with self._lock:
             return Ownership.LOADING in self._state.values()
 

@@ -116,7 +116,7 @@ class _Reader:
 
 
 def encode_key(key: Key) -> bytes:
-    """Version 1 for offsets, 2 for groups."""
+    """Encode version 1 for offsets, 2 for groups."""
     if isinstance(key, GroupKey):
         writer = _Writer(2)
         writer.string(key.group)
@@ -129,7 +129,7 @@ def encode_key(key: Key) -> bytes:
 
 
 def decode_key(data: bytes | memoryview) -> Key | None:
-    """None for a version of a newer broker, which loading skips (GRP-10). Raises CorruptRecordsError."""
+    """Decode; None for a version of a newer broker, which loading skips (GRP-10). Raises CorruptRecordsError."""
     reader = _Reader(data)
     match reader.take("h"):
         case 0 | 1:
@@ -140,7 +140,7 @@ def decode_key(data: bytes | memoryview) -> Key | None:
 
 
 def encode_offset(value: OffsetValue, *, with_epoch: bool) -> bytes:
-    """Version 3; 1 for an IBP below 2.1 (``with_epoch`` false) and for an offset with its own expiry."""
+    """Encode version 3; 1 for an IBP below 2.1 (``with_epoch`` false) and for an offset with its own expiry."""
     if value.expire_timestamp_ms is not None or not with_epoch:
         writer = _Writer(1)
         writer.add("q", value.offset)
@@ -155,7 +155,7 @@ def encode_offset(value: OffsetValue, *, with_epoch: bool) -> bytes:
 
 
 def decode_offset(data: bytes | memoryview) -> OffsetValue:
-    """Versions 0 to 3. Raises CorruptRecordsError, also for a newer version."""
+    """Decode versions 0 to 3. Raises CorruptRecordsError, also for a newer version."""
     reader = _Reader(data)
     version = reader.take("h")
     if not 0 <= version <= 3:
@@ -169,7 +169,7 @@ def decode_offset(data: bytes | memoryview) -> OffsetValue:
 
 
 def encode_group(value: GroupValue, *, version: int = 3) -> bytes:
-    """Version 1 (IBP below 2.1), 2 (below 2.3) or 3."""
+    """Encode version 1 (IBP below 2.1), 2 (below 2.3) or 3."""
     writer = _Writer(version)
     writer.string(value.protocol_type)
     writer.add("i", value.generation)
@@ -191,7 +191,7 @@ def encode_group(value: GroupValue, *, version: int = 3) -> bytes:
 
 
 def decode_group(data: bytes | memoryview) -> GroupValue:
-    """Versions 0 to 3; version 0 has rebalance timeout = session timeout (GRP-11). Raises CorruptRecordsError."""
+    """Decode versions 0 to 3; version 0 has rebalance timeout = session timeout (GRP-11). Raises CorruptRecordsError."""
     reader = _Reader(data)
     version = reader.take("h")
     if not 0 <= version <= 3:

@@ -6,7 +6,7 @@ from typing import Final
 
 
 class GroupState(enum.Enum):
-    """The values are the names that DescribeGroups shows (GRP-58)."""
+    """The states of a group; the values are the names that DescribeGroups shows (GRP-58)."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

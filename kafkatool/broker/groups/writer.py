@@ -1,8 +1,7 @@
-"""Writes groups and offsets to ``__consumer_offsets`` and turns the outcome into the codes clients know (GRP-50, 51)."""
+"""The writer of ``__consumer_offsets``, which turns the outcome of an append into codes clients know (GRP-50, 51)."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kafkatool.broker.groups.ownership import offsets_partition
 from kafkatool.broker.groups.records import (
@@ -15,13 +14,11 @@ from kafkatool.broker.groups.records import (
     encode_key,
 )
 from kafkatool.broker.groups.records import encode_offset as encode_offset_value
+from kafkatool.broker.replication.replica_manager import ReplicaManager
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch
-
-if TYPE_CHECKING:
-    from kafkatool.broker.replication.replica_manager import ReplicaManager
-    from kafkatool.broker.settings.config import BrokerConfig
 
 _COMMIT_CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -41,8 +38,8 @@ _SYNC_CODES = {
 }
 
 
-def protocol_version(config: "BrokerConfig") -> tuple[int, ...]:
-    """The inter-broker protocol version as numbers: it decides what may be stored (wire.md section 7)."""
+def protocol_version(config: BrokerConfig) -> tuple[int, ...]:
+    """Return the inter-broker protocol version as numbers: it decides what may be stored (wire.md section 7)."""
     return tuple(int(part) for part in config.inter_broker_protocol_version.split("."))
 
 
@@ -64,9 +61,9 @@ def _batches(keys: Sequence[Key]) -> Iterator[list[tuple[bytes, None]]]:
 
 
 class GroupsWriter:
-    """One batch per request; versions by the inter-broker protocol version."""
+    """The writer. One batch per request; versions by the inter-broker protocol version."""
 
-    def __init__(self, config: "BrokerConfig", replica_manager: "ReplicaManager") -> None:
+    def __init__(self, config: BrokerConfig, replica_manager: ReplicaManager) -> None:
         self._config = config
         self._replica_manager = replica_manager
         version = protocol_version(config)
@@ -74,7 +71,7 @@ class GroupsWriter:
         self._group_version = 3 if version >= (2, 3) else 2 if version >= (2, 1) else 1
 
     def store_group(self, partition: int, group: str, value: GroupValue, done: Callable[[ErrorCode], None]) -> None:
-        """``done`` hears SyncGroup's code."""
+        """Append a group's record; ``done`` hears SyncGroup's code."""
         record = (encode_key(GroupKey(group)), encode_group(value, version=self._group_version))
         self._append(partition, [record], lambda code, _: done(_SYNC_CODES.get(code, code)))
 
@@ -85,7 +82,7 @@ class GroupsWriter:
         offsets: Mapping[TopicPartition, OffsetValue],
         done: Callable[[ErrorCode, int], None],
     ) -> None:
-        """``done`` hears OffsetCommit's code and the offset of the first record; the others follow it in order."""
+        """Append commits; ``done`` hears OffsetCommit's code and the first record's offset, the others follow in order."""
         records = [
             (encode_key(OffsetKey(group, t, p)), encode_offset_value(value, with_epoch=self._offset_with_epoch))
             for (t, p), value in offsets.items()
@@ -93,7 +90,7 @@ class GroupsWriter:
         self._append(partition, records, lambda code, base: done(_COMMIT_CODES.get(code, code), base))
 
     def delete_keys(self, partition: int, keys: Sequence[Key], done: Callable[[ErrorCode], None]) -> None:
-        """Tombstones for these, in as few batches as the topic takes; ``done`` hears OffsetCommit's code, the first
+        """Append tombstones in as few batches as the topic takes; ``done`` hears OffsetCommit's code, the first
         that is not NONE. Without keys there is nothing to do.
         """
         batches = list(_batches(keys))
@@ -111,7 +108,7 @@ class GroupsWriter:
         self._append(partition, first, stored)
 
     def store_tombstones(self, partition: int, keys: Sequence[Key]) -> None:
-        """Not waited for: what fails comes back with a later load and expires again (GRP-55)."""
+        """Append tombstones, not waited for: what fails comes back with a later load and expires again (GRP-55)."""
         for records in _batches(keys):
             self._append(partition, records, lambda _code, _base: None, acks=0)
 
@@ -128,7 +125,7 @@ class GroupsWriter:
             codec=self._config.offsets_topic_compression_codec,
         )
         tp = offsets_partition(partition)
-        self._replica_manager.append_records(
+        self._replica_manager.appends.append(
             {tp: batch},
             acks=self._config.offsets_commit_required_acks if acks is None else acks,
             timeout_ms=self._config.offsets_commit_timeout_ms,

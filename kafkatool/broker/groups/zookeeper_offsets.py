@@ -42,7 +42,7 @@ def _store_one(zookeeper: ZooKeeper, group: str, partition: TopicPartition, offs
 def fetch(
     zookeeper: ZooKeeper, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, ErrorCode]]:
-    """Offset and code of each; -1 with UNKNOWN_TOPIC_OR_PARTITION where there is no node."""
+    """Return offset and code of each; -1 with UNKNOWN_TOPIC_OR_PARTITION where there is no node."""
     try:
         paths = [ConsumerOffsetZnode.path(group, partition) for partition in partitions]
         nodes = zookeeper.get_many(paths)

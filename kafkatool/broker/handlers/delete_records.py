@@ -3,7 +3,7 @@
 Each partition is asked of its leader. The space is given back with the next retention run.
 """
 
-from kafkatool.broker.administration.record_deletion import WaitingDeletions, delete_on_leader
+from kafkatool.broker.administration.record_deletion import DelayedDeletion, delete_on_leader
 from kafkatool.broker.handlers.call import Call
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.delete_records import (
@@ -17,7 +17,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 def handle(request: DeleteRecordsRequest, call: Call) -> None:
     context = call.context
-    find_leader = context.replica_manager.leader_partition_or_error
+    find_leader = context.replica_manager.partitions.leader
     deletions = {
         partition: delete_on_leader(partition, wanted.offset, find_leader)
         for topic in request.topics
@@ -27,7 +27,7 @@ def handle(request: DeleteRecordsRequest, call: Call) -> None:
 
     for partition, deletion in deletions.items():
         if deletion.error is ErrorCode.NONE:
-            context.replica_manager.log_start_raised(partition)
+            context.replica_manager.delayed.fetches.check(partition)  # sessions tell it with their next answer
 
     def result(topic: str, number: int) -> DeleteRecordsPartitionResult:
         deletion = deletions[TopicPartition(topic, number)]
@@ -41,7 +41,6 @@ def handle(request: DeleteRecordsRequest, call: Call) -> None:
         ]
         call.respond(DeleteRecordsResponse(topics=topics))
 
-    waiting = WaitingDeletions(
-        deletions, find_leader, lambda: set(context.metadata_cache.snapshot.brokers), context.timer, answer
-    )
-    waiting.start(call.patience_ms(request.timeout_ms))
+    timeout_ms = call.patience_ms(request.timeout_ms)
+    waiting = DelayedDeletion(timeout_ms, deletions, find_leader, context.metadata_cache, answer)
+    context.replica_manager.delayed.deletions.watch(waiting, waiting.subjects)

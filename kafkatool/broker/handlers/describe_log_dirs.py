@@ -34,7 +34,7 @@ def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsRespon
     )
 
     def lag(one: Log) -> int:
-        replica = call.context.replica_manager.partition(one.partition)
+        replica = call.context.replica_manager.partitions.get(one.partition)
         return _NO_REPLICA if replica is None else max(replica.high_watermark.offset - one.log_end_offset, 0)
 
     online = [

@@ -41,7 +41,7 @@ def handle(request: FetchRequest, call: Call) -> FetchResponse | None:
     def done(results: FetchResults) -> None:
         call.respond(_response(plan, plan.to_tell(unreadable + results if unreadable else results, reader), version))
 
-    manager.fetch(
+    manager.fetches.fetch(
         entries,
         reader,
         max_wait_ms=0 if unreadable else call.patience_ms(request.max_wait_ms),
@@ -57,7 +57,7 @@ def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[Fetch
     """Topics that ask for zstd are not for clients which cannot know it (BRK-104)."""
     readable, unreadable = [], []
     for entry in entries:
-        partition = manager.partition(entry[0])
+        partition = manager.partitions.get(entry[0])
         if partition is not None and partition.log.config.compression_type == _ZSTD:
             unreadable.append((entry[0], failed_read(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)))
         else:

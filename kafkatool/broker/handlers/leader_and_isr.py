@@ -7,6 +7,6 @@ from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest,
 def handle(request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:
     """Obeyed, or refused, partition by partition; the group coordinator learns of changed roles first."""
     context = call.context
-    return context.replica_manager.become_leader_or_follower(
+    return context.replica_manager.control.become_leader_or_follower(
         request, context.groups.on_leadership_change, correlation_id=call.header.correlation_id
     )

@@ -55,7 +55,7 @@ def handle(request: ProduceRequest, call: Call) -> None:
         else:
             call.no_response()
 
-    call.context.replica_manager.append_records(
+    call.context.replica_manager.appends.append(
         entries,
         acks=request.acks,
         timeout_ms=call.patience_ms(request.timeout_ms),

@@ -7,4 +7,4 @@ from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, St
 def handle(request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
     """Obeyed, or refused; the group coordinator learns of deleted partitions."""
     context = call.context
-    return context.replica_manager.stop_replicas(request, context.groups.on_partitions_stopped)
+    return context.replica_manager.control.stop_replicas(request, context.groups.on_partitions_stopped)

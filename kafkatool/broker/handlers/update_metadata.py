@@ -7,7 +7,7 @@ from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataReque
 def handle(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
     """Taken over, or refused; the group coordinator forgets the offsets of deleted partitions."""
     context = call.context
-    update = context.replica_manager.update_metadata(
+    update = context.replica_manager.control.update_metadata(
         request, context.groups.on_leadership_change, correlation_id=call.header.correlation_id
     )
     if update.removed:

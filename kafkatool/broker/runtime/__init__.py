@@ -1,4 +1,5 @@
-"""What every part of a broker runs on: scheduler, timer, purgatory, and manners towards the interpreter.
+"""The base of every part of a broker: scheduler, timer, purgatory, and care for the interpreter and its limits.
 
-Nothing here knows Kafka's terms.
+Each module is a door: ``scheduler`` and ``timer`` for work to come, ``purgatory`` for requests that wait, ``yielding``
+and ``gc_pause`` for long work, ``file_limit`` for descriptors. Nothing here knows Kafka's terms or does I/O of its own.
 """

@@ -1,4 +1,4 @@
-"""How many files a broker process may have open: as many as the system allows it, as the JVM does for Kafka.
+"""The limit of open files of a broker process: raised to what the system allows, as the JVM does for Kafka.
 
 Every partition written to costs a descriptor, every connection another. With the usual soft limit of 1024 a broker
 would take its log dirs for broken after some hundred partitions.
@@ -15,7 +15,7 @@ _RESERVED = 1000
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit of open files to the hard one; the limit now in force."""
+    """Raise the soft limit of open files to the hard one; return the limit now in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -29,7 +29,7 @@ def raise_file_limit() -> int:
 
 
 def first_not_for_connections() -> int:
-    """Descriptors from this number on are for logs and the like, a quarter of them or 1000: not for connections.
+    """Return the first descriptor kept for logs and the like: a quarter of all, or 1000, are not for connections.
 
     The system gives out the lowest free number. A broker without descriptors cannot open a file, takes that for a
     failed disk, and stops: whoever can connect could stop it.

@@ -1,8 +1,8 @@
-"""Thousands of partitions or a million commits in memory, and no pause: the cycle collector would walk through all.
+"""Pauses of the cycle collector while many long-lived objects are made: partitions, commits, logs.
 
-It holds the interpreter while it does, some 0.5 s for a million commits and 0.2 s for 3,000 partitions, again and again
-while they come in, and nothing is served meanwhile (GRP-17). Such objects are in no cycle and go when nothing refers to
-them any more, so the collector need not look at them, ever.
+The collector would walk through all of them and hold the interpreter meanwhile, some 0.5 s for a million commits and
+0.2 s for 3,000 partitions, again and again while they come in, and nothing would be served (GRP-17). Such objects are
+in no cycle and go when nothing refers to them any more, so the collector need not look at them, ever.
 
 What else is in the process at that moment is taken from the collector with them. So this is done only in a process
 that runs nothing but a broker or a controller; within another program, the pauses are that program's to weigh
@@ -21,14 +21,14 @@ _keep = False
 _was_enabled = False
 
 
-def own_the_collector() -> None:
-    """This process runs nothing but a broker, or a controller."""
+def allow_gc_pauses() -> None:
+    """Allow the pauses: this process runs nothing but a broker, or a controller."""
     global _ours
     _ours = True
 
 
-def hold() -> bool:
-    """The collector rests until as many have called ``release``; False: it is not ours, nothing is to be released."""
+def pause_gc() -> bool:
+    """Stop the collector until as many have called ``resume_gc``; False: that is not allowed here."""
     global _holders, _was_enabled
     if not _ours:
         return False
@@ -40,8 +40,8 @@ def hold() -> bool:
     return True
 
 
-def release(*, keep: bool) -> None:
-    """The end of a ``hold``. ``keep``: what was made meanwhile is to stay, and is never looked at.
+def resume_gc(*, keep: bool) -> None:
+    """End a ``pause_gc``. ``keep``: what was made meanwhile is to stay, and is never looked at.
 
     Nor is what others have made meanwhile: it is freed as usual unless it is in a cycle, which this broker's objects are
     not as long as they work.
@@ -61,12 +61,12 @@ def release(*, keep: bool) -> None:
 
 
 @contextmanager
-def long_lived_objects() -> Iterator[None]:
-    """What is made inside stays, unless an error ends it; any number of threads at a time."""
-    hold()
+def gc_paused() -> Iterator[None]:
+    """Stop the collector within; what is made there stays, unless an error ends it. Any number of threads at a time."""
+    pause_gc()
     done = False
     try:
         yield
         done = True
     finally:
-        release(keep=done)
+        resume_gc(keep=done)

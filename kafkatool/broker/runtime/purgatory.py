@@ -2,7 +2,8 @@
 
 An operation is watched under keys. Whoever changes what belongs to a key calls ``check(key)`` afterwards, holding no
 lock of a partition (BRK-43), and the operations waiting there are tried on that very thread: no hop, no queue.
-A completed operation leaves all its watch lists at once, so nothing has to be swept.
+A completed operation leaves all its watch lists at once, so nothing has to be swept. What a request waits for is an
+operation in the room that serves it; all of them wait here.
 Source: Kafka 1.1.1 server/DelayedOperation.scala.
 """
 
@@ -18,13 +19,13 @@ class DelayedOperation:
     def __init__(self, delay_ms: float) -> None:
         self.delay_ms = delay_ms
         self._once = threading.Lock()  # taken for good by whoever completes
-        self._home: DelayedOperations | None = None
-        self._keys: Sequence[Hashable] = ()
-        self._timer_task: TimerTask | None = None
+        self.purgatory: Purgatory | None = None  # these three are set by the purgatory that watches it
+        self.keys: Sequence[Hashable] = ()
+        self.timer_task: TimerTask | None = None
 
     @property
     def completed(self) -> bool:
-        """Whether somebody has completed it, or is doing so."""
+        """Tell whether somebody has completed it, or is doing so."""
         return self._once.locked()
 
     def try_complete(self, key: Hashable | None = None) -> bool:
@@ -39,10 +40,10 @@ class DelayedOperation:
         raise NotImplementedError
 
     def on_expire(self) -> None:
-        """The time ran out; ``on_complete`` follows."""
+        """Note that the time ran out; ``on_complete`` follows."""
 
     def abandon(self, key: Hashable) -> None:
-        """What belongs to ``key`` goes away: do not wait for it any longer."""
+        """Stop waiting for what belongs to ``key``: it goes away."""
         self.complete()
 
     def complete(self) -> bool:
@@ -52,23 +53,27 @@ class DelayedOperation:
         self.on_complete()
         return True
 
-    def _claim(self) -> bool:
-        if not self._once.acquire(blocking=False):
-            return False
-        if self._home is not None:
-            self._home._forget(self, self._keys)
-        if self._timer_task is not None:
-            self._timer_task.cancel()
-        return True
-
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Complete as when the time is out, unless somebody else did. May block, as ``on_complete`` may."""
         if self._claim():
             self.on_expire()
             self.on_complete()
 
+    def _claim(self) -> bool:
+        if not self._once.acquire(blocking=False):
+            return False
+        if self.purgatory is not None:
+            self.purgatory.forget(self)
+        if self.timer_task is not None:
+            self.timer_task.cancel()
+        return True
 
-class DelayedOperations:
-    """The operations of one kind that are waiting, by key. Thread-safe."""
+
+class Purgatory:
+    """The operations of one kind that are waiting, by key. Thread-safe.
+
+    An expiry answers a client and may read a disk for it, so ``timer`` is one that hands its tasks to an executor.
+    """
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
@@ -76,37 +81,37 @@ class DelayedOperations:
         self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
 
     def __len__(self) -> int:
-        """How many keys are watched."""
+        """Return how many keys are watched."""
         return len(self._watched)
 
     def watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
-        """True if it could be completed at once; else it waits under every key until its time is out.
+        """Return True if it could be completed at once; else it waits under every key until its time is out.
 
         It is tried when it can be found, not before: so a change between a try and the watching is not missed.
         """
-        operation._home, operation._keys = self, keys
+        operation.purgatory, operation.keys = self, keys
         with self._lock:
             for key in keys:
                 self._watched.setdefault(key, {})[operation] = None
         if operation.try_complete():
             return True
-        operation._timer_task = task = self._timer.add(operation.delay_ms, operation._expire)
-        if operation._once.locked():
+        operation.timer_task = task = self._timer.add(operation.delay_ms, operation.expire)
+        if operation.completed:
             task.cancel()  # it was completed before it could see its timer
         return False
 
     def check(self, key: Hashable) -> None:
-        """Something changed under this key: try what waits for it. Call without holding a partition's lock."""
+        """Try what waits for something under this key, which has changed. Call without holding a partition's lock."""
         self._try_all(key, key)
 
     def _try_all(self, watched: Hashable, key: Hashable) -> None:
-        """What waits under ``watched``; ``key`` is what changed."""
+        """Try what waits under ``watched``; ``key`` is what changed."""
         if waiting := self._watched.get(watched):
             for operation in list(waiting):
                 operation.try_complete(key)
 
     def abandon(self, key: Hashable) -> None:
-        """What belongs to this key is gone: nothing waits for it any longer."""
+        """Have nothing wait for this key any longer: what belongs to it is gone."""
         for operation in list(self._watched.get(key, ())):
             operation.abandon(key)
 
@@ -115,11 +120,12 @@ class DelayedOperations:
         with self._lock:
             operations = {operation for waiting in self._watched.values() for operation in waiting}
         for operation in operations:
-            operation._expire()
+            operation.expire()
 
-    def _forget(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> None:
+    def forget(self, operation: DelayedOperation) -> None:
+        """Take an operation that is completed off its watch lists."""
         with self._lock:
-            for key in keys:
+            for key in operation.keys:
                 if waiting := self._watched.get(key):
                     waiting.pop(operation, None)
                     if not waiting:

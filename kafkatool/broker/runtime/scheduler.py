@@ -1,4 +1,4 @@
-"""Background work that may block: periodic tasks (retention, checkpoints, ISR checks) and one-off jobs.
+"""Background work that may block: periodic tasks (retention, checkpoints, ISR checks), one-off jobs, expiries.
 
 A Timer says when, a pool of threads does the work. A task's exception is logged; a periodic task goes on.
 Source: Kafka 1.1.1 utils/KafkaScheduler.scala.
@@ -17,8 +17,9 @@ log = logging.getLogger(__name__)
 class ScheduledTask:
     """Handle of a scheduled function."""
 
-    def __init__(self, scheduler: "Scheduler", name: str, fn: Callable[[], object], period_ms: float | None) -> None:
-        self._scheduler = scheduler
+    def __init__(self, timer: Timer, name: str, fn: Callable[[], object], period_ms: float | None) -> None:
+        """Note what to run. ``timer`` hands its tasks to threads that may block."""
+        self._timer = timer
         self._name = name
         self._fn = fn
         self._period_ms = period_ms
@@ -26,15 +27,17 @@ class ScheduledTask:
         self._timer_task: TimerTask | None = None
 
     def cancel(self) -> None:
-        """No further run begins; one under way ends by itself."""
+        """Let no further run begin; one under way ends by itself."""
         self._cancelled = True
         if self._timer_task is not None:
             self._timer_task.cancel()
 
-    def _arm(self, delay_ms: float) -> None:
-        self._timer_task = self._scheduler._timer.add(delay_ms, lambda: self._scheduler._work.put(self._run))
+    def start(self, delay_ms: float) -> None:
+        """Have it run after that time."""
+        self._timer_task = self._timer.add(delay_ms, self.run)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Call the function, unless cancelled, and start the next period."""
         if self._cancelled:
             return
         try:
@@ -42,17 +45,17 @@ class ScheduledTask:
         except Exception:  # a worker's top: the next period may well succeed
             log.exception("background task %s failed", self._name)
         if self._period_ms is not None and not self._cancelled:
-            self._arm(self._period_ms)
+            self.start(self._period_ms)
 
 
 class Scheduler:
-    """``threads`` workers, each started when there is work for it."""
+    """A pool of at most ``threads`` workers, each started when there is work for it."""
 
     def __init__(self, threads: int, name: str = "scheduler") -> None:
         self._name = name
         self._limit = threads
-        self._timer = Timer(f"{name}-timer")
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._timer = Timer(f"{name}-timer", self._work.put)
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -61,15 +64,15 @@ class Scheduler:
         self, name: str, fn: Callable[[], object], *, delay_ms: float = 0, period_ms: float | None = None
     ) -> ScheduledTask:
         """Run ``fn`` after ``delay_ms`` and, with ``period_ms``, again that long after each run has ended."""
-        task = ScheduledTask(self, name, fn, period_ms)
+        task = ScheduledTask(self._timer, name, fn, period_ms)
         self._grow()
-        task._arm(delay_ms)
+        task.start(delay_ms)
         return task
 
     def submit(self, fn: Callable[[], object], name: str = "job") -> None:
         """Run ``fn`` once, as soon as a worker is free. Dropped after ``shutdown``."""
         self._grow()
-        self._work.put(ScheduledTask(self, name, fn, None)._run)
+        self._work.put(ScheduledTask(self._timer, name, fn, None).run)
 
     def _grow(self) -> None:
         with self._lock:

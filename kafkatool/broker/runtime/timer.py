@@ -1,8 +1,8 @@
-"""One thread that runs short callbacks at their time: expiry of parked requests, heartbeats, delayed work.
+"""A clock thread that starts tasks at their time: expiry of waiting requests, heartbeats, delayed work.
 
-A binary heap with lazy cancellation, swept when most of it is cancelled (a parked fetch is nearly always cancelled).
-The thread is woken only when a new task comes before the one it waits for, and waits for none that was cancelled: half
-a wake-up for each produced record it was, beside the threads that serve it.
+A binary heap with lazy cancellation, swept when most of it is cancelled (a waiting fetch is nearly always cancelled).
+The thread is notified only when a new task comes before the one it waits for, and waits for none that was cancelled:
+otherwise it would wake up half a time for each produced record, beside the threads that serve it.
 """
 
 import heapq
@@ -18,7 +18,7 @@ _SWEEP_AT = 1000  # cancelled tasks
 
 
 class TimerTask:
-    """A callback to come. ``cancel`` is cheap and may be called from any thread, at any time, repeatedly."""
+    """A callback to be started. ``cancel`` is cheap and may be called from any thread, at any time, repeatedly."""
 
     __slots__ = ("_callback", "_timer")
 
@@ -28,38 +28,46 @@ class TimerTask:
 
     @property
     def pending(self) -> bool:
-        """Neither run nor cancelled yet."""
+        """Tell whether it was neither started nor cancelled yet."""
         return self._callback is not None
 
     def cancel(self) -> None:
-        """The callback will not start any more (it may be running right now)."""
+        """Keep the callback from being started (it may be running right now)."""
         if self._callback is not None:
             self._callback = None
-            self._timer._cancelled += 1
+            self._timer.cancelled += 1
 
     def take(self) -> Callable[[], None] | None:
-        """The callback, once: whoever gets it runs it."""
+        """Return the callback, once: whoever gets it runs it."""
         callback, self._callback = self._callback, None
         return callback
 
 
 class Timer:
-    """Callbacks run on the timer's thread, one after the other, so they must be short and must not block."""
+    """Starts callbacks when they are due, by handing them to ``executor``.
 
-    def __init__(self, name: str) -> None:
+    Without one they run on the timer's own thread, one after the other: then they must be short and must not block.
+    """
+
+    def __init__(self, name: str, executor: Callable[[Callable[[], None]], object] | None = None) -> None:
         self._name = name
+        self._executor = executor
         self._heap: list[tuple[float, int, TimerTask]] = []
         self._order = itertools.count()
         self._lock = threading.Lock()
         self._condition = threading.Condition(self._lock)
         self._wakes_at = float("inf")
         self._closed = False
-        self._cancelled = 0  # approximate: only decides when to sweep
+        self.cancelled = 0  # tasks still in the heap; approximate, only decides when to sweep
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._started = False
 
+    def __len__(self) -> int:
+        """Return how many tasks are held, with those cancelled that were not swept yet."""
+        return len(self._heap)
+
     def add(self, delay_ms: float, callback: Callable[[], None]) -> TimerTask:
-        """Run ``callback`` ``delay_ms`` from now. After ``close`` nothing runs any more."""
+        """Start ``callback`` ``delay_ms`` from now. After ``close`` nothing is started any more."""
         task = TimerTask(self, callback)
         due = time.monotonic() + delay_ms / 1000
         with self._lock:
@@ -68,10 +76,10 @@ class Timer:
             if not self._started:
                 self._started = True
                 self._thread.start()
-            if self._cancelled > _SWEEP_AT and self._cancelled * 2 > len(self._heap):
+            if self.cancelled > _SWEEP_AT and self.cancelled * 2 > len(self._heap):
                 self._heap = [entry for entry in self._heap if entry[2].pending]
                 heapq.heapify(self._heap)
-                self._cancelled = 0
+                self.cancelled = 0
             heapq.heappush(self._heap, (due, next(self._order), task))
             if due < self._wakes_at:
                 self._condition.notify()
@@ -87,7 +95,7 @@ class Timer:
             self._thread.join()
 
     def _due(self) -> bool:
-        """Whether something is to be run. Under the lock; what was cancelled goes, nobody is to wake up for that."""
+        """Tell whether a task is to be started. Under the lock; drop cancelled ones first, which are not waited for."""
         heap = self._heap
         while heap and not heap[0][2].pending:
             heapq.heappop(heap)
@@ -106,6 +114,9 @@ class Timer:
             if callback is None:
                 continue
             try:
-                callback()
+                if self._executor is None:
+                    callback()
+                else:
+                    self._executor(callback)
             except Exception:  # one task's fault must not stop the clock for all others
                 log.exception("a task of timer %s failed", self._name)

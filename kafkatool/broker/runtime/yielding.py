@@ -1,4 +1,4 @@
-"""Long loops that let other threads have their turn.
+"""Loops that give up the interpreter lock (GIL) now and then, so that other threads can run.
 
 A thread that computes gives up the interpreter lock only when another has waited 5 ms for it, and a request of a
 client needs the lock several times. So work of many milliseconds, such as a control request for thousands of
@@ -15,8 +15,8 @@ _WORK_S = 0.001
 _PAUSE_S = 0.00005  # the kernel makes about 0.1 ms of it
 
 
-def taking_turns(items: Iterable[_T]) -> Iterator[_T]:
-    """The items, with a short pause after each millisecond of work on them."""
+def yielding_gil(items: Iterable[_T]) -> Iterator[_T]:
+    """Yield the items, with a short pause after each millisecond of work on them."""
     due = time.perf_counter() + _WORK_S
     for item in items:
         yield item

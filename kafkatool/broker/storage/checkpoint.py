@@ -25,7 +25,7 @@ class CheckpointDamagedError(StorageError):
 
 
 def read_entries(path: Path, words: int) -> list[list[str]]:
-    """Entries of ``words`` words each; a missing or empty file has none. Raises CheckpointDamagedError, OSError."""
+    """Read entries of ``words`` words each; a missing or empty file has none. Raises CheckpointDamagedError, OSError."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def write_entries(path: Path, entries: Iterable[str], *, sync: bool = True) -> N
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """A log dir's file of ``topic partition offset`` lines. Raises CheckpointDamagedError, OSError."""
+    """Read a log dir's file of ``topic partition offset`` lines. Raises CheckpointDamagedError, OSError."""
     try:
         return {TopicPartition(t, int(p)): int(offset) for t, p, offset in read_entries(path, 3)}
     except ValueError as e:
@@ -67,5 +67,5 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """The counterpart of ``read_offsets``."""
+    """Write what ``read_offsets`` reads, durably. Raises OSError."""
     write_entries(path, (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()))

@@ -53,7 +53,7 @@ class LogConfig:
 
     @classmethod
     def from_broker(cls, config: BrokerConfig, overrides: Mapping[str, str]) -> Self:
-        """Defaults of the broker, then the topic's own.
+        """Take the broker's defaults, then the topic's own.
 
         A name this broker does not know is ignored with a warning: the topic may have been made by a newer one. So is
         a value it cannot use: one topic's slip must keep neither the broker down nor its other partitions from serving.
@@ -95,17 +95,17 @@ class LogConfig:
 
     @property
     def compacted(self) -> bool:
-        """Whether the newest record of each key is kept for good."""
+        """Tell whether the newest record of each key is kept for good."""
         return "compact" in self.cleanup_policy
 
     @property
     def codec(self) -> int | None:
-        """The codec that batches are stored in; None: whatever their producers chose."""
+        """Return the codec that batches are stored in; None: whatever their producers chose."""
         return _CODECS[self.compression_type]
 
     @property
     def needs_records(self) -> bool:
-        """Whether a produced batch must be unpacked before it is appended (broker.md section 18, 22)."""
+        """Tell whether a produced batch must be unpacked before it is appended (broker.md section 18, 22)."""
         return (
             self.validate_all_records
             or "compact" in self.cleanup_policy

@@ -142,4 +142,4 @@ def reassign(modes: Sequence[str], **flags: Any) -> int:
     except UsageError:
         raise
     except KafkatoolError as e:
-        mode.out.failure(e, text=f"Partitions reassignment failed due to {e}")
+        return mode.out.failed(e, text=f"Partitions reassignment failed due to {e}")

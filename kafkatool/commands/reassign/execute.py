@@ -92,7 +92,7 @@ class Execute(PlanMode):
     def _only_throttle(self, zk: ZooKeeper, prepared: Prepared) -> int:
         """Change rates, nothing else, as a reassignment runs already (RSN-10)."""
         if self.throttle is None:
-            self.out.failure(RefusedError("There is an existing assignment running.", now=SHOWN_BY_LIST))
+            return self.out.failed(RefusedError("There is an existing assignment running.", now=SHOWN_BY_LIST))
         self.out.line("There is an existing assignment running.")
         if self.dry_run:
             self.out.planned(prepared.ops, sequential_paths=NUMBERED)

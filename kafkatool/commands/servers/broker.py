@@ -43,13 +43,13 @@ def broker() -> None:
 def start(path: Path, overrides: dict[str, str]) -> None:
     """Start a broker in the foreground."""
     from kafkatool.broker.runtime.file_limit import raise_file_limit
-    from kafkatool.broker.runtime.gc_pause import own_the_collector
+    from kafkatool.broker.runtime.gc_pause import allow_gc_pauses
     from kafkatool.broker.server import Broker
     from kafkatool.broker.settings.config import BrokerConfig
 
     log_to_stderr()
     raise_file_limit()
-    own_the_collector()
+    allow_gc_pauses()
     config = BrokerConfig.load(path, overrides)
     log_controller_to(config.own_log_dir / "controller.log")
     server = Broker(config)

@@ -30,7 +30,7 @@ output_option = click.option(
 
 
 def parse_properties(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """``-o key=value``, repeatable. Raises UsageError on one without ``=``."""
+    """Parse ``-o key=value``, repeatable. Raises UsageError on one without ``=``."""
     options = {}
     for text in values:
         key, equals, value = text.partition("=")

@@ -62,14 +62,14 @@ def start(
 ) -> None:
     """Start a controller in the foreground."""
     from kafkatool.broker.controller.standalone import StandaloneController
-    from kafkatool.broker.runtime.gc_pause import own_the_collector
+    from kafkatool.broker.runtime.gc_pause import allow_gc_pauses
     from kafkatool.broker.settings.config import BrokerConfig
     from kafkatool.broker.settings.properties import load_properties
 
     properties = {**(load_properties(path) if path else {}), "kt.log.dir": str(log_dir), **overrides}
     config = BrokerConfig.from_properties({**properties, "zookeeper.connect": zookeeper})
     log_to_stderr()
-    own_the_collector()
+    allow_gc_pauses()
     log_controller_to(config.own_log_dir / "controller.log")
     server = StandaloneController(config, broker_id=broker_id)
     signals = StopSignals()

@@ -1,4 +1,4 @@
-"""Numbers of bytes for people."""
+"""Numbers of bytes as people read them."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def byte_size(count: float | None) -> str:
-    """``1.5 GiB``; None is ``unknown``."""
+    """Write a size as ``1.5 GiB``; None is ``unknown``."""
     if count is None:
         return "unknown"
     power = _power(count)
@@ -14,7 +14,7 @@ def byte_size(count: float | None) -> str:
 
 
 def share_of_bytes(part: float, whole: float) -> str:
-    """``166 of 382 MiB``: both in the unit of the whole."""
+    """Write ``166 of 382 MiB``, both in the unit of the whole."""
     power = _power(whole)
     return f"{_digits(part, power)} of {_digits(whole, power)} {UNITS[power]}"
 

@@ -1,4 +1,4 @@
-"""Flags that several commands share, the command class that prints their contract, and the session they lead to."""
+"""Flags that several commands share, the command class that prints their contract, and the session they open."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, FORMATS, Output
-from kafkatool.commands.shared.settings import SettingOption, setting
+from kafkatool.commands.shared.settings import SettingOption
 from kafkatool.core.errors import NoPermissionError, RefusedError, UsageError, ZooKeeperUnavailableError
 
 if TYPE_CHECKING:
@@ -68,10 +68,6 @@ class KtCommand(click.Command):
 # --- flags -----------------------------------------------------------------------------------------------------
 
 
-def _from_settings(key: str) -> Callable[[], str | None]:
-    return lambda: setting(key)
-
-
 def _zookeeper(required: bool) -> Callable[[F], F]:
     def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         if value is None:
@@ -86,9 +82,6 @@ def _zookeeper(required: bool) -> Callable[[F], F]:
         "--zookeeper",
         metavar="HOST:PORT[,HOST:PORT…][/CHROOT]",
         cls=SettingOption,
-        key="zookeeper",
-        envvar="KAFKATOOL_ZOOKEEPER",
-        default=_from_settings("zookeeper"),
         callback=check,
         help=f"Where the cluster keeps its metadata. [{'required; ' if required else ''}env KAFKATOOL_ZOOKEEPER]",
     )
@@ -102,7 +95,7 @@ optional_zookeeper_option = _zookeeper(required=False)
 
 
 def output_option(function: F) -> F:
-    """``--output text|json|tsv``; passes ``out: Output``."""
+    """Add ``--output text|json|tsv``; passes ``out: Output``."""
 
     def make(ctx: click.Context, param: click.Parameter, value: str) -> Output:
         columns = ctx.command.columns if isinstance(ctx.command, KtCommand) else ()
@@ -114,9 +107,7 @@ def output_option(function: F) -> F:
         "out",
         type=click.Choice(FORMATS),
         cls=SettingOption,
-        key="output",
-        envvar="KAFKATOOL_OUTPUT",
-        default=lambda: setting("output") or "text",
+        fallback="text",
         callback=make,
         help="Form of the answer on stdout. [default: text; env KAFKATOOL_OUTPUT]",
     )(function)
@@ -131,9 +122,6 @@ cluster_id_option = click.option(
     "--cluster-id",
     metavar="ID",
     cls=SettingOption,
-    key="cluster-id",
-    envvar="KAFKATOOL_CLUSTER_ID",
-    default=_from_settings("cluster-id"),
     help="Write only if this is the cluster's id. [env KAFKATOOL_CLUSTER_ID]",
 )
 """``--cluster-id``; passes ``cluster_id: str | None``. Give it to ``connect`` (COM-5X)."""
@@ -142,21 +130,19 @@ zk_max_bytes_option = click.option(
     "--zk-max-bytes",
     type=click.IntRange(min=1024),
     cls=SettingOption,
-    key="zk-max-bytes",
-    envvar="KAFKATOOL_ZK_MAX_BYTES",
-    default=lambda: setting("zk-max-bytes") or DEFAULT_ZK_MAX_BYTES,
+    fallback=DEFAULT_ZK_MAX_BYTES,
     help=f"Largest packet ZooKeeper takes (its jute.maxbuffer). [default: {DEFAULT_ZK_MAX_BYTES}]",
 )
 """``--zk-max-bytes``; passes ``zk_max_bytes: int``. Give it to ``connect`` (COM-10X)."""
 
 
 def writing_options(function: F) -> F:
-    """What every writing command has: ``--dry-run``, ``--cluster-id``, ``--zk-max-bytes``."""
+    """Add what every writing command has: ``--dry-run``, ``--cluster-id``, ``--zk-max-bytes``."""
     return dry_run_option(cluster_id_option(zk_max_bytes_option(function)))
 
 
 def partition_form_option(default: str) -> Callable[[F], F]:
-    """``--partition-form bracket|dash`` (COM-9X); passes ``name_of: Callable[[TopicPartition], str]``."""
+    """Make ``--partition-form bracket|dash`` (COM-9X); passes ``name_of: Callable[[TopicPartition], str]``."""
 
     def choose(ctx: click.Context, param: click.Parameter, value: str) -> "PartitionName":
         from kafkatool.core.planner.plan_files import bracketed, dashed
@@ -168,26 +154,33 @@ def partition_form_option(default: str) -> Callable[[F], F]:
         "name_of",
         type=click.Choice(("bracket", "dash")),
         cls=SettingOption,
-        key="partition-form",
-        envvar="KAFKATOOL_PARTITION_FORM",
-        default=lambda: setting("partition-form") or default,
+        fallback=default,
         callback=choose,
         help=f"Name a partition as [t,0] or as t-0. [default: {default}]",
     )
 
 
 def same_cluster(zookeeper: str, cluster_id: str | None) -> str:
-    """These flags for a command that a person is told to type: it keeps the guard (COM-5X)."""
+    """Write these flags for a command that a person is told to type: it keeps the guard (COM-5X)."""
     guard = "" if cluster_id is None else f" --cluster-id {shlex.quote(cluster_id)}"
     return f" --zookeeper {shlex.quote(zookeeper)}{guard}"
 
 
 def parse_broker_ids(text: str, flag: str) -> tuple[int, ...]:
-    """``4,5,6`` -> (4, 5, 6). Raises UsageError on anything but numbers; duplicates are the caller's business."""
+    """Parse ``4,5,6`` -> (4, 5, 6). Raises UsageError on anything but numbers; duplicates are the caller's business."""
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"\d+", part) for part in parts):
         raise UsageError(f"{flag} {text!r} is not a list of broker ids such as 1,2,3")
     return tuple(map(int, parts))
+
+
+def no_topic_text(pattern: str, existing: Sequence[str]) -> str:
+    """Say that no topic matches, and name those that look alike, or how many there are."""
+    import difflib
+
+    if alike := difflib.get_close_matches(pattern, existing, n=3):
+        return f"no topic matches {pattern!r}; near: {', '.join(alike)}"
+    return f"no topic of {len(existing)} matches {pattern!r}; kt topics list shows them"
 
 
 # --- session ---------------------------------------------------------------------------------------------------
@@ -197,7 +190,7 @@ def parse_broker_ids(text: str, flag: str) -> tuple[int, ...]:
 def connect(
     zookeeper: str, *, cluster_id: str | None = None, zk_max_bytes: int | str = DEFAULT_ZK_MAX_BYTES
 ) -> Iterator["ZooKeeper"]:
-    """A session for one command. Raises RefusedError when ``cluster_id`` is given and not the cluster's (COM-5X)."""
+    """Open a session for one command. Raises RefusedError when ``cluster_id`` is given and not the cluster's (COM-5X)."""
     import logging
 
     from kafkatool.core.zookeeper.session import ZooKeeper
@@ -230,7 +223,7 @@ def connect(
 
 @contextmanager
 def _told_when_slow(zookeeper: str) -> Iterator[None]:
-    """On a terminal a person learns soon that kt is waiting, and for whom."""
+    """Tell a person at a terminal, after some seconds, that kt is waiting, and for which ZooKeeper."""
     import threading
 
     text = f"kt: waiting up to {TIMEOUT_MS // 1000} s for ZooKeeper at {zookeeper}; Ctrl-C ends"
@@ -244,7 +237,7 @@ def _told_when_slow(zookeeper: str) -> Iterator[None]:
 
 
 def _note_no_cluster(zk: "ZooKeeper") -> None:
-    """Without the chroot everything looks empty: say so, and which chroot there may be."""
+    """Say that there is no cluster, and which chroot there may be: without the chroot everything looks empty."""
     from kafkatool.core.zookeeper.znodes import BrokersZnode
 
     if zk.children(BrokersZnode.PATH) is not None:
@@ -257,7 +250,7 @@ def _note_no_cluster(zk: "ZooKeeper") -> None:
 
 
 def read_cluster_id(zk: "ZooKeeper") -> str | None:
-    """The cluster's id, None before 0.10.1."""
+    """Read the cluster's id; None before 0.10.1."""
     from kafkatool.core.zookeeper.znodes import ClusterIdZnode
 
     node = zk.get(ClusterIdZnode.PATH)

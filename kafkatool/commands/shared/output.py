@@ -1,6 +1,10 @@
-"""Where output goes: the answer to stdout as text, JSON or TSV, everything else to stderr (COM-2, COM-4X).
+"""The two streams of a command: the answer to stdout as text, JSON or TSV, everything else to stderr (COM-2, COM-4X).
 
 Without a terminal there is neither colour nor progress. rich is imported only to draw a progress bar.
+
+A command's function returns its exit code, None being 0; the root group in `main` ends the process with it. A command
+that failed returns what `Output.failed` returns. A function below the command returns a value or raises a KafkatoolError,
+which the command catches to tell it in Kafka's words, or leaves to the root group.
 """
 
 import contextlib
@@ -8,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
@@ -30,25 +34,26 @@ ProgressUpdate = Callable[[int, int], None]
 class Answer:
     """One command's result in all three forms: ``lines`` are the text, ``items`` with ``columns`` the JSON and TSV.
 
-    ``errors`` are items that failed, with ``error`` (a word) and ``message``. ``columns`` are keys of items.
+    ``errors`` are items that failed, with ``error`` (a word) and ``message``. ``columns`` are keys of items; without
+    them those that the command's help promises.
     """
 
     lines: Iterable[str]
     items: Sequence[Item]
-    columns: Sequence[str]
+    columns: Sequence[str] = ()
     cluster_id: str | None = None
     errors: Sequence[Item] = ()
 
 
 def error_item(error: KafkatoolError, **about: Any) -> dict[str, Any]:
-    """An entry of ``errors``: what it is about, the kind of error in snake case, its text."""
+    """Return an entry of ``errors``: what it is about, the kind of error in snake case, its text."""
     name = type(error).__name__.removesuffix("Error")
     kind = "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
     return {**about, "error": kind, "message": str(error)}
 
 
 def paint(text: str, colour: str | None, *, err: bool = False) -> str:
-    """``text`` in that colour on a terminal; as it is elsewhere, with NO_COLOR set (no-color.org), on a dumb terminal."""
+    """Colour ``text`` for a terminal; not elsewhere, with NO_COLOR set (no-color.org) or on a dumb terminal."""
     stream = sys.stderr if err else sys.stdout
     if colour is None or not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
@@ -58,7 +63,7 @@ def paint(text: str, colour: str | None, *, err: bool = False) -> str:
 class Output:
     """The command's two streams. ``tool`` is what JSON names: ``kt topics list``.
 
-    ``columns`` are those of an answer that has none of its own: an error leaves the table its heading.
+    ``columns`` are those of an answer that has none of its own.
     """
 
     def __init__(self, form: str = "text", *, tool: str = "kt", columns: Sequence[str] = ()) -> None:
@@ -74,12 +79,12 @@ class Output:
     # --- stdout -------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
-        """A line of the answer as text, at once; nothing in the other forms."""
+        """Print a line of the answer as text, at once; nothing in the other forms."""
         if self.is_text:
             click.echo(text)
 
     def show(self, answer: Answer) -> None:
-        """The whole answer in the form that was asked for; once."""
+        """Print the whole answer in the form that was asked for; once."""
         self.shown = True
         match self.form:
             case "text":
@@ -99,14 +104,14 @@ class Output:
                 self._write("".join("\t".join(row) + "\n" for row in rows))
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Many lines of text in few writes; nothing in the other forms."""
+        """Print many lines of text in one write; nothing in the other forms."""
         if self.is_text:
             text = "".join(f"{line}\n" for line in lines)
             if text:
                 self._write(text)
 
     def planned(self, ops: Iterable["Op"], *, sequential_paths: Sequence[str] = ()) -> None:
-        """``--dry-run``: what would be written (COM-6X). ``sequential_paths`` get a number from ZooKeeper."""
+        """Print what ``--dry-run`` would write (COM-6X). ``sequential_paths`` get a number from ZooKeeper."""
         items = [_planned(op, sequential_paths) for op in ops]
         lines = [" ".join(filter(None, (i["operation"], i["path"], i["value"]))) for i in items]
         self.show(Answer(lines, items, ("operation", "path", "value")))
@@ -119,24 +124,26 @@ class Output:
     # --- stderr -------------------------------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """A hint, count or warning of kt's own."""
+        """Print a hint, count or warning of kt's own."""
         click.echo(text, err=True)
 
-    def failure(self, error: KafkatoolError, *, text: str | None = None, **about: Any) -> NoReturn:
-        """End the command: ``text`` (Kafka's words) on stdout, or an answer with only this error. Exit code 1.
+    def failed(
+        self, error: KafkatoolError, *, text: str | None = None, cluster_id: str | None = None, **about: Any
+    ) -> int:
+        """Print ``text`` (Kafka's words) on stdout, or an answer with only this error. Return the exit code.
 
-        What to do now is said on stderr: Kafka does not say it.
+        The hint what to do now goes to stderr: Kafka does not give it.
         """
         self.line(text if text is not None else str(error))
         if error.now is not None:
             self.note(error.now)
         if not self.is_text:
-            self.show(Answer((), (), self.columns or tuple(about), errors=[error_item(error, **about)]))
-        self.exit(1)
+            self.show(Answer((), (), self.columns or tuple(about), cluster_id, [error_item(error, **about)]))
+        return 1
 
     @contextlib.contextmanager
     def progress(self, label: str) -> Iterator[ProgressUpdate]:
-        """A bar with an ETA on a terminal's stderr, nothing elsewhere; call the yielded function with (done, total)."""
+        """Draw a bar with an ETA on a terminal's stderr; call the yielded function with (done, total)."""
         if not sys.stderr.isatty():
             yield lambda done, total: None
             return
@@ -148,13 +155,6 @@ class Output:
         with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
             task = bar.add_task(label, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
-
-    # --- end ----------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def exit(code: int) -> NoReturn:
-        """End the command with that exit code."""
-        raise click.exceptions.Exit(code)
 
 
 def _cell(value: Any) -> str:

@@ -13,7 +13,10 @@ BAR_WIDTH = 10
 
 
 class ProgressLine:
-    """``note`` prints a whole line on stderr. Call ``show`` as often as there is news, ``end`` once."""
+    """The progress of one command: call ``show`` as often as there is news, ``end`` once.
+
+    ``note`` prints a whole line on stderr.
+    """
 
     def __init__(self, note: Callable[[str], None], *, interval_s: float = INTERVAL_S) -> None:
         self._note = note
@@ -22,7 +25,7 @@ class ProgressLine:
         self._bar = _bar() if sys.stderr.isatty() else None
 
     def show(self, text: str, share: float | None = None) -> None:
-        """The newest text, and which share of all is done, 0 to 1; off a terminal only when the last line is old."""
+        """Show the newest text, and the share that is done, 0 to 1; off a terminal only when the last line is old."""
         if self._bar is not None:
             (task,) = self._bar.task_ids or (self._bar.add_task("", total=None),)
             self._bar.update(task, description=text, total=None if share is None else 1.0, completed=share or 0)
@@ -38,7 +41,7 @@ class ProgressLine:
 
 
 def duration(seconds: float | None) -> str:
-    """``1:04``, ``2:30:00``; None is ``unknown``."""
+    """Write a time as ``1:04`` or ``2:30:00``; None is ``unknown``."""
     if seconds is None:
         return "unknown"
     minutes, seconds = divmod(int(seconds), 60)
@@ -47,7 +50,7 @@ def duration(seconds: float | None) -> str:
 
 
 def _bar() -> "Progress":
-    """A line that never wraps: on a narrow terminal its end is cut off."""
+    """Make a line that never wraps: on a narrow terminal its end is cut off."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column

@@ -1,4 +1,4 @@
-"""Where a server in the foreground logs: stderr, and its controller to a file besides, in Kafka's layout."""
+"""Logging of a server in the foreground: to stderr, and the controller's to a file besides, in Kafka's layout."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ _DATE = "%Y-%m-%d %H:%M:%S"
 
 
 def log_to_stderr() -> None:
-    """Everything of kafkatool's, from INFO on."""
+    """Log everything of kafkatool's to stderr, from INFO on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(_FORMAT, _DATE))
     root = logging.getLogger("kafkatool")
@@ -18,7 +18,7 @@ def log_to_stderr() -> None:
 
 
 def log_controller_to(path: Path) -> None:
-    """What the controller logs, to that file too; its directory is made."""
+    """Log the controller to that file too; its directory is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter(_FORMAT, _DATE))

@@ -20,7 +20,6 @@ those of --context before the environment's too, as the flag itself would.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,7 +38,7 @@ _READ: Final = "kafkatool.settings"  # and the files' contents
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One file. ``context`` is the one it chooses."""
+    """The content of one file. ``context`` is the one it chooses."""
 
     values: Mapping[str, str]
     contexts: Mapping[str, Mapping[str, str]]
@@ -47,12 +46,12 @@ class Settings:
 
 
 def user_file() -> Path:
-    """The user's own file, by the XDG rule."""
+    """Return the user's own file, by the XDG rule."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "kafkatool" / "config.toml"
 
 
 def choose_context(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """``--context``. Raises UsageError: no file has it."""
+    """Take the value of ``--context``. Raises UsageError where no file has it."""
     if value is None:
         return
     known = _contexts(_files())
@@ -63,12 +62,12 @@ def choose_context(ctx: click.Context, param: click.Parameter, value: str | None
 
 
 def complete_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of contexts, for the shell."""
+    """Complete names of contexts for the shell."""
     return [name for name in _contexts(_files()) if name.startswith(incomplete)]
 
 
 def setting(key: str) -> str | None:
-    """The value of ``key`` in the files, by the order above. Raises UsageError on a bad file."""
+    """Return the value of ``key`` in the files, by the order above. Raises UsageError on a bad file."""
     files = _files()
     named = _named(click.get_current_context(silent=True))
     chosen = named or next((file.context for file in files if file.context is not None), None)
@@ -85,18 +84,19 @@ def setting(key: str) -> str | None:
 
 
 class SettingOption(click.Option):
-    """A flag that a settings file may give too; ``key`` is its name there.
+    """A flag that the environment and a settings file may give too; ``fallback`` is its default.
 
-    A value of the context that the flag --context names goes before the environment's (COM-7X): who types a cluster's
-    name must not be sent to another one.
+    A value of the context that the flag --context names goes before the environment's (COM-7X): somebody who types a
+    cluster's name must not be sent to another one.
     """
 
-    def __init__(self, *args: Any, key: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._key = key
+    def __init__(self, param_decls: Sequence[str], *, fallback: str | int | None = None, **kwargs: Any) -> None:
+        self._key = key = param_decls[0].removeprefix("--")
+        variable = f"KAFKATOOL_{key.upper().replace('-', '_')}"
+        super().__init__(param_decls, envvar=variable, default=lambda: setting(key) or fallback, **kwargs)
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """None, so that click goes on to the default, which is the settings' value."""
+        """Return None where the settings go first: click then takes the default, which is their value."""
         typed = ctx.find_root().get_parameter_source(CONTEXT) is ParameterSource.COMMANDLINE
         if typed and any(self._key in file.contexts.get(_named(ctx) or "", {}) for file in _files()):
             return None
@@ -104,12 +104,12 @@ class SettingOption(click.Option):
 
 
 def _named(ctx: click.Context | None) -> str | None:
-    """The context that --context or KAFKATOOL_CONTEXT names."""
+    """Return the context that --context or KAFKATOOL_CONTEXT names."""
     return ctx.meta.get(CHOSEN) if ctx is not None else None
 
 
 def _files() -> list[Settings]:
-    """Read once in a run of kt: each flag asks for them."""
+    """Read the files, once in a run of kt: each flag asks for them."""
     ctx = click.get_current_context(silent=True)
     known: list[Settings] | None = ctx.meta.get(_READ) if ctx is not None else None
     if known is None:
@@ -123,7 +123,6 @@ def _contexts(files: Sequence[Settings]) -> list[str]:
     return sorted({name for file in files for name in file.contexts})
 
 
-@cache
 def _read(path: Path) -> Settings:
     import tomllib
 

@@ -1,4 +1,4 @@
-"""What SIGTERM and Ctrl-C do to a command that has something to undo, and to a server that runs until it is told."""
+"""SIGTERM and Ctrl-C, for a command that has something to undo and for a server that runs until it is told to stop."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from typing import NoReturn
 
 @contextmanager
 def terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt while the block runs; nothing changes where the block runs in another thread."""
+    """Let SIGTERM raise KeyboardInterrupt while the block runs; change nothing where it runs in another thread."""
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
@@ -33,7 +33,7 @@ class StopSignals:
     """
 
     def __init__(self) -> None:
-        """To be called by the main thread."""
+        """Take over both signals. Only the main thread may call this."""
         self._told, tell = os.pipe()
         self._interrupts = self._was_told = False
         # The system may hand a signal to any thread, or to this one just before it begins to wait. Python's handlers run
@@ -53,7 +53,7 @@ class StopSignals:
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """While the block runs the first signal raises KeyboardInterrupt: what the block has begun is to be undone.
+        """Let the first signal raise KeyboardInterrupt while the block runs, so that it undoes what it has begun.
 
         One that came before raises it at once.
         """
@@ -66,5 +66,9 @@ class StopSignals:
             self._interrupts = False
 
     def wait(self) -> signal.Signals:
-        """The next signal; any thread may wait."""
+        """Block until the next signal and return it; any thread may wait."""
         return signal.Signals(os.read(self._told, 1)[0])
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable with each signal; it is open until the process ends."""
+        return self._told

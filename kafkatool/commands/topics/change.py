@@ -18,7 +18,7 @@ from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.topics.flags import (
     CONFIG_DEFINITIONS,
     config_option,
-    fail,
+    failed,
     failure_text,
     matching,
     note_ignored_configs,
@@ -30,6 +30,8 @@ from kafkatool.core.model.topic_configs import check_names, parse_configs
 
 if TYPE_CHECKING:
     from kafkatool.core.zookeeper.session import Op, ZooKeeper
+
+Rows = list[dict[str, Any]]
 
 GROWTH_WARNING: Final = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "
@@ -76,7 +78,7 @@ def alter(
     dry_run: bool,
     cluster_id: str | None,
     zk_max_bytes: int,
-) -> None:
+) -> int:
     """Change overrides, add partitions, or change the number of replicas."""
     if partitions is None and replica_assignment:
         raise UsageError("--replica-assignment needs --partitions")
@@ -85,39 +87,45 @@ def alter(
     if partitions is None and replication_factor is None and not (config or delete_config):
         raise UsageError("alter needs --partitions, --replication-factor, --config or --delete-config")
     from kafkatool.core.model.topic_names import OFFSETS_TOPIC
-    from kafkatool.core.operations.topics import changes as operation
+    from kafkatool.core.operations.topics import configs as topic_configs
+    from kafkatool.core.operations.topics import growth as topic_growth
+    from kafkatool.core.operations.topics.replica_lists import parse_replica_lists
 
     try:
         configs = parse_configs(config)
         removed = [name.strip() for name in delete_config]
         check_names(removed)
-        groups = operation.parse_replica_lists(replica_assignment) if replica_assignment else None
+        groups = parse_replica_lists(replica_assignment) if replica_assignment else None
     except RefusedError as e:
-        fail(out, e, topic=topic)
+        return failed(out, e, topic=topic)
     note_ignored_configs(out, configs)
-    items: list[dict[str, Any]] = []
-    errors: list[dict[str, Any]] = []
-    planned: list[Any] = []
+    items: Rows = []
+    errors: Rows = []
+    planned: list[Op] = []
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
-        names = matching(out, zk, topic, zookeeper, if_exists=if_exists)
+        try:
+            names = matching(zk, topic, zookeeper, if_exists=if_exists)
+        except RefusedError as e:
+            return failed(out, e, topic=topic)
         for name in names:
             try:
                 if config or delete_config:
+                    merge = topic_configs.plan_config_change if dry_run else topic_configs.change_configs
+                    change = merge(zk, name, configs, removed)
                     if dry_run:
-                        planned += operation.plan_config_change(zk, name, configs, removed).ops
+                        planned += change.ops
                     else:
-                        change = operation.change_configs(zk, name, configs, removed)
                         items.append({"topic": name, "change": "configs", "value": dict(change.configs)})
                         out.line(f'Updated config for topic "{name}".')
                 if partitions is not None:
-                    rules = {"groups": groups, "rack_aware": not disable_rack_aware}
                     if name != OFFSETS_TOPIC and not dry_run:
                         out.line(GROWTH_WARNING)
+                    add = topic_growth.plan_growth if dry_run else topic_growth.grow
+                    growth = add(zk, name, partitions, groups=groups, rack_aware=not disable_rack_aware)
                     if dry_run:
-                        planned += operation.plan_growth(zk, name, partitions, **rules).ops  # type: ignore[arg-type]
+                        planned += growth.ops
                     else:
-                        growth = operation.grow(zk, name, partitions, **rules)  # type: ignore[arg-type]
                         added = {str(p): list(r) for p, r in growth.added.items()}
                         items.append({"topic": name, "change": "partitions", "value": added})
                         out.line("Adding partitions succeeded!")
@@ -126,28 +134,21 @@ def alter(
                 errors.append(error_item(e, topic=name))
         if replication_factor is not None and not errors:
             planned += _change_factor(out, zk, names, replication_factor, items, errors, dry_run=dry_run)
-    _finish(out, items, errors, planned, ("topic", "change", "value"), id_of_cluster, dry_run=dry_run)
+    return _finish(out, items, errors, id_of_cluster, planned if dry_run else None)
 
 
 def _change_factor(
-    out: Output,
-    zk: "ZooKeeper",
-    names: Sequence[str],
-    replication_factor: int,
-    items: list[dict[str, Any]],
-    errors: list[dict[str, Any]],
-    *,
-    dry_run: bool,
+    out: Output, zk: "ZooKeeper", names: Sequence[str], factor: int, items: Rows, errors: Rows, *, dry_run: bool
 ) -> list["Op"]:
-    """One reassignment for all topics (TOP-29X): the way back and the plan are told before it starts."""
+    """Start one reassignment for all topics (TOP-29X); the way back and the plan are printed before it starts."""
     from kafkatool.core.operations.reassignment import submission
-    from kafkatool.core.operations.topics.changes import plan_replication_factor
+    from kafkatool.core.operations.topics.growth import plan_replication_factor
     from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
 
     try:
-        plan = plan_replication_factor(zk, names, replication_factor)
+        plan = plan_replication_factor(zk, names, factor)
         if not plan:
-            out.note(f"note: every partition has {replication_factor} replicas already")
+            out.note(f"note: every partition has {factor} replicas already")
             return []
         prepared = submission.prepare(zk, plan)
         if dry_run:
@@ -168,25 +169,15 @@ def _change_factor(
     return []
 
 
-def _finish(
-    out: Output,
-    items: list[dict[str, Any]],
-    errors: list[dict[str, Any]],
-    planned: list[Any],
-    columns: Sequence[str],
-    cluster_id: str | None,
-    *,
-    dry_run: bool,
-) -> None:
-    """The text is out already, line by line as things happened; the other forms are told at once here."""
-    if dry_run and not errors:
+def _finish(out: Output, items: Rows, errors: Rows, cluster_id: str | None, planned: list["Op"] | None = None) -> int:
+    """Show the answer in the forms other than text, which was printed as things happened. Return the exit code."""
+    if planned is not None and not errors:
         from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
         out.planned(planned, sequential_paths=(ConfigChangeZnode.PREFIX,))
     elif not out.is_text:
-        out.show(Answer((), items, columns, cluster_id, errors))
-    if errors:
-        out.exit(1)
+        out.show(Answer((), items, cluster_id=cluster_id, errors=errors))
+    return 1 if errors else 0
 
 
 @click.command(
@@ -217,33 +208,32 @@ def delete(
     dry_run: bool,
     cluster_id: str | None,
     zk_max_bytes: int,
-) -> None:
+) -> int:
     """Mark topics for deletion; the controller deletes them if delete.topic.enable is true."""
-    from kafkatool.core.operations.topics import changes as operation
-    from kafkatool.core.operations.topics import deletion as topic_deletion
+    from kafkatool.core.operations.topics import deletion
 
     status: dict[str, str] = {}
-    errors: list[dict[str, Any]] = []
+    errors: Rows = []
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
-        found = matching(out, zk, topic, zookeeper, if_exists=if_exists)
-        if dry_run:
-            try:
-                out.planned([operation.plan_deletion(name) for name in found])
-            except RefusedError as e:
-                fail(out, e, topic=topic)
-            return
+        try:
+            found = matching(zk, topic, zookeeper, if_exists=if_exists)
+            if dry_run:
+                out.planned([deletion.plan_deletion(name) for name in found])
+                return 0
+        except RefusedError as e:
+            return failed(out, e, topic=topic)
         if len(found) > 1 and not force and sys.stdin.isatty():
             question = f"Mark {len(found)} topics for deletion: {', '.join(found)}?"
             if not click.confirm(question, err=True):
                 raise RefusedError("no topic was marked for deletion")
         for name in found:
             try:
-                operation.mark_for_deletion(zk, name)
+                deletion.mark_for_deletion(zk, name)
                 status[name] = "marked"
                 out.line(f"Topic {name} is marked for deletion.")
                 out.line("Note: This will have no impact if delete.topic.enable is not set to true.")
-            except operation.MarkedForDeletionError as e:
+            except deletion.MarkedForDeletionError as e:
                 status[name] = "already_marked"
                 out.line(str(e))
             except RefusedError as e:
@@ -251,7 +241,7 @@ def delete(
                 errors.append(error_item(e, topic=name))
         if wait is not None:
             with out.progress("deleting") as update:
-                left = topic_deletion.wait_until_gone(zk, status, wait, update)
+                left = deletion.wait_until_gone(zk, status, wait, update)
             gone = [name for name in status if name not in {item.topic for item in left}]
             status |= dict.fromkeys(gone, "deleted")
             if gone:
@@ -260,4 +250,4 @@ def delete(
                 out.note(str(item))
                 errors.append({"topic": item.topic, "error": "still_there", "message": str(item)})
     items = [{"topic": name, "status": s} for name, s in status.items()]
-    _finish(out, items, errors, [], ("topic", "status"), id_of_cluster, dry_run=False)
+    return _finish(out, items, errors, id_of_cluster)

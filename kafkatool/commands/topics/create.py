@@ -1,7 +1,6 @@
 """``kt topics create`` (TOP-1 to TOP-7, TOP-23X, TOP-24X, TOP-30X)."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -14,11 +13,15 @@ from kafkatool.commands.shared.options import (
     zookeeper_option,
 )
 from kafkatool.commands.shared.output import Answer, Output
-from kafkatool.commands.topics.flags import CONFIG_DEFINITIONS, config_option, fail, note_ignored_configs, racks_option
+from kafkatool.commands.topics.flags import (
+    CONFIG_DEFINITIONS,
+    config_option,
+    failed,
+    note_ignored_configs,
+    racks_option,
+)
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model.topic_configs import parse_configs
-
-COLUMNS: Final = ("topic", "partition", "replicas")
 
 
 @click.command(
@@ -28,7 +31,7 @@ COLUMNS: Final = ("topic", "partition", "replicas")
         "    --config retention.ms=86400000",
         "kt topics create --zookeeper zk1:2181/kafka --topic orders --replica-assignment 1:2,2:3,3:1",
     ),
-    columns=COLUMNS,
+    columns=("topic", "partition", "replicas"),
     definitions=CONFIG_DEFINITIONS,
 )
 @zookeeper_option
@@ -58,38 +61,35 @@ def create(
     dry_run: bool,
     cluster_id: str | None,
     zk_max_bytes: int,
-) -> None:
+) -> int:
     """Create a topic, its config and its replica assignment in one transaction."""
-    _check_flags(
-        replica_assignment is not None,
-        {
-            "--partitions": partitions is not None,
-            "--replication-factor": replication_factor is not None,
-            "--start-index": start_index is not None,
-            "--replica-shift": replica_shift is not None,
-        },
-    )
+    numbers = {
+        "--partitions": partitions,
+        "--replication-factor": replication_factor,
+        "--start-index": start_index,
+        "--replica-shift": replica_shift,
+    }
+    _check_flags(replica_assignment, numbers)
     from kafkatool.core.model import topic_names as names
-    from kafkatool.core.operations.topics import changes as operation
+    from kafkatool.core.operations.topics import creation, replica_lists
 
     try:
         configs = parse_configs(config)
-        groups = operation.parse_replica_lists(replica_assignment) if replica_assignment else None
+        groups = replica_lists.parse_replica_lists(replica_assignment) if replica_assignment else None
     except RefusedError as e:
-        fail(out, e, topic=topic)
+        return failed(out, e, topic=topic)
     note_ignored_configs(out, configs)
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         try:
             if if_not_exists:
-                operation.check_absent(zk, topic)  # says nothing else about a topic that is there
+                creation.check_absent(zk, topic)  # says nothing else about a topic that is there
             if names.has_collision_chars(topic):
                 out.line(names.COLLISION_WARNING)
             if groups is not None:
                 assignment = dict(enumerate(groups))
             else:
-                assert partitions is not None
-                assert replication_factor is not None
-                assignment = operation.plan_spread(
+                assert partitions is not None and replication_factor is not None
+                assignment = creation.plan_spread(
                     zk,
                     partitions,
                     replication_factor,
@@ -97,30 +97,31 @@ def create(
                     replica_shift=replica_shift,
                     rack_aware=not disable_rack_aware,
                 )
-            creation = operation.plan_creation(zk, topic, assignment, configs)
+            planned = creation.plan_creation(zk, topic, assignment, configs)
             if dry_run:
-                out.planned(creation.ops)
-                return
-            operation.commit_creation(zk, creation)
-        except operation.TopicExistsError as e:
+                out.planned(planned.ops)
+                return 0
+            creation.commit_creation(zk, planned)
+        except creation.TopicExistsError as e:
             if e.marked:
                 out.note(f"note: topic {topic} is marked for deletion; once it is gone it can be created anew")
             if not if_not_exists:
-                fail(out, e, topic=topic, marked_for_deletion=e.marked)
-            out.show(Answer((), (), COLUMNS))
-            return
+                return failed(out, e, topic=topic, marked_for_deletion=e.marked)
+            out.show(Answer((), ()))
+            return 0
         except RefusedError as e:
-            fail(out, e, topic=topic)
+            return failed(out, e, topic=topic)
         items = [{"topic": topic, "partition": p, "replicas": list(r)} for p, r in assignment.items()]
         done = [f'Created topic "{topic}".']
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
-        out.show(Answer(done, items, COLUMNS, id_of_cluster))
+        out.show(Answer(done, items, cluster_id=id_of_cluster))
+    return 0
 
 
-def _check_flags(by_hand: bool, given: dict[str, bool]) -> None:
-    """Either brokers by hand, or numbers to spread; raises UsageError (TOP-2)."""
-    if not by_hand and not (given["--partitions"] and given["--replication-factor"]):
+def _check_flags(replica_assignment: str | None, numbers: Mapping[str, int | None]) -> None:
+    """Check that there are brokers by hand, or numbers to spread by. Raises UsageError (TOP-2)."""
+    given = [flag for flag, number in numbers.items() if number is not None]
+    if replica_assignment is None and given[:2] != ["--partitions", "--replication-factor"]:
         raise UsageError("create needs --partitions and --replication-factor, or --replica-assignment")
-    for flag, on in given.items():
-        if by_hand and on:
-            raise UsageError(f"--replica-assignment can't be used with {flag}")
+    if replica_assignment is not None and given:
+        raise UsageError(f"--replica-assignment can't be used with {given[0]}")

@@ -1,12 +1,12 @@
-"""What the actions of ``kt topics`` share: flags, and how a refusal is told."""
+"""Flags that the actions of ``kt topics`` share, and the text of a refusal."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kafkatool.commands.completion import complete_topics
-from kafkatool.commands.shared.options import F
+from kafkatool.commands.shared.options import F, no_topic_text
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.topic_configs import ACCEPTED, DOCUMENTED, MESSAGE_FORMAT_VERSION
@@ -25,7 +25,7 @@ internal_option = click.option("--exclude-internal", is_flag=True, help="Leave o
 
 
 def pattern_option(*, required: bool) -> Callable[[F], F]:
-    """``--topic`` outside create: a regex (TOP-19)."""
+    """Make ``--topic`` of the actions other than create: a regex (TOP-19)."""
     return click.option(
         "--topic",
         metavar="REGEX",
@@ -36,41 +36,29 @@ def pattern_option(*, required: bool) -> Callable[[F], F]:
 
 
 def failure_text(error: RefusedError) -> str:
-    """Kafka's words for any failure (TOP-6)."""
+    """Put the error in Kafka's words (TOP-6)."""
     return f"Error while executing topic command : {error}"
 
 
-def fail(out: Output, error: RefusedError, **about: Any) -> NoReturn:
-    """Tell it on stdout as Kafka does, and end with exit code 1."""
-    out.failure(error, text=failure_text(error), **about)
+def failed(out: Output, error: RefusedError, **about: Any) -> int:
+    """Print the error on stdout as Kafka does. Return the exit code."""
+    return out.failed(error, text=failure_text(error), **about)
 
 
 def note_ignored_configs(out: Output, configs: dict[str, str]) -> None:
-    """TOP-22: stored, but without effect on the bundled broker."""
+    """Warn of configs that are stored, but without effect on the bundled broker (TOP-22)."""
     if MESSAGE_FORMAT_VERSION in configs:
         out.note(f"note: brokers of kt ignore {MESSAGE_FORMAT_VERSION}")
 
 
-def matching(out: Output, zk: "ZooKeeper", pattern: str, zookeeper: str, *, if_exists: bool) -> list[str]:
-    """The topics to change; ends the command when there are none (TOP-12)."""
+def matching(zk: "ZooKeeper", pattern: str, zookeeper: str, *, if_exists: bool) -> list[str]:
+    """Read the topics to change. Raises RefusedError when there are none (TOP-12), or the pattern is none."""
     from kafkatool.core.model.topic_names import select
     from kafkatool.core.zookeeper.znodes import TopicsZnode
 
     existing = zk.children(TopicsZnode.PATH) or []
-    try:
-        found = select(existing, pattern)
-    except RefusedError as e:
-        fail(out, e, topic=pattern)
+    found = select(existing, pattern)
     if not found and not if_exists:
-        error = RefusedError(f"Topic {pattern} does not exist on ZK path {zookeeper}", now=near(pattern, existing))
-        fail(out, error, topic=pattern)
+        now = no_topic_text(pattern, existing)
+        raise RefusedError(f"Topic {pattern} does not exist on ZK path {zookeeper}", now=now)
     return found
-
-
-def near(pattern: str, existing: Sequence[str]) -> str:
-    """Where to look when no topic matches: names that look alike, or how many there are."""
-    import difflib
-
-    if alike := difflib.get_close_matches(pattern, existing, n=3):
-        return f"no topic matches {pattern!r}; near: {', '.join(alike)}"
-    return f"no topic of {len(existing)} matches {pattern!r}; kt topics list shows them"

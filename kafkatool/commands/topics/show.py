@@ -5,9 +5,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkatool.commands.shared.options import KtCommand, connect, output_option, read_cluster_id, zookeeper_option
+from kafkatool.commands.shared.options import (
+    KtCommand,
+    connect,
+    no_topic_text,
+    output_option,
+    read_cluster_id,
+    zookeeper_option,
+)
 from kafkatool.commands.shared.output import Answer, Output, paint
-from kafkatool.commands.topics.flags import fail, internal_option, near, pattern_option
+from kafkatool.commands.topics.flags import failed, internal_option, pattern_option
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model.values import join_ids
 
@@ -41,7 +48,7 @@ HEADER_KEYS: Final = ("topic", "partition_count", "replication_factor", "configs
 @pattern_option(required=False)
 @internal_option
 @output_option
-def list_(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool) -> None:
+def list_(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool) -> int:
     """Names of topics, one per line; exit code 0 even if there are none."""
     from kafkatool.core.model.topic_names import INTERNAL_TOPICS, select
     from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, TopicsZnode
@@ -52,12 +59,13 @@ def list_(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool
     try:
         found = select(existing, topic)
     except RefusedError as e:
-        fail(out, e)
+        return failed(out, e)
     gone = set(marked)
     found = [t for t in found if not (exclude_internal and t in INTERNAL_TOPICS)]
     lines = (f"{t} - marked for deletion" if t in gone else t for t in found)
     items = [{"topic": t, "marked_for_deletion": t in gone, "internal": t in INTERNAL_TOPICS} for t in found]
-    out.show(Answer(lines, items, ("topic", "marked_for_deletion", "internal"), id_of_cluster))
+    out.show(Answer(lines, items, cluster_id=id_of_cluster))
+    return 0
 
 
 _FILTERS: Final = {
@@ -90,7 +98,7 @@ def _filter_options(function: Any) -> Any:
 @_filter_options
 @internal_option
 @output_option
-def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool, **filters: bool) -> None:
+def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool, **filters: bool) -> int:
     """Leader, replicas and ISR of each partition, and the topics' overrides."""
     chosen = [name.replace("_", "-") for name, on in filters.items() if on]
     if len(chosen) > 1:
@@ -107,10 +115,12 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
             try:
                 wanted = select(existing, topic)
             except RefusedError as e:
-                fail(out, e)
+                return failed(out, e)
             if not wanted and topic is not None:
-                missing = RefusedError(f"Topic '{topic}' does not exist as expected", now=near(topic, existing))
-                fail(out, missing, topic=topic)
+                missing = RefusedError(
+                    f"Topic '{topic}' does not exist as expected", now=no_topic_text(topic, existing)
+                )
+                return failed(out, missing, topic=topic)
             wanted = [t for t in wanted if not (exclude_internal and t in INTERNAL_TOPICS)]
         headers_only = "topics-with-overrides" in chosen
         view = read_cluster(zk, wanted, states=not headers_only, configs=True)
@@ -118,11 +128,12 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
     if headers_only:
         found = [t for t in found if t.configs]
         out.show(Answer(map(_header, found), [_header_item(t) for t in found], HEADER_KEYS, view.cluster_id))
-        return
+        return 0
     only = descriptions.Filter(chosen[0]) if chosen else None
     rows = [(t, [p for p in t.partitions if only is None or only.selects(p)]) for t in found]
     items = [_partition_item(p) for _, partitions in rows for p in partitions]
-    out.show(Answer(_description_lines(rows, headers=only is None), items, DESCRIBE_KEYS, view.cluster_id))
+    out.show(Answer(_description_lines(rows, headers=only is None), items, cluster_id=view.cluster_id))
+    return 0
 
 
 def _header(topic: "TopicDescription") -> str:
@@ -133,9 +144,7 @@ def _header(topic: "TopicDescription") -> str:
     )
 
 
-def _description_lines(
-    rows: Sequence[tuple["TopicDescription", Sequence["PartitionDescription"]]], *, headers: bool
-) -> Iterator[str]:
+def _description_lines(rows: Sequence["Row"], *, headers: bool) -> Iterator[str]:
     for topic, partitions in rows:
         if headers:
             yield _header(topic)

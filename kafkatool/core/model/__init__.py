@@ -1,5 +1,5 @@
 """The values that all of kafkatool shares, and pure rules about them: partitions, brokers, assignments, names, configs.
 
-Doors: `values`, `assignment`, `replication_factor`, `topic_names`, `topic_configs`. Nothing here opens a socket or a file,
-reads ZooKeeper, a clock or random numbers, or knows a wire format.
+Doors: `values`, `assignment`, `replication_factor`, `topic_names`, `topic_configs`, `java_hash`. Nothing here opens a
+socket or a file, reads ZooKeeper, a clock or random numbers, or knows a wire format.
 """

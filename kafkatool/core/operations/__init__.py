@@ -1,1 +1,4 @@
-"""What the tools do: check, plan, write, watch. They return results, print nothing and know no click."""
+"""The work of the admin commands: check, plan, write, watch. A room for each command.
+
+Operations return values, print nothing and know no click; they report progress to a function they are given.
+"""

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,10 @@ def test_what_cannot_be_is_refused_before_anything_starts(tmp_path: Path) -> Non
 def test_a_temporary_directory_goes_when_the_start_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def fail(self: EmbeddedCluster, owned: bool) -> ClusterSpec:
+    def fail(count: int) -> Iterator[int]:
         raise RefusedError("no port is free")
 
-    monkeypatch.setattr(EmbeddedCluster, "_make_spec", fail)
+    monkeypatch.setattr("kafkatool.broker.embedded.cluster.free_ports", fail)
     with pytest.raises(RefusedError, match="no port"), EmbeddedCluster(1):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Which processes belong to a cluster, and which only look at its files."""
+"""Processes that belong to a cluster, and those that only look at its files."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from kafkatool.broker.embedded import processes
 
 @pytest.fixture
 def looking_on(tmp_path: Path) -> Iterator[Path]:
-    """A file shown by a process as a pager or an editor would."""
+    """Run a process that shows a file as a pager or an editor would."""
     path = tmp_path / "server.properties"
     wait = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", wait, str(path)], stdin=-1, stdout=-1) as process:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from kafkatool.broker.groups.records import GroupKey, OffsetKey, decode_key, enc
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
-from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, B, Stage, held, join
+from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, B, Stage, join, owned_group
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def make_stable(stage: Stage) -> str:
-    """Group g with one member; its id."""
+    """Make group g with one member; return its id."""
     member = join(stage).member_id
     synced: list[SyncResult] = []
     stage.coordinator.sync("g", member, None, 1, {member: b"mine"}, Parked(synced.append, lambda: None))
@@ -40,13 +41,13 @@ def delete(stage: Stage, group: str = "g") -> ErrorCode:
 
 
 def append(stage: Stage, key: bytes, value: bytes | None) -> int:
-    """A record put into the log behind the coordinator's back; its offset."""
+    """Put a record into the log behind the coordinator's back; return its offset."""
     batch = encode_batch([Record(0, 0, key, value, ())])
     return stage.replica.log.append_as_leader(batch, 0, origin_client=False).first_offset
 
 
 def keys_in_log(stage: Stage) -> dict[Any, bool]:
-    """Key -> whether its last record has a value."""
+    """Return each key, and whether its last record has a value."""
     log = stage.replica.log
     records = log.read(0, 1 << 20, log.log_end_offset, min_one_batch=True).records
     data = records.read() if isinstance(records, FileRegion) else records
@@ -100,7 +101,7 @@ def test_all_groups_in_memory_are_listed_with_14_while_more_are_being_loaded(
     assert stage.coordinator.list_groups() == listed
     stage.restart()
     assert stage.coordinator.list_groups() == listed
-    monkeypatch.setattr(stage.coordinator._hosted._owned, "loading", lambda: True)
+    monkeypatch.setattr(stage.coordinator.groups.partitions, "loading", lambda: True)
     assert stage.coordinator.list_groups() == listed._replace(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     stage.coordinator.shutdown()
     assert stage.coordinator.list_groups() == ListedGroups(ErrorCode.COORDINATOR_NOT_AVAILABLE, ())
@@ -152,12 +153,12 @@ def test_while_the_tombstones_are_under_way_the_group_is_dead(stage: Stage, monk
     stage.lead()
     stage.commit({A: 1})
     waiting: list[Callable[[], None]] = []
-    store = stage.replica.append_records
+    store = stage.replica.append
 
     def store_later(*args: Any, on_done: Callable[..., None], **options: Any) -> None:
         store(*args, on_done=lambda results: waiting.append(lambda: on_done(results)), **options)
 
-    monkeypatch.setattr(stage.replica, "append_records", store_later)
+    monkeypatch.setattr(stage.replica, "append", store_later)
     told: list[ErrorCode] = []
     stage.coordinator.delete("g", told.append)
     assert not told, "answered once they are replicated"
@@ -169,7 +170,7 @@ def test_while_the_tombstones_are_under_way_the_group_is_dead(stage: Stage, monk
     assert stage.coordinator.list_groups().groups == ()
     waiting.pop()()
     assert told == [ErrorCode.NONE]
-    assert stage.coordinator._hosted.get("g") is None
+    assert stage.coordinator.groups.get("g") is None
 
 
 @pytest.mark.spec("GRP-60", "GRP-17")
@@ -253,10 +254,10 @@ def test_a_batch_that_rotted_on_the_disk_is_named_and_not_served_without(
     data[-3] ^= 1
     segment.write_bytes(data)
     stage.coordinator = stage.make()
-    loaded = stage.coordinator._hosted
+    loaded = stage.coordinator.groups
     stage.epoch += 1
-    loaded._owned.begin_load(0, stage.epoch)
-    loaded._load(0, stage.epoch)
+    loaded.partitions.begin_load(0, stage.epoch)
+    loaded.load(0, stage.epoch)
     assert stage.fetch() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
     (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert str(OFFSETS_PARTITION) in line and f"offset {rotten} " in line and "again in 1000 ms" in line
@@ -280,16 +281,6 @@ def test_growth_of_the_offsets_topic_is_warned_of_once(stage: Stage, caplog: pyt
 def test_a_loaded_group_with_too_many_members_rebalances(stage: Stage) -> None:
     stage.lead()
     make_stable(stage)
-    again = stage.make()
-    again._config = stage.config
-    group_of: Any = again._hosted._new_group
-
-    def small(group: str) -> Any:
-        made = group_of(group)
-        made.max_size = 0
-        return made
-
-    again._hosted._new_group = small  # type: ignore[method-assign]
-    stage.coordinator = again
-    stage.lead()
-    assert held(stage).group.state.value == "PreparingRebalance"
+    stage.config = replace(stage.config, group_max_size=0)
+    stage.restart()
+    assert owned_group(stage).group.state.value == "PreparingRebalance"

@@ -1,4 +1,4 @@
-"""Who may commit in which state; what transactions and bad reads do to a load of the offsets partition."""
+"""Commits in each state of a group; transactions and bad reads in a load of the offsets partition."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -148,7 +148,7 @@ def test_a_load_that_fails_is_repeated_and_meanwhile_the_group_is_loading(
 
     monkeypatch.setattr(stage.replica.log, "read", failing)
     stage.coordinator = stage.make()
-    stage.coordinator.on_leadership_change([stage._state()], [])
+    stage.coordinator.on_leadership_change([stage.state()], [])
     assert stage.fetch() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
     assert stage.commit({A: 4}) == {A: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     assert stage.coordinator.heartbeat("g", "m", None, 1) is ErrorCode.NONE, "clients do not expect 14 there"

@@ -10,10 +10,9 @@ import pytest
 
 from kafkatool.broker.groups.coordinator import GroupCoordinator, OffsetToCommit
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
-from kafkatool.broker.groups.owned import HeldGroup
+from kafkatool.broker.groups.owned import OwnedGroup
 from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.runtime.scheduler import Scheduler
-from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log.log import Log
@@ -33,11 +32,12 @@ class OneReplica:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.refuse: ErrorCode | None = None
+        self.partitions = self.appends = self
 
-    def partition(self, tp: TopicPartition) -> Any:
+    def get(self, tp: TopicPartition) -> Any:
         return SimpleNamespace(tp=tp, log=self.log, leader_epoch=0) if tp == OFFSETS_PARTITION else None
 
-    def append_records(
+    def append(
         self,
         entries: Mapping[TopicPartition, bytearray],
         *,
@@ -70,7 +70,7 @@ class Stage:
             }
         )
         directory.mkdir(exist_ok=True)
-        self.timer, self.scheduler = Timer("test"), Scheduler(2, "test")
+        self.scheduler = Scheduler(2, "test")
         self.logs = LogManager(self.config, lambda _: {"cleanup.policy": "compact"}, self.scheduler, "cluster")
         self.logs.load()
         self.replica = OneReplica(self.logs.get_or_create(OFFSETS_PARTITION, is_new=True))
@@ -79,21 +79,21 @@ class Stage:
         self.coordinator = self.make()
 
     def make(self) -> GroupCoordinator:
-        return GroupCoordinator(self.config, self.replica, self.metadata, self.timer, self.scheduler)  # type: ignore[arg-type]
+        return GroupCoordinator(self.config, self.replica, self.metadata, self.scheduler)  # type: ignore[arg-type]
 
-    def _state(self) -> Any:
+    def state(self) -> Any:
         self.epoch += 1
         return SimpleNamespace(tp=OFFSETS_PARTITION, leader_epoch=self.epoch)
 
     def lead(self) -> None:
-        self.coordinator.on_leadership_change([self._state()], [])
-        eventually(lambda: not self.coordinator._hosted.loading(), "the load")
+        self.coordinator.on_leadership_change([self.state()], [])
+        eventually(lambda: not self.coordinator.groups.loading(), "the load")
 
     def follow(self) -> None:
-        self.coordinator.on_leadership_change([], [self._state()])
+        self.coordinator.on_leadership_change([], [self.state()])
 
     def restart(self) -> None:
-        """Another coordinator with nothing but the log."""
+        """Start another coordinator with nothing but the log."""
         self.coordinator = self.make()
         self.lead()
 
@@ -116,13 +116,12 @@ class Stage:
 
     def close(self) -> None:
         self.coordinator.shutdown()
-        self.timer.close()
         self.scheduler.shutdown()
         self.logs.shutdown()
 
 
-def held(stage: Stage, group: str = "g") -> HeldGroup:
-    found = stage.coordinator._hosted.get(group)
+def owned_group(stage: Stage, group: str = "g") -> OwnedGroup:
+    found = stage.coordinator.groups.get(group)
     assert found is not None
     return found
 
@@ -134,7 +133,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.close()
 
 
-def join(stage: Stage, session_ms: int = 300_000, member_id: str = "") -> JoinResult:
+def join(stage: Stage, session_ms: int = 300_000, member_id: str = "", group: str = "g") -> JoinResult:
     answered = threading.Event()
     answers: list[JoinResult] = []
 
@@ -145,7 +144,7 @@ def join(stage: Stage, session_ms: int = 300_000, member_id: str = "") -> JoinRe
     request = JoinRequest(
         member_id, None, "client", "/h", session_ms, 60_000, "consumer", (("range", b"r"),), needs_known_id=False
     )
-    stage.coordinator.join("g", request, Parked(answer, answered.set))
+    stage.coordinator.join(group, request, Parked(answer, answered.set))
     assert answered.wait(60)
     return answers[0]
 
@@ -227,20 +226,49 @@ def test_losing_the_partition_answers_what_is_parked(stage: Stage) -> None:
 def test_a_silent_member_is_removed_by_the_timer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.lead()
     appending: list[str] = []
-    append = stage.replica.append_records
+    append = stage.replica.append
 
     def noting(*args: Any, **options: Any) -> None:
         appending.append(threading.current_thread().name)
         append(*args, **options)
 
-    monkeypatch.setattr(stage.replica, "append_records", noting)
+    monkeypatch.setattr(stage.replica, "append", noting)
     with standing_still():
         member = join(stage, session_ms=50).member_id
         stage.coordinator.sync("g", member, None, 1, {}, Parked(lambda _: None, lambda: None))
     eventually(lambda: len(appending) == 2, "the session to end, and the empty group to be stored")
-    assert appending[1].startswith("test-"), "by a worker of the scheduler: the timer thread must not wait for a disk"
-    assert not held(stage).group.members
+    assert appending[1] in ("test-0", "test-1"), "by a worker of the scheduler: a timer thread must not wait for a disk"
+    assert not owned_group(stage).group.members
     assert stage.coordinator.heartbeat("g", member, None, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.spec("GRP-43", "GRP-44")
+def test_an_expiry_that_waits_for_the_disk_holds_up_no_other_groups(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.lead()
+    waiting, disk_is_free = threading.Event(), threading.Event()
+    append = stage.replica.append
+
+    def slow_at_first(*args: Any, **options: Any) -> None:
+        if not waiting.is_set():
+            waiting.set()
+            disk_is_free.wait(60)
+        append(*args, **options)
+
+    with standing_still():
+        for group in ("g", "h"):
+            member = join(stage, session_ms=50, group=group).member_id
+            stage.coordinator.sync(group, member, None, 1, {}, Parked(lambda _: None, lambda: None))
+        monkeypatch.setattr(stage.replica, "append", slow_at_first)
+
+    def left() -> list[str]:
+        return [group for group in ("g", "h") if not owned_group(stage, group).group.members]
+
+    assert waiting.wait(60)
+    eventually(lambda: left() == ["g", "h"], "both sessions to end while one record waits for the disk")
+    disk_is_free.set()
+    eventually(lambda: stage.coordinator.describe("g").state == "Empty", "the record to be stored")
 
 
 @pytest.mark.spec("GRP-53", "GRP-55")
@@ -287,16 +315,16 @@ def test_an_acknowledgement_that_finds_the_group_busy_completes_right_after(
     stage.lead()
     stage.commit({A: 1})
     acknowledge: list[Callable[[], None]] = []
-    append = stage.replica.append_records
+    append = stage.replica.append
 
     def append_and_wait(entries: Any, *, on_done: Callable[[Any], None], **options: Any) -> None:
         append(entries, on_done=lambda done: acknowledge.append(lambda: on_done(done)), **options)
 
-    monkeypatch.setattr(stage.replica, "append_records", append_and_wait)
+    monkeypatch.setattr(stage.replica, "append", append_and_wait)
     answers: list[Mapping[TopicPartition, ErrorCode]] = []
     wanted = {A: OffsetToCommit(OffsetValue(2, None, "m", 1, None), False)}
     stage.coordinator.commit("g", "", None, -1, wanted, answers.append)
-    busy = held(stage).lock
+    busy = owned_group(stage).lock
     with busy:
         thread = threading.Thread(target=acknowledge[0])
         thread.start()
@@ -312,21 +340,21 @@ def test_no_group_is_made_when_the_partition_is_lost_after_the_first_check(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.lead()
-    check = stage.coordinator._refusal
+    check = stage.coordinator.groups.refusal
 
-    def lost_right_after(group: str, *, empty_id_allowed: bool = False) -> ErrorCode:
-        error = check(group, empty_id_allowed=empty_id_allowed)
+    def lost_right_after(group: str) -> ErrorCode:
+        error = check(group)
         stage.follow()
         return error
 
     with monkeypatch.context() as patch:
-        patch.setattr(stage.coordinator, "_refusal", lost_right_after)
+        patch.setattr(stage.coordinator.groups, "refusal", lost_right_after)
         assert join(stage).error is ErrorCode.NOT_COORDINATOR
     stage.lead()
     with monkeypatch.context() as patch:
-        patch.setattr(stage.coordinator, "_refusal", lost_right_after)
+        patch.setattr(stage.coordinator.groups, "refusal", lost_right_after)
         assert stage.commit({A: 1}) == {A: ErrorCode.NOT_COORDINATOR}
-    assert not stage.coordinator._hosted.all()
+    assert not stage.coordinator.groups.all()
 
 
 @pytest.mark.spec("GRP-2")
@@ -336,7 +364,6 @@ def test_partitions_that_never_had_a_leader_count_too(stage: Stage) -> None:
         stage.config,
         stage.replica,  # type: ignore[arg-type]
         stage.metadata,  # type: ignore[arg-type]
-        stage.timer,
         stage.scheduler,
         count_partitions=lambda: counts.pop(0),
     )

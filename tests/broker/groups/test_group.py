@@ -81,7 +81,7 @@ class Play:
         self.settle()
 
     def settle(self) -> None:
-        """Everybody who is asked to joins again, then the leader assigns."""
+        """Have everybody who is asked to join again, then the leader assign."""
         while self.group.state is GroupState.PREPARING_REBALANCE:
             for member in list(self.group.members.values()):
                 if member.join is None:
@@ -416,7 +416,7 @@ def test_a_move_that_is_not_in_the_table_is_an_error_and_changes_nothing() -> No
     play.stable("a")
     since = play.group.state_timestamp_ms
     with pytest.raises(RuntimeError, match="from Stable to CompletingRebalance"):
-        play.group._move(GroupState.COMPLETING_REBALANCE, 5)
+        play.group.move(GroupState.COMPLETING_REBALANCE, 5)
     assert (play.group.state, play.group.state_timestamp_ms, play.group.generation) == (GroupState.STABLE, since, 1)
 
 

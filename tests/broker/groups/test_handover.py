@@ -1,4 +1,4 @@
-"""What the next coordinator knows of a group that was lost in each of its states, and what follows (GRP-63's table)."""
+"""A group at its next coordinator, lost in each of its states, and the consequences (GRP-63's table)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_who_left_while_a_rebalance_was_prepared_goes_by_its_session(stage: Stag
     stage.restart()
     (left,) = stage.coordinator.describe("g").members
     assert left.id == member.id
-    held = stage.coordinator._hosted.get("g")
+    held = stage.coordinator.groups.get("g")
     assert held is not None and held.group.members[left.id].session_deadline_ms is not None
 
 
@@ -130,14 +130,14 @@ def test_an_assignment_not_acknowledged_is_there_or_not_as_the_log_has_it(
     member = Member(stage).stable()
     member.metadata = b"changed"
     member.join()
-    append = stage.replica.append_records
+    append = stage.replica.append
 
     def lost(entries: Any, **options: Any) -> None:
         if in_log:
             append(entries, **{**options, "on_done": lambda _: None})
 
     with monkeypatch.context() as patch:
-        patch.setattr(stage.replica, "append_records", lost)
+        patch.setattr(stage.replica, "append", lost)
         assert member.sync({member.id: b"new"}) == []
     stage.restart()
     assert member.heartbeat() is (OK if in_log else OLD)
@@ -170,7 +170,7 @@ def test_a_commit_not_acknowledged_is_there_or_not_as_the_log_has_it(
 ) -> None:
     stage.lead()
     stage.commit({A: 1})
-    append = stage.replica.append_records
+    append = stage.replica.append
 
     def timing_out(entries: Any, **options: Any) -> None:
         if in_log:
@@ -180,7 +180,7 @@ def test_a_commit_not_acknowledged_is_there_or_not_as_the_log_has_it(
         stage.replica.refuse = None
 
     with monkeypatch.context() as patch:
-        patch.setattr(stage.replica, "append_records", timing_out)
+        patch.setattr(stage.replica, "append", timing_out)
         assert stage.commit({A: 2}) == {A: ErrorCode.REQUEST_TIMED_OUT}
     assert stage.fetch() == (OK, {A: 1}), "not visible here"
     stage.restart()

@@ -1,4 +1,4 @@
-"""Where a group belongs, and the order of loads and unloads."""
+"""The partition of a group, and the order of loads and unloads."""
 
 import pytest
 

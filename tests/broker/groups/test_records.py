@@ -1,4 +1,4 @@
-"""What __consumer_offsets holds: fixed bytes of each version, and everything we write is read back the same."""
+"""The records of __consumer_offsets: fixed bytes of each version, and everything we write is read back the same."""
 
 import pytest
 from hypothesis import given

@@ -16,8 +16,8 @@ import pytest
 from kafkatool.broker.groups import loader
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
 from kafkatool.broker.groups.states import GroupState
-from kafkatool.broker.runtime import gc_pause as long_lived
-from kafkatool.broker.runtime.gc_pause import long_lived_objects
+from kafkatool.broker.runtime import gc_pause
+from kafkatool.broker.runtime.gc_pause import gc_paused
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch
@@ -93,14 +93,14 @@ def test_other_groups_heartbeats_are_answered_while_many_commits_come_and_go(sta
     fill(stage, COMMITS)
     others = Others(stage)
     with others.beating(f"load of {COMMITS} commits", at_least=COMMITS // 5000):
-        stage.coordinator.on_leadership_change([stage._state()], [])
-        eventually(lambda: not stage.coordinator._hosted.loading(), "the load", 400)
-    held = stage.coordinator._hosted.all()
+        stage.coordinator.on_leadership_change([stage.state()], [])
+        eventually(lambda: not stage.coordinator.groups.loading(), "the load", 400)
+    held = stage.coordinator.groups.all()
     assert sum(len(h.group.offsets.in_force) for h in held) == COMMITS
 
     def is_unloaded_beside_them() -> bool:
-        """It takes 70 ms, and for so long others may have the machine: then it is loaded and unloaded once more."""
-        held = stage.coordinator._hosted.all()
+        """Unload; it takes 70 ms, for which others may have the machine: then it is loaded and unloaded once more."""
+        held = stage.coordinator.groups.all()
         with others.beating("unload", at_least=0):
             stage.follow()
             eventually(lambda: not any(h.group.offsets.in_force for h in held), "the memory to be given back", 100)
@@ -111,7 +111,7 @@ def test_other_groups_heartbeats_are_answered_while_many_commits_come_and_go(sta
     with others.beating("expiry", at_least=COMMITS // 20_000):
         stage.coordinator.now_ms = lambda: 1e15  # type: ignore[method-assign]
         stage.coordinator.expire()
-    assert stage.coordinator._hosted.all() == []
+    assert stage.coordinator.groups.all() == []
 
 
 @pytest.mark.spec("GRP-17")
@@ -127,7 +127,7 @@ def test_the_cycle_collector_does_not_walk_through_what_was_loaded(
         return decode(batch)
 
     monkeypatch.setattr(loader, "decode_records", noting)
-    monkeypatch.setattr(long_lived, "_ours", True)  # as in a process that is a broker
+    monkeypatch.setattr(gc_pause, "_ours", True)  # as in a process that is a broker
     frozen = gc.get_freeze_count()
     try:
         stage.lead()
@@ -140,15 +140,15 @@ def test_the_cycle_collector_does_not_walk_through_what_was_loaded(
 
 @pytest.mark.spec("GRP-17")
 def test_of_several_loads_the_last_lets_the_collector_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_lived, "_ours", True)
+    monkeypatch.setattr(gc_pause, "_ours", True)
     try:
-        with long_lived_objects():
-            with long_lived_objects():
+        with gc_paused():
+            with gc_paused():
                 assert not gc.isenabled()
             assert not gc.isenabled()
         assert gc.isenabled()
         gc.disable()
-        with long_lived_objects():
+        with gc_paused():
             pass
         assert not gc.isenabled(), "whoever runs this has switched it off"
     finally:
@@ -160,7 +160,7 @@ def test_of_several_loads_the_last_lets_the_collector_go_on(monkeypatch: pytest.
 def test_within_another_program_the_collector_is_left_alone(stage: Stage) -> None:
     fill(stage, 2 * GROUPS)
     frozen = gc.get_freeze_count()
-    with long_lived_objects():
+    with gc_paused():
         assert gc.isenabled()
     stage.lead()
     assert gc.get_freeze_count() == frozen
@@ -171,7 +171,7 @@ def test_an_unloaded_group_is_dead_at_once_and_its_memory_is_given_back_later(st
     partition = TopicPartition("t", 0)
     stage.lead()
     stage.commit({partition: 1})
-    (held,) = stage.coordinator._hosted.all()
+    (held,) = stage.coordinator.groups.all()
     stage.follow()
     assert held.group.state is GroupState.DEAD
     eventually(lambda: not held.group.offsets.in_force, "its commits to be freed")

@@ -9,7 +9,7 @@ from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.topic_configs import CONFIGS
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 from kafkatool.core.zookeeper.session import SetData, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode

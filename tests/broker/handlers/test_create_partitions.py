@@ -13,7 +13,8 @@ from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
-from kafkatool.core.operations.topics.changes import create_topic, mark_for_deletion
+from kafkatool.core.operations.topics.creation import create_topic
+from kafkatool.core.operations.topics.deletion import mark_for_deletion
 from kafkatool.core.protocol.messages import create_partitions as api
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode, ReassignmentZnode, TopicZnode

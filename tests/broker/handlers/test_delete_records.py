@@ -10,7 +10,9 @@ import pytest
 
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.runtime.purgatory import Purgatory
 from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.model.values import TopicPartition
@@ -47,14 +49,20 @@ class Leader:
             high_watermark=SimpleNamespace(offset=HIGH_WATERMARK),
             remote={2: self.follower, 3: self.dead},
         )
+        self.timer = Timer("waits")
+        self.partitions = SimpleNamespace(leader=self._leader)
+        self.delayed = SimpleNamespace(
+            deletions=Purgatory(self.timer), fetches=SimpleNamespace(check=self._note_raised)
+        )
 
-    def leader_partition_or_error(self, partition: TopicPartition) -> Any:
+    def _leader(self, partition: TopicPartition) -> Any:
         return self.partition if partition == TP else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def log_start_raised(self, partition: TopicPartition) -> None:
+    def _note_raised(self, partition: TopicPartition) -> None:
         self.raised.append((partition, self.log.log_start_offset))
 
     def close(self) -> None:
+        self.timer.close()
         self.scheduler.shutdown()
         self.logs.shutdown()
 
@@ -99,6 +107,7 @@ def test_records_are_gone_when_the_live_followers_have_dropped_them_too(
     eventually(lambda: leader.log.log_start_offset == start, "the leader's log start")
     eventually(lambda: leader.raised == [(TP, start)], "its fetch sessions to hear of it")
     leader.follower.log_start_offset = start
+    leader.delayed.deletions.check(TP)
     (topic,) = client.receive_response(api.API, version).topics
     assert [(p.low_watermark, p.error_code) for p in topic.partitions] == [(start, 0)]
 
@@ -118,9 +127,10 @@ def test_what_cannot_be_deleted_says_why(leader: Leader, client: Client) -> None
     assert ask(client, request(0, topic="gone")) == (-1, 3)
     assert ask(client, request(0, topic="__consumer_offsets")) == (-1, 17)
     compacted = LogConfig.from_broker(network_config(), {"cleanup.policy": "compact"})
-    before, leader.log.config = leader.log.config, compacted
+    before = leader.log.config
+    leader.log.update_config(compacted)
     assert ask(client, request(1)) == (-1, 44)
-    leader.log.config = before
+    leader.log.update_config(before)
     leader.partition.leader_log = None
     assert ask(client, request(1)) == (-1, 6)
     assert (leader.log.log_start_offset, leader.raised) == (0, [])
@@ -131,5 +141,6 @@ def test_a_leader_that_is_deposed_meanwhile_says_so(leader: Leader, client: Clie
     client.send_request(api.API, 1, request(3))
     eventually(lambda: leader.log.log_start_offset == 3, "the leader's log start")
     leader.partition.leader_log = None
+    leader.delayed.deletions.check(TP)
     (topic,) = client.receive_response(api.API, 1).topics
     assert [(p.low_watermark, p.error_code) for p in topic.partitions] == [(-1, 6)]

@@ -40,7 +40,11 @@ def manager(tmp_path: Path) -> Iterator[LogManager]:
 class Replicas:
     """High watermarks; ``u`` has no role yet."""
 
-    def partition(self, partition: TopicPartition) -> Any:
+    @property
+    def partitions(self) -> "Replicas":
+        return self
+
+    def get(self, partition: TopicPartition) -> Any:
         if partition.topic == "u":
             return None
         return SimpleNamespace(high_watermark=SimpleNamespace(offset=BATCH + 2 * partition.partition))
@@ -83,7 +87,7 @@ def test_sizes_and_lags_by_directory(client: Client, manager: LogManager, tmp_pa
     chosen = ask(client, [("t", [1, 7]), ("gone", [0])], version)
     assert {p: v for _, logs in chosen.values() for p, v in logs.items()} == {("t", 1): everything["t", 1]}
     assert {p for _, logs in ask(client, [], version).values() for p in logs} == set()
-    manager._take_offline(tmp_path / "one", OSError("the disk is gone"))
+    manager.take_offline(tmp_path / "one", OSError("the disk is gone"))
     found = ask(client, None, version)
     assert found[str(tmp_path / "one")] == (56, {})
     assert found[str(tmp_path / "two")][0] == 0

@@ -95,7 +95,7 @@ def test_a_read_committed_consumer_is_told_what_was_aborted_and_reads_below_open
 
 @pytest.mark.spec("BRK-158")
 def test_a_failed_disk_is_told_in_words_the_client_knows(broker: World, client: Client) -> None:
-    broker.logs._take_offline(broker.partition().log.directory.parent, OSError("gone"))
+    broker.logs.take_offline(broker.partition().log.directory.parent, OSError("gone"))
     broker.scheduler.run()
     assert only(ask(client, 5, 0)).error_code == 6
     assert only(ask(client, 6, 0)).error_code == 56
@@ -103,7 +103,7 @@ def test_a_failed_disk_is_told_in_words_the_client_knows(broker: World, client: 
 
 @pytest.mark.spec("BRK-104")
 def test_a_topic_that_asks_for_zstd_is_not_for_old_clients(broker: World, client: Client) -> None:
-    broker.manager.on_topic_config("t", {"compression.type": "zstd"})
+    broker.logs.update_topic_config("t", {"compression.type": "zstd"})
     assert only(ask(client, 9, 0, max_wait_ms=60_000)).error_code == 76
     assert only(ask(client, 10, 0)).error_code == 0
 
@@ -192,4 +192,4 @@ def test_where_an_epoch_ends(broker: World, client: Client, version: int) -> Non
     assert epoch_end(client, version, 5, topic="unknown")[0] == 3
     broker.follow(epoch=6)
     assert epoch_end(client, version, 5)[0] == 6
-    assert TP in [p.tp for p in broker.manager.partitions()]
+    assert TP in [p.tp for p in broker.manager.partitions.all()]

@@ -101,7 +101,7 @@ def test_member_ids_begin_with_who_the_client_says_it_is(stage: Stage, client: C
     dynamic = join(client)
     assert re.fullmatch(f"test-{uuid}", dynamic.member_id)
     assert [m.member_id for m in dynamic.members] == [dynamic.leader] == [dynamic.member_id]
-    held = stage.coordinator._hosted.get("g")
+    held = stage.coordinator.groups.get("g")
     assert held is not None and held.group.members[dynamic.member_id].client_host == "/127.0.0.1"
     static = join(client, version=5, group="h", group_instance_id="row-7")
     assert re.fullmatch(f"row-7-{uuid}", static.member_id)
@@ -121,7 +121,7 @@ class NoStaticMembers:
 @pytest.mark.parametrize(("protocol", "allowed"), [("2.2", False), ("2.3", True)])
 def test_static_members_need_protocol_version_2_3(stage: Stage, protocol: str, allowed: bool) -> None:
     config = type(stage.config).from_properties({**stage.config.properties, "inter.broker.protocol.version": protocol})
-    coordinator = GroupCoordinator(config, stage.replica, stage.metadata, stage.timer, stage.scheduler)  # type: ignore[arg-type]
+    coordinator = GroupCoordinator(config, stage.replica, stage.metadata, stage.scheduler)  # type: ignore[arg-type]
     assert coordinator.static_members_allowed is allowed
 
 

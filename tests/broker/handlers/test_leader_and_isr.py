@@ -73,7 +73,7 @@ def test_stop_replica(broker: World, groups: Groups, client: Client, version: in
     response = client.call(stop_replica.API, version, message)
     assert (response.error_code, [p.error_code for p in response.partitions]) == (0, [0])
     assert groups.stopped == [TP]
-    assert broker.manager.partition(TP) is None
+    assert broker.manager.partitions.get(TP) is None
 
 
 @pytest.mark.spec("BRK-112", "BRK-113", "BRK-24")

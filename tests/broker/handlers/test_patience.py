@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.administration.waiting_topics import WaitingTopics
+from kafkatool.broker.administration.waiting_topics import TopicPurgatory
 from kafkatool.broker.handlers import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.runtime.purgatory import Purgatory
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.protocol.messages import create_partitions, create_topics, delete_records, delete_topics
 from tests.broker.handlers.served import broker_of, handler_context, live, state, update
@@ -51,11 +52,11 @@ def test_a_client_that_would_wait_for_weeks_is_answered(asked: Any) -> None:
         """Nor does anybody else: the wait has no end of its own."""
 
     admin: Any = SimpleNamespace(
-        create=does_nothing, delete=does_nothing, grow=does_nothing, waiting=WaitingTopics(cache, timer)
+        create=does_nothing, delete=does_nothing, grow=does_nothing, waiting=TopicPurgatory(cache, timer)
     )
     manager: Any = SimpleNamespace(
-        leader_partition_or_error=lambda _: lagging(),
-        log_start_raised=does_nothing,
+        partitions=SimpleNamespace(leader=lambda _: lagging()),
+        delayed=SimpleNamespace(deletions=Purgatory(timer), fetches=SimpleNamespace(check=does_nothing)),
     )
     controller: Any = SimpleNamespace(is_active=True)
     context = handler_context(

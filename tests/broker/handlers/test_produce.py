@@ -64,7 +64,7 @@ def test_no_batch_and_unknown_codecs_are_refused(client: Client) -> None:
 @pytest.mark.spec("BRK-158")
 def test_a_failed_disk_is_told_in_words_the_client_knows(broker: World, client: Client) -> None:
     tp = TopicPartition("t", 0)
-    broker.logs._take_offline(broker.partition(tp).log.directory.parent, OSError("gone"))
+    broker.logs.take_offline(broker.partition(tp).log.directory.parent, OSError("gone"))
     broker.scheduler.run()
     assert codes(client, 3, request(batch())) == [6]
     assert codes(client, 4, request(batch())) == [56]

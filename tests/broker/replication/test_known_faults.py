@@ -48,7 +48,7 @@ def test_one_follower_out_of_range_neither_stops_nor_blocks_the_brokers_shutdown
         one.lead(isr=(1, 2))
         with world(tmp_path / "2", broker_id=2, **FAST) as two:
             lead_alone(two, 0)
-            two.manager.append_records({TP: batch(9)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+            two.manager.appends.append({TP: batch(9)}, acks=1, timeout_ms=100, on_done=lambda _: None)
             one.lead(epoch=1, isr=(1, 2))
             follow(two, port, epoch=1)
             stopping = threading.Thread(target=two.manager.shutdown)
@@ -67,7 +67,7 @@ def test_a_sender_that_is_no_replica_of_one_partition_gets_the_others(tmp_path: 
         for partition in (TP, other):
             broker.produce(partition)
         answers: dict[TopicPartition, PartitionRead] = {}
-        broker.manager.fetch(
+        broker.manager.fetches.fetch(
             [(TP, wanted(0, 0)), (other, wanted(0, 0))],
             follower(2),
             max_wait_ms=0,

@@ -31,7 +31,7 @@ from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
-from kafkatool.core.zookeeper.session import Node, Op, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.session import Node, Op, SessionState, SetData, TransactionError, ZooKeeper
 from kafkatool.core.zookeeper.znodes import PartitionStateZnode
 from tests.broker.storage.batch_builders import batch
 
@@ -68,7 +68,7 @@ class ManualScheduler(Scheduler):
         else:
             assert name not in self.periodic, "scheduled twice"
             self.periodic[name] = (fn, period_ms)
-        return ScheduledTask(self, name, fn, period_ms)
+        return ScheduledTask(self._timer, name, fn, period_ms)
 
     def submit(self, fn: Callable[[], object], name: str = "job") -> None:
         self.jobs.append(fn)
@@ -85,8 +85,12 @@ class MemoryZooKeeper(ZooKeeper):
         self.nodes: dict[str, tuple[bytes, int]] = {}
         self.fail_next: ZooKeeperError | None = None
         self.lose_replies = False
+        self.on_session: Callable[[SessionState], None] = lambda _: None
         self.sequence = 0
         self.writes = 0
+
+    def add_session_listener(self, listener: Callable[[SessionState], None]) -> None:
+        self.on_session = listener
 
     def put_state(self, partition: TopicPartition, state: LeaderAndIsr, version: int) -> None:
         self.nodes[PartitionStateZnode.path(partition)] = (PartitionStateZnode.encode(state), version)
@@ -159,6 +163,7 @@ class World:
     clock: Clock
     cache: MetadataCache
     lines: Lines
+    config: BrokerConfig
     leaders: list[TopicPartition] = field(default_factory=list)
     followers: list[TopicPartition] = field(default_factory=list)
 
@@ -181,9 +186,9 @@ class World:
     def follow(self, partition: TopicPartition = TP, *, leader: int = 2, epoch: int = 0) -> Partition:
         """Become follower, without fetching: as while the broker is stopping."""
         live = LeaderAndIsrLiveLeader(broker_id=leader, host="127.0.0.1", port=1)
-        self.manager._control.shutting_down = True
+        self.manager.control.shutting_down = True
         response = self.leader_and_isr(role(partition, leader, epoch, [leader], [leader, 1], 0), live=[live])
-        self.manager._control.shutting_down = False
+        self.manager.control.shutting_down = False
         assert [p.error_code for p in response.partitions] == [0], response
         return self.partition(partition)
 
@@ -206,24 +211,31 @@ class World:
             self.leaders += [p.tp for p in leaders]
             self.followers += [p.tp for p in followers]
 
-        return self.manager.become_leader_or_follower(request, note, correlation_id=7)
+        return self.manager.control.become_leader_or_follower(request, note, correlation_id=7)
+
+    def fail_disk(self, *directories: Path) -> None:
+        """Have the next write to these log dirs fail, and write."""
+        for directory in directories:
+            (directory / "replication-offset-checkpoint.tmp").mkdir()
+        self.manager.checkpoint_high_watermarks()
+        self.scheduler.run()
 
     def partition(self, partition: TopicPartition = TP) -> Partition:
-        found = self.manager.partition(partition)
+        found = self.manager.partitions.get(partition)
         assert found is not None
         return found
 
     def know(self, *partitions: TopicPartition, brokers: Mapping[int, int] | None = None, leader: int = 1) -> None:
         """Metadata: these partitions exist; ``brokers`` id -> port are alive."""
         request = metadata_request(partitions, brokers or {1: 9001}, leader)
-        assert self.manager.update_metadata(request).error == 0
+        assert self.manager.control.update_metadata(request).error == 0
 
     def produce(
         self, partition: TopicPartition = TP, *, acks: int = 1, count: int = 1, timeout_ms: int = 60_000, **options: Any
     ) -> list[AppendResult]:
         """One batch; the list gets the result when it is there."""
         results: list[AppendResult] = []
-        self.manager.append_records(
+        self.manager.appends.append(
             {partition: batch(count)},
             acks=acks,
             timeout_ms=timeout_ms,
@@ -246,7 +258,7 @@ class World:
     ) -> list[PartitionRead]:
         """One partition; the list gets the result when it is there."""
         results: list[PartitionRead] = []
-        self.manager.fetch(
+        self.manager.fetches.fetch(
             [(partition, wanted(partition.partition, offset, epoch=epoch, log_start=log_start))],
             reader,
             max_wait_ms=max_wait_ms,
@@ -322,7 +334,15 @@ def metadata_request(
 
 
 @contextmanager
-def world(directory: Path, *, clock: Clock | None = None, broker_id: int = 1, **properties: str) -> Iterator[World]:
+def world(
+    directory: Path,
+    *,
+    clock: Clock | None = None,
+    broker_id: int = 1,
+    broker_epoch: Callable[[], int | None] = lambda: BROKER_EPOCH,
+    overrides_of: Callable[[str], Mapping[str, str]] = lambda topic: {},
+    **properties: str,
+) -> Iterator[World]:
     """A broker's replication in that directory; properties are given with ``_`` for ``.``."""
     dirs = properties.pop("log_dirs", str(directory / "logs"))
     for path in dirs.split(","):
@@ -330,7 +350,7 @@ def world(directory: Path, *, clock: Clock | None = None, broker_id: int = 1, **
     given = {name.replace("_", "."): text for name, text in properties.items()}
     config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", "log.dirs": dirs, **given})
     scheduler, zookeeper, cache, lines = ManualScheduler(), MemoryZooKeeper(), MetadataCache(broker_id), Lines()
-    logs = LogManager(config, lambda topic: {}, scheduler)
+    logs = LogManager(config, overrides_of, scheduler)
     logs.load()
     timer = Timer("test-timer")
     time_source = clock or Clock()
@@ -343,14 +363,13 @@ def world(directory: Path, *, clock: Clock | None = None, broker_id: int = 1, **
         scheduler,
         timer,
         lines,
-        lambda: BROKER_EPOCH,
-        lambda topic: {},
+        broker_epoch,
         clock_ms=monotonic_ms if clock is None else clock,
     )
     logs.on_dir_failure = manager.on_dir_failure
     manager.startup()
     try:
-        yield World(manager, logs, zookeeper, scheduler, time_source, cache, lines)
+        yield World(manager, logs, zookeeper, scheduler, time_source, cache, lines, config)
     finally:
         manager.shutdown()
         timer.close()

@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Iterator
 import pytest
 
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, DelayedProduce
-from kafkatool.broker.runtime.purgatory import DelayedOperation, DelayedOperations
+from kafkatool.broker.runtime.purgatory import DelayedOperation, Purgatory
+from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -33,14 +34,14 @@ class Waiting(DelayedOperation):
 
 
 @pytest.fixture
-def operations() -> Iterator[DelayedOperations]:
+def operations() -> Iterator[Purgatory]:
     timer = Timer("test")
-    yield DelayedOperations(timer)
+    yield Purgatory(timer)
     timer.close()
 
 
 @pytest.mark.spec("BRK-81")
-def test_an_operation_whose_condition_holds_is_completed_at_once(operations: DelayedOperations) -> None:
+def test_an_operation_whose_condition_holds_is_completed_at_once(operations: Purgatory) -> None:
     operation = Waiting()
     operation.ready = True
     assert operations.watch(operation, ["a"])
@@ -49,7 +50,7 @@ def test_an_operation_whose_condition_holds_is_completed_at_once(operations: Del
 
 
 @pytest.mark.spec("BRK-81")
-def test_it_waits_under_all_its_keys_and_leaves_all_of_them(operations: DelayedOperations) -> None:
+def test_it_waits_under_all_its_keys_and_leaves_all_of_them(operations: Purgatory) -> None:
     operation = Waiting()
     assert not operations.watch(operation, ["a", "b", "c"])
     operations.check("b")
@@ -61,7 +62,7 @@ def test_it_waits_under_all_its_keys_and_leaves_all_of_them(operations: DelayedO
 
 
 @pytest.mark.spec("BRK-81")
-def test_it_can_be_found_when_it_is_tried_so_that_no_change_is_missed(operations: DelayedOperations) -> None:
+def test_it_can_be_found_when_it_is_tried_so_that_no_change_is_missed(operations: Purgatory) -> None:
     class ChangesMeanwhile(Waiting):
         def try_complete(self, key: Hashable | None = None) -> bool:
             if key is None:
@@ -76,7 +77,7 @@ def test_it_can_be_found_when_it_is_tried_so_that_no_change_is_missed(operations
 
 
 @pytest.mark.spec("BRK-81")
-def test_time_runs_out_once_and_a_late_check_changes_nothing(operations: DelayedOperations) -> None:
+def test_time_runs_out_once_and_a_late_check_changes_nothing(operations: Purgatory) -> None:
     operation = Waiting(delay_ms=10)
     operations.watch(operation, ["a"])
     assert operation.ended.wait(60)
@@ -85,8 +86,33 @@ def test_time_runs_out_once_and_a_late_check_changes_nothing(operations: Delayed
     assert (operation.expired, operation.completions, len(operations)) == (True, 1, 0)
 
 
+@pytest.mark.spec("BRK-81")
+def test_an_expiry_that_blocks_holds_up_no_other_task_of_the_timer() -> None:
+    gate, holds = threading.Event(), threading.Event()
+
+    class Blocking(Waiting):
+        def on_expire(self) -> None:
+            holds.set()
+            assert gate.wait(60)
+
+    scheduler = Scheduler(2, "test")
+    timer = Timer("test", scheduler.submit)
+    operations = Purgatory(timer)
+    blocking, later, ran = Blocking(delay_ms=0), Waiting(delay_ms=0), threading.Event()
+    operations.watch(blocking, ["a"])
+    assert holds.wait(60)
+    timer.add(0, ran.set)
+    operations.watch(later, ["a"])
+    assert ran.wait(60) and later.ended.wait(60)
+    assert blocking.completions == 0
+    gate.set()
+    assert blocking.ended.wait(60)
+    timer.close()
+    scheduler.shutdown()
+
+
 @pytest.mark.spec("BRK-81", "BRK-127")
-def test_all_can_be_expired_at_a_stop(operations: DelayedOperations) -> None:
+def test_all_can_be_expired_at_a_stop(operations: Purgatory) -> None:
     waiting = [Waiting() for _ in range(3)]
     for operation in waiting:
         operations.watch(operation, ["a", operation])
@@ -95,7 +121,7 @@ def test_all_can_be_expired_at_a_stop(operations: DelayedOperations) -> None:
 
 
 @pytest.mark.spec("BRK-81")
-def test_many_threads_that_check_at_once_complete_it_once(operations: DelayedOperations) -> None:
+def test_many_threads_that_check_at_once_complete_it_once(operations: Purgatory) -> None:
     deadline = time.monotonic() + 1
     rounds = 0
     while rounds < 200 and time.monotonic() < deadline:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkatool.broker.runtime import yielding as turns
-from kafkatool.broker.runtime.yielding import taking_turns
+from kafkatool.broker.runtime import yielding
+from kafkatool.broker.runtime.yielding import yielding_gil
 
 
 class FakeTime:
@@ -23,8 +23,8 @@ class FakeTime:
 
 def test_a_pause_follows_each_millisecond_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime()
-    monkeypatch.setattr(turns, "time", clock)
-    assert list(taking_turns(range(2))) == [0, 1]
+    monkeypatch.setattr(yielding, "time", clock)
+    assert list(yielding_gil(range(2))) == [0, 1]
     assert clock.pauses == 0
-    assert list(taking_turns(range(1000))) == list(range(1000))
+    assert list(yielding_gil(range(1000))) == list(range(1000))
     assert 200 <= clock.pauses <= 350

@@ -38,7 +38,7 @@ def batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     attributes: int = 0,
 ) -> bytearray:
-    """``count`` records, ``step_ms`` apart from ``timestamp`` on; ``producer`` is (id, epoch, sequence)."""
+    """Make ``count`` records, ``step_ms`` apart from ``timestamp`` on; ``producer`` is (id, epoch, sequence)."""
     records = b"".join(_record(i, i * step_ms, key, value) for i in range(count))
     producer_id, producer_epoch, sequence = producer
     newest = timestamp + (count - 1) * step_ms
@@ -51,7 +51,7 @@ def batch(
 
 
 def marker(*, commit: bool, producer: tuple[int, int], base_offset: int, timestamp: int = 1000) -> bytearray:
-    """The control batch that ends a transaction."""
+    """Make the control batch that ends a transaction."""
     kind = b"\0\0\0\1" if commit else b"\0\0\0\0"
     return batch(
         base_offset=base_offset,

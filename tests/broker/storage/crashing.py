@@ -57,7 +57,7 @@ while True:
 
 
 def kill_while_compacting(directory: Path, rounds: int = 3) -> int:
-    """A process appends to the log and compacts it until it is killed; the log end it spoke of last.
+    """Run a process that appends to the log and compacts it, kill it; return the log end it spoke of last.
 
     The record at offset N has the key ``kM``, M being N modulo 11, and the value N.
     """

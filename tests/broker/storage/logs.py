@@ -8,7 +8,8 @@ from typing import Any
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_opening import open_log
-from kafkatool.broker.storage.log.log_values import LogRead, LogServices
+from kafkatool.broker.storage.log.log_reader import LogRead
+from kafkatool.broker.storage.log.log_state import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.file_region import FileRegion
@@ -17,13 +18,13 @@ PARTITION = TopicPartition("t", 0)
 
 
 def broker_config(**properties: str) -> BrokerConfig:
-    """Defaults, and properties given with ``_`` for ``.``."""
+    """Take defaults, and properties given with ``_`` for ``.``."""
     given = {name.replace("_", "."): text for name, text in properties.items()}
     return BrokerConfig.from_properties({"zookeeper.connect": "127.0.0.1:1", **given})
 
 
 def log_config(**overrides: str) -> LogConfig:
-    """Defaults, and topic configs given with ``_`` for ``.``."""
+    """Take defaults, and topic configs given with ``_`` for ``.``."""
     return LogConfig.from_broker(broker_config(), {name.replace("_", "."): text for name, text in overrides.items()})
 
 
@@ -42,7 +43,7 @@ class Later:
             self.jobs.pop(0)()
 
     def services(self) -> LogServices:
-        """To give to a log."""
+        """Make the services to give to a log."""
 
         def lower() -> None:
             self.lowered += 1
@@ -62,12 +63,12 @@ def make_log(directory: Path, later: Later | None = None, *, clean: bool = False
 
 
 def content(read: LogRead) -> bytes:
-    """The bytes of a read."""
+    """Return the bytes of a read."""
     return read.records.read() if isinstance(read.records, FileRegion) else read.records
 
 
 def everything(log: Log) -> bytes:
-    """All bytes of the log from its start to its end."""
+    """Return all bytes of the log from its start to its end."""
     data, offset = b"", log.log_start_offset
     for segment in log.segments.from_offset(offset):
         data += segment.region(0, segment.size_bytes).read()

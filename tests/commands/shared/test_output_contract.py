@@ -89,7 +89,7 @@ def schema_of(command: str) -> dict[str, Any]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A name of this test's own, with the files that the story works on."""
+    """Make a name of this test's own, with the files that the story works on."""
     name: str = "contract-" + request.node.callspec.params["form"]
     moved = [{"topic": name, "partition": p, "replicas": [3, 1]} for p in range(2)]
     for file, value in {
@@ -139,7 +139,7 @@ def test_the_local_cluster_describes_itself_as_its_schema_says(cluster: Embedded
 
 
 def commands(group: click.Command, *words: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that is no group, with its words."""
+    """Yield every command that is no group, with its words."""
     if isinstance(group, click.Group):
         ctx = click.Context(group)
         for name in group.list_commands(ctx):

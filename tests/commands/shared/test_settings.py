@@ -1,7 +1,6 @@
-"""Where a flag's value comes from when it is not given."""
+"""The value of a flag that is not given: environment, settings files, contexts."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,11 @@ from tests.commands.topics.runner import make_orders
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty directory to run in, and a user without a file."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make an empty directory to run in, for a user without a file."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
-    settings._read.cache_clear()
-    yield tmp_path
-    settings._read.cache_clear()
+    return tmp_path
 
 
 def run(*args: str) -> Result:

@@ -1,4 +1,4 @@
-"""What a person sees and a pipe does not: colour, on a real pseudo-terminal; NO_COLOR; a narrow window."""
+"""Output on a real pseudo-terminal, other than on a pipe: colour; NO_COLOR; a narrow window."""
 
 import os
 import pty
@@ -17,7 +17,7 @@ KT = (sys.executable, "-m", "kafkatool")
 
 
 def on_terminal(*args: str, **environment: str) -> str:
-    """What ``kt`` writes to a terminal, but for the note that it waits, which a busy machine makes it write."""
+    """Return what ``kt`` writes to a terminal, but for the note that it waits, which a busy machine makes it write."""
     ours, theirs = pty.openpty()
     env = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", "COLUMNS": "60", **environment}
     process = subprocess.Popen([*KT, *args], stdin=theirs, stdout=theirs, stderr=theirs, env=env)

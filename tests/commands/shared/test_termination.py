@@ -1,10 +1,10 @@
 """Signals of a server in the foreground."""
 
+import faulthandler
 import os
 import signal
-import sys
+import tempfile
 import threading
-import traceback
 from collections.abc import Iterator
 
 import pytest
@@ -21,7 +21,7 @@ def signals() -> Iterator[StopSignals]:
         yield made
     finally:
         os.close(signal.set_wakeup_fd(-1))
-        os.close(made._told)
+        os.close(made.fileno())
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -60,8 +60,13 @@ def test_a_signal_that_does_not_wake_the_main_thread_is_told(signals: StopSignal
         stopping.set()
 
     def is_waiting() -> bool:
-        names = [frame.name for frame in traceback.extract_stack(sys._current_frames()[main])]
-        return names[-3:] == ["test_a_signal_that_does_not_wake_the_main_thread_is_told", "wait", "wait"]
+        with tempfile.TemporaryFile("w+") as dump:
+            faulthandler.dump_traceback(dump)
+            dump.seek(0)
+            stacks = [stack.splitlines() for stack in dump.read().split("\n\n")]
+        (calls,) = (lines[1:] for lines in stacks if lines[0].startswith(f"Thread 0x{main:016x} "))
+        names = [line.rsplit(" in ", 1)[-1] for line in calls]
+        return names[:3] == ["wait", "wait", "test_a_signal_that_does_not_wake_the_main_thread_is_told"]
 
     def be_signalled() -> None:
         eventually(is_waiting, "the main thread to wait")

@@ -23,14 +23,14 @@ def topics(zk_connect: str, action: str, *args: object) -> Result:
 
 
 def answer(zk_connect: str, action: str, *args: object) -> str:
-    """stdout of a command that must succeed."""
+    """Return stdout of a command that must succeed."""
     result = topics(zk_connect, action, *args)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 def refusal(zk_connect: str, action: str, *args: object) -> str:
-    """stdout of a command that must be refused, without Kafka's prefix of the last line."""
+    """Return stdout of a command that must be refused, without Kafka's prefix of the last line."""
     result = topics(zk_connect, action, *args)
     assert result.exit_code == 1, result.output
     before, prefix, why = result.stdout.rpartition(FAILED)
@@ -39,7 +39,7 @@ def refusal(zk_connect: str, action: str, *args: object) -> str:
 
 
 def make_orders(zk: ZooKeeper) -> None:
-    """Four brokers; ``orders`` with two partitions, partition 1 led by 3 after 2 went out of sync."""
+    """Make four brokers and ``orders`` with two partitions, partition 1 led by 3 after 2 went out of sync."""
     nodes.make_cluster(
         zk,
         brokers=(1, 2, 3, 4),

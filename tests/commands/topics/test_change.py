@@ -232,7 +232,7 @@ def test_a_terminal_is_asked_when_a_regex_hits_several(zk: ZooKeeper, zk_connect
 
 
 def on_terminal(typed: str, zk_connect: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """``kt topics delete`` as a process whose stdin is a terminal where ``typed`` has been typed."""
+    """Run ``kt topics delete`` as a process whose stdin is a terminal where ``typed`` has been typed."""
     ours, theirs = os.openpty()
     try:
         os.write(ours, typed.encode())

@@ -1,1 +1,4 @@
-"""What the controller orders: becoming leader or follower, stopping replicas, and the lines logged for it."""
+"""The controller's requests: LeaderAndIsr, StopReplica, UpdateMetadata, and the lines logged for them.
+
+The door is ``commands``. The one place where a partition gets or loses a role; no data passes through here.
+"""

@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
 from kafkatool.broker.replication.control import state_lines as lines
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager, LeaderAddress
+from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
+from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.partitions import HostedPartitions
-from kafkatool.broker.runtime.purgatory import DelayedOperations
-from kafkatool.broker.runtime.yielding import taking_turns
+from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.errors import StorageError, ZooKeeperError
@@ -45,7 +45,7 @@ _OPENING_ERRORS = (*_DISK_ERRORS, ZooKeeperError)
 
 
 class _FromController(Protocol):
-    """What every control request begins with."""
+    """The fields that every control request begins with."""
 
     controller_id: int
     controller_epoch: int
@@ -61,31 +61,31 @@ class MetadataUpdate(NamedTuple):
 
 
 class ControlRequests:
-    """One writer of roles and of the set of partitions hosted. Any thread; requests take turns."""
+    """The one writer of roles and of the set of partitions here. Any thread; one request at a time."""
 
     def __init__(
         self,
         broker_id: int,
         inter_broker_listener: str,
-        hosted: HostedPartitions,
+        partitions: LocalPartitions,
         log_manager: LogManager,
         metadata_cache: MetadataCache,
         fetchers: FetcherManager,
-        parked: Sequence[DelayedOperations],
+        delayed: DelayedRequests,
         state_change_log: StateChangeLog,
         *,
         broker_epoch: Callable[[], int | None],
         make_partition: Callable[[TopicPartition, bool], Partition],
         on_first_leader_and_isr: Callable[[], object],
     ) -> None:
-        """``make_partition(tp, is_new)`` opens or creates the log; raises StorageError."""
+        """Take the parts it works on. ``make_partition(tp, is_new)`` opens or creates the log; raises StorageError."""
         self._broker_id = broker_id
         self._listener = inter_broker_listener
-        self._hosted = hosted
+        self._partitions = partitions
         self._log_manager = log_manager
         self._metadata_cache = metadata_cache
         self._fetchers = fetchers
-        self._parked = parked
+        self._delayed = delayed
         self._state_log = state_change_log
         self._broker_epoch = broker_epoch
         self._make_partition = make_partition
@@ -98,7 +98,7 @@ class ControlRequests:
     # --- checks ---------------------------------------------------------------------------------------------------
 
     def _refusal(self, request: _FromController) -> ErrorCode:
-        """Why the request as a whole is not obeyed (BRK-24, 25); NONE: it is, and its epoch is noted.
+        """Return why the request as a whole is not obeyed (BRK-24, 25); NONE: it is, and its epoch is noted.
 
         A broker epoch above the own one is obeyed, as in Kafka 2.8: after a new session the controller may know of the
         registration before this broker has read its own node, and it does not ask twice.
@@ -114,7 +114,7 @@ class ControlRequests:
         return ErrorCode.NONE
 
     def _own_epoch(self) -> int | None:
-        """Of this registration. While there is none it is waited for.
+        """Return the epoch of this registration; wait while there is none.
 
         A request that comes meanwhile is for a former life, or for the node that was made a moment ago and has not been
         read back yet: the controller will not send that again.
@@ -128,19 +128,21 @@ class ControlRequests:
         return lines.Origin(self._broker_id, request.controller_id, request.controller_epoch, correlation_id)
 
     def _write(self, level: str, messages: Iterable[str]) -> None:
-        self._state_log.write(level, taking_turns(messages))
+        self._state_log.write(level, yielding_gil(messages))
 
-    def _wake(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in taking_turns(partitions):
-            for operations in self._parked:
-                operations.check(partition)
+    def _check_delayed(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in yielding_gil(partitions):
+            self._delayed.check(partition)
 
     # --- LeaderAndIsr ---------------------------------------------------------------------------------------------
 
     def become_leader_or_follower(
-        self, request: LeaderAndIsrRequest, on_leadership_change: OnLeadershipChange, correlation_id: int
+        self, request: LeaderAndIsrRequest, on_leadership_change: OnLeadershipChange, *, correlation_id: int = 0
     ) -> LeaderAndIsrResponse:
-        """Take over the roles the controller decided; partition by partition (BRK-26 to 33)."""
+        """Take over the roles the controller decided; partition by partition (BRK-26 to 33).
+
+        ``on_leadership_change`` runs before the next control request begins (BRK-32).
+        """
         origin = self._origin(request, correlation_id)
         self._write(lines.TRACE, lines.received(origin, request.partition_states))
         with self._lock:
@@ -166,15 +168,15 @@ class ControlRequests:
     def _sort_out(
         self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition]
     ) -> tuple[dict[TopicPartition, ErrorCode], list[LeaderAndIsrPartition]]:
-        """A code for each partition, and those to go on with (BRK-26)."""
+        """Return a code for each partition, and those to go on with (BRK-26)."""
         codes: dict[TopicPartition, ErrorCode] = {}
         accepted: list[LeaderAndIsrPartition] = []
         ignored: list[str] = []
-        for state in taking_turns(states):
+        for state in yielding_gil(states):
             topic_partition = _name(state)
-            partition = self._hosted.get(topic_partition)
+            partition = self._partitions.get(topic_partition)
             current = partition.leader_epoch if partition else -1
-            if self._hosted.is_offline(topic_partition):
+            if self._partitions.is_offline(topic_partition):
                 codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 ignored.append(lines.ignored(origin, topic_partition, lines.in_offline_dir()))
             elif state.leader_epoch <= current:
@@ -194,7 +196,7 @@ class ControlRequests:
     def _make_leaders(
         self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition], codes: dict[TopicPartition, ErrorCode]
     ) -> list[Partition]:
-        """All as one batch: stop their fetchers, then lead (BRK-28)."""
+        """Stop the fetchers of all, then lead (BRK-28)."""
         if not states:
             return []
         names = [_name(s) for s in states]
@@ -202,9 +204,9 @@ class ControlRequests:
         self._fetchers.remove(names)
         self._write(lines.TRACE, lines.fetchers_stopped_to_lead(origin, states))
         led: list[Partition] = []
-        for state, topic_partition in taking_turns(zip(states, names, strict=True)):
+        for state, topic_partition in yielding_gil(zip(states, names, strict=True)):
             try:
-                partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
+                partition = self._partitions.get(topic_partition) or self._create(topic_partition, state.is_new)
                 is_new, _ = partition.make_leader(state)
             except _OPENING_ERRORS as e:
                 self._disk_failed(origin, "leader", state, e, codes)
@@ -212,7 +214,7 @@ class ControlRequests:
             led.append(partition)
             if not is_new:
                 self._state_log.write(lines.INFO, [lines.leads_already(origin, state)])
-        self._wake(p.tp for p in led)
+        self._check_delayed(p.tp for p in led)
         self._write(lines.TRACE, lines.completed(origin, "leader", names))
         return led
 
@@ -225,7 +227,7 @@ class ControlRequests:
     ) -> list[Partition]:
         """Adopt the new leader, then fetch from it (BRK-29). Partitions whose leader is not known wait (BRK-30).
 
-        Those that now follow, and those that wait but were led here: nobody may be served by a deposed leader.
+        Return those that now follow, and those that wait but were led here: a deposed leader may serve nobody.
         """
         if not states:
             return []
@@ -233,9 +235,9 @@ class ControlRequests:
         self._write(lines.TRACE, lines.starting(origin, "follower", names))
         changed: list[tuple[Partition, LeaderAddress]] = []
         deposed: list[Partition] = []
-        for state, topic_partition in taking_turns(zip(states, names, strict=True)):
+        for state, topic_partition in yielding_gil(zip(states, names, strict=True)):
             try:
-                partition = self._hosted.get(topic_partition) or self._create(topic_partition, state.is_new)
+                partition = self._partitions.get(topic_partition) or self._create(topic_partition, state.is_new)
             except _OPENING_ERRORS as e:
                 self._disk_failed(origin, "follower", state, e, codes)
                 continue
@@ -249,7 +251,7 @@ class ControlRequests:
                 changed.append((partition, address))
             else:
                 self._state_log.write(lines.INFO, [lines.follows_already(origin, state)])
-        self._wake(partition.tp for partition in deposed)
+        self._check_delayed(partition.tp for partition in deposed)
         self._start_following(origin, changed)
         self._write(lines.TRACE, lines.completed(origin, "follower", names))
         return [*deposed, *(partition for partition, _ in changed)]
@@ -260,7 +262,7 @@ class ControlRequests:
         names = [partition.tp for partition, _ in changed]
         self._fetchers.remove(names)
         self._write(lines.TRACE, lines.fetchers_stopped_to_follow(origin, names))
-        self._wake(names)
+        self._check_delayed(names)
         self._write(lines.TRACE, lines.truncated(origin, names))
         if self.shutting_down:
             self._write(lines.TRACE, lines.fetchers_not_started(origin, names))
@@ -270,7 +272,7 @@ class ControlRequests:
 
     def _create(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
         partition = self._make_partition(topic_partition, is_new)
-        self._hosted.add(partition)
+        self._partitions.add(partition)
         return partition
 
     def _address_of(self, broker_id: int) -> LeaderAddress | None:
@@ -291,9 +293,16 @@ class ControlRequests:
     # --- UpdateMetadata -------------------------------------------------------------------------------------------
 
     def update_metadata(
-        self, request: UpdateMetadataRequest, on_leadership_change: OnLeadershipChange, correlation_id: int
+        self,
+        request: UpdateMetadataRequest,
+        on_leadership_change: OnLeadershipChange = lambda *_: None,
+        *,
+        correlation_id: int = 0,
     ) -> MetadataUpdate:
-        """Hand it to the metadata cache; partitions that waited for their leader's address follow it now (BRK-30)."""
+        """Hand it to the metadata cache; partitions that waited for their leader's address follow it now (BRK-30).
+
+        ``on_leadership_change`` is called with those.
+        """
         origin = self._origin(request, correlation_id)
         with self._lock:
             latest_epoch = self._controller_epoch
@@ -313,7 +322,7 @@ class ControlRequests:
         followers: list[Partition] = []
         for topic_partition, (state, origin) in list(self._waiting.items()):
             address = self._address_of(state.leader)
-            partition = self._hosted.get(topic_partition)
+            partition = self._partitions.get(topic_partition)
             if partition is None:
                 del self._waiting[topic_partition]
             elif address is not None:
@@ -326,9 +335,12 @@ class ControlRequests:
     # --- StopReplica ----------------------------------------------------------------------------------------------
 
     def stop_replicas(
-        self, request: StopReplicaRequest, on_deleted: Callable[[list[TopicPartition]], None]
+        self, request: StopReplicaRequest, on_deleted: Callable[[list[TopicPartition]], None] = lambda _: None
     ) -> StopReplicaResponse:
-        """Stop fetching, and with ``delete_partitions`` drop partition and log (BRK-109 to 111)."""
+        """Stop fetching, and with ``delete_partitions`` drop partition and log (BRK-109 to 111).
+
+        ``on_deleted`` is called with the partitions that were to be deleted.
+        """
         with self._lock:
             latest_epoch = self._controller_epoch
             refusal = self._refusal(request)
@@ -341,7 +353,7 @@ class ControlRequests:
             self._fetchers.remove(names)
             delete = request.delete_partitions
             answers = []
-            for topic_partition in taking_turns(names):
+            for topic_partition in yielding_gil(names):
                 self._state_log.write(lines.TRACE, [lines.stopping(self._broker_id, topic_partition, delete)])
                 code = self._delete(topic_partition) if delete else self._stop(topic_partition)
                 self._state_log.write(lines.TRACE, [lines.stopped(self._broker_id, topic_partition, delete)])
@@ -356,23 +368,22 @@ class ControlRequests:
             return StopReplicaResponse(partitions=answers)
 
     def _stop(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Keep the data. Nobody shall wait for it any longer (KAFKA-9198)."""
-        if self._hosted.is_offline(topic_partition):
+        """Keep the data, but let no request wait for it any longer (KAFKA-9198)."""
+        if self._partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
-        for operations in self._parked:
-            operations.abandon(topic_partition)
+        self._delayed.abandon(topic_partition)
         return ErrorCode.NONE
 
     def _delete(self, topic_partition: TopicPartition) -> ErrorCode:
         self._waiting.pop(topic_partition, None)
-        if self._hosted.is_offline(topic_partition):
+        if self._partitions.is_offline(topic_partition):
             line = lines.stop_failed(self._broker_id, topic_partition, True)
             self._state_log.write(lines.ERROR, [line])
             return ErrorCode.KAFKA_STORAGE_ERROR
-        partition = self._hosted.remove(topic_partition)
+        partition = self._partitions.remove(topic_partition)
         if partition is not None:
             partition.retire()
-            self._wake([topic_partition])
+            self._check_delayed([topic_partition])
         elif self._log_manager.get(topic_partition) is None:
             line = lines.nothing_to_stop(self._broker_id, topic_partition, True)
             self._state_log.write(lines.TRACE, [line])

@@ -1,4 +1,4 @@
-"""Lines this broker writes to state-change.log about control requests, in the words of Kafka 1.1.1.
+"""The lines this broker writes to state-change.log about control requests, in the words of Kafka 1.1.1.
 
 Each function makes the lines of one template (Kafka 1.1.1 server/ReplicaManager.scala, MetadataCache.scala). They are
 generators: when the log is switched off, nothing is formatted.
@@ -7,7 +7,6 @@ generators: when the log is switched off, nothing is formatted.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
@@ -205,7 +204,7 @@ def metadata_from_old_controller(origin: Origin, latest_epoch: int) -> str:
 
 
 def metadata(origin: Origin, states: Iterable[UpdateMetadataPartition], deleting: int) -> Iterator[str]:
-    """One line per partition told; ``deleting`` is the leader that stands for "being deleted"."""
+    """Make one line per partition told; ``deleting`` is the leader that stands for "being deleted"."""
     why = (
         f"in response to UpdateMetadata request sent by {origin.controller} with correlation id {origin.correlation_id}"
     )
@@ -219,8 +218,3 @@ def metadata(origin: Origin, states: Iterable[UpdateMetadataPartition], deleting
             f"replicas=[{join_ids(s.replicas, ', ')}], offlineReplicas=[{join_ids(s.offline_replicas, ', ')}]) "
             f"for partition {s.topic}-{s.partition} {why}"
         )
-
-
-def keys(partitions: Iterable[Partition]) -> list[TopicPartition]:
-    """The names of partitions, for the functions above."""
-    return [p.tp for p in partitions]

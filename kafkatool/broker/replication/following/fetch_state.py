@@ -1,4 +1,4 @@
-"""What a fetcher knows of one partition it follows."""
+"""The state of one followed partition, as its fetcher keeps it."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
 
 @dataclass(slots=True, eq=False)
 class FollowedPartition:
-    """Belongs to one leader epoch; another epoch brings a new object, so an answer to the old one is recognised.
+    """A followed partition in one leader epoch; another epoch brings a new object, so a late answer is recognised.
 
     ``truncating``: the leader must be asked where the logs part before anything is fetched (BRK-66, 67).
     """
@@ -17,6 +17,7 @@ class FollowedPartition:
     leader_epoch: int
     truncating: bool = True
     delayed_until_ms: float = 0.0
+    """Time until which it is left alone (BRK-71)."""
     lag: int | None = None
     """Records behind the leader's high watermark; None: not known yet (BRK-157)."""
     asked_at: tuple[int, int] | None = None
@@ -32,7 +33,3 @@ class FollowedPartition:
             log_start_offset=self.partition.log.log_start_offset,
             partition_max_bytes=0,
         )
-
-    def delay(self, until_ms: float) -> None:
-        """Leave it alone until then (BRK-71)."""
-        self.delayed_until_ms = until_ms

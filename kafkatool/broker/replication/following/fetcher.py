@@ -1,4 +1,4 @@
-"""One thread that follows one leader: truncate, fetch, append, for all its partitions together (BRK-65 to 75).
+"""The fetcher: a thread that truncates, fetches and appends for all partitions that follow one leader (BRK-65 to 75).
 
 A round costs what changed, not what is followed: a partition is looked at when it was added, taken, stepped with, or
 while it waits; all others are in the fetch session as they were.
@@ -32,7 +32,7 @@ def _now_ms() -> float:
 
 
 class ReplicaFetcher:
-    """Thread-safe but for ``run_once``, which is the thread's."""
+    """The fetcher of some partitions of one leader. Thread-safe but for ``run_once``, which is the thread's."""
 
     def __init__(
         self,
@@ -41,11 +41,14 @@ class ReplicaFetcher:
         leader: LeaderEndpoint,
         quota: ReplicationQuota,
         *,
-        wake: Callable[[TopicPartition], None],
+        check_delayed: Callable[[TopicPartition], None],
         on_failed: Callable[[TopicPartition], None],
         clock_ms: Callable[[], float] = _now_ms,
     ) -> None:
-        """``wake(tp)``: the high watermark moved. ``on_failed(tp)``: given up until the next LeaderAndIsr (BRK-72)."""
+        """Call ``check_delayed(tp)`` when the high watermark moved.
+
+        ``on_failed(tp)``: given up until the next LeaderAndIsr (BRK-72).
+        """
         self.leader = leader
         self.requests = 0  # counters of BRK-157
         self.received_bytes = 0
@@ -53,7 +56,7 @@ class ReplicaFetcher:
         self._quota = quota
         self._on_failed = on_failed
         self._clock_ms = clock_ms
-        self._steps = Follow(config, leader, wake)
+        self._steps = Follow(config, leader, check_delayed)
         self._changed = threading.Condition()
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._to_place: dict[TopicPartition, None] = {}  # those about which something changed; guarded as well
@@ -88,16 +91,16 @@ class ReplicaFetcher:
 
     @property
     def idle(self) -> bool:
-        """Whether it follows nothing."""
+        """Tell whether it follows nothing."""
         return not self._followed
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
+        """Tell whether its thread runs."""
         return self._thread.is_alive()
 
     def lags(self) -> dict[TopicPartition, int | None]:
-        """How far behind each followed partition is (BRK-157)."""
+        """Return how far behind each followed partition is (BRK-157)."""
         with self._changed:
             return {tp: followed.lag for tp, followed in self._followed.items()}
 
@@ -126,7 +129,7 @@ class ReplicaFetcher:
         self.leader.disconnect()
 
     def run_once(self) -> bool:
-        """One round: truncate what has to be, then one fetch. False: nothing was due."""
+        """Run one round: truncate what has to be, then fetch once. False: nothing was due."""
         try:
             self._place()
             truncated = self._truncate_due()
@@ -141,7 +144,7 @@ class ReplicaFetcher:
             return True
 
     def _wait(self) -> None:
-        """Until a partition is added, the earliest delay is over, or the backoff."""
+        """Wait until a partition is added, the earliest delay is over, or the backoff."""
         with self._changed:
             now_ms = self._clock_ms()
             delays = [f.delayed_until_ms - now_ms for f in self._waiting.values()]
@@ -150,7 +153,7 @@ class ReplicaFetcher:
                 self._changed.wait(max(wait_ms, 1) / 1000)
 
     def _place(self) -> None:
-        """What changed, or waits, comes into the fetch session or out of it."""
+        """Put partitions that changed, or wait, into the fetch session or take them out."""
         if not (self._to_place or self._waiting or self._quota.limited):
             return
         with self._changed:
@@ -226,7 +229,7 @@ class ReplicaFetcher:
         return True
 
     def _step(self, followed: FollowedPartition, step: Callable[[], FollowStep]) -> None:
-        """Do something with one partition; whatever goes wrong with it stays with it (BRK-71, 72)."""
+        """Take a step with one partition; whatever goes wrong with it stays with it (BRK-71, 72)."""
         topic_partition = followed.partition.tp
         try:
             outcome = step()
@@ -245,7 +248,7 @@ class ReplicaFetcher:
                 self._session.want(followed)  # it goes on, from where it is now, after all others (BRK-69)
                 return
             if outcome is FollowStep.DELAY:
-                followed.delay(self._clock_ms() + self._config.replica_fetch_backoff_ms)
+                followed.delayed_until_ms = self._clock_ms() + self._config.replica_fetch_backoff_ms
             elif outcome in (FollowStep.FAILED, FollowStep.DROP):
                 del self._followed[topic_partition]
             self._to_place[topic_partition] = None
@@ -256,9 +259,9 @@ class ReplicaFetcher:
         return self._followed.get(followed.partition.tp) is followed
 
     def _delay_all(self) -> None:
-        """One backoff for all: the partitions are delayed, the thread itself does not sleep as well (BRK-71)."""
+        """Delay all partitions by one backoff; the thread itself does not sleep as well (BRK-71)."""
         until_ms = self._clock_ms() + self._config.replica_fetch_backoff_ms
         with self._changed:
             for followed in self._followed.values():
-                followed.delay(until_ms)
+                followed.delayed_until_ms = until_ms
             self._to_place = dict.fromkeys(self._followed) | self._to_place

@@ -1,5 +1,6 @@
-"""Which fetcher follows which partition; makes and ends the fetchers (BRK-64, 65). Source: Kafka 1.1.1
-server/AbstractFetcherManager.scala.
+"""Makes and ends the fetchers, and deals the partitions out to them (BRK-64, 65).
+
+Source: Kafka 1.1.1 server/AbstractFetcherManager.scala.
 """
 
 import logging
@@ -13,6 +14,7 @@ from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoin
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
 from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.core.model.java_hash import java_bucket, java_int, java_string_hash
 from kafkatool.core.model.values import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -21,33 +23,20 @@ _END_TIMEOUT_MS = 5000  # a thread may be connecting to a host that does not ans
 
 
 class LeaderAddress(NamedTuple):
-    """Where a leader is reached by other brokers."""
+    """A leader and its address for other brokers."""
 
     broker_id: int
     host: str
     port: int
 
 
-def java_string_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 code units, 32-bit wrap-around, signed."""
-    result = 0
-    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
-        result = (31 * result + unit) & 0xFFFFFFFF
-    return _signed(result)
-
-
 def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
-    """Which of the ``fetchers`` of a leader a partition belongs to (BRK-64)."""
-    value = _signed((31 * java_string_hash(partition.topic) + partition.partition) & 0xFFFFFFFF)
-    return (0 if value == -(1 << 31) else abs(value)) % fetchers
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 32) if value >= 1 << 31 else value
+    """Return which of the ``fetchers`` of a leader a partition belongs to (BRK-64)."""
+    return java_bucket(java_int(31 * java_string_hash(partition.topic) + partition.partition), fetchers)
 
 
 class FetcherManager:
-    """Thread-safe; used by control requests, one at a time."""
+    """All fetchers of this broker. Thread-safe; used by control requests, one at a time."""
 
     def __init__(
         self,
@@ -55,13 +44,13 @@ class FetcherManager:
         broker_id: int,
         quota: ReplicationQuota,
         *,
-        wake: Callable[[TopicPartition], None],
+        check_delayed: Callable[[TopicPartition], None],
         thread_prefix: str = "",
     ) -> None:
         self._config = config
         self._broker_id = broker_id
         self._quota = quota
-        self._wake = wake
+        self._check_delayed = check_delayed
         self._thread_prefix = f"{thread_prefix}:" if thread_prefix else ""
         self._lock = threading.Lock()
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}  # by (leader, number)
@@ -70,7 +59,7 @@ class FetcherManager:
 
     @property
     def failed(self) -> frozenset[TopicPartition]:
-        """Partitions whose replication stopped on a local failure (BRK-72)."""
+        """Return the partitions whose replication stopped on a local failure (BRK-72)."""
         return frozenset(self._failed)
 
     def add(self, partitions: Iterable[tuple[Partition, LeaderAddress]]) -> None:
@@ -96,7 +85,7 @@ class FetcherManager:
         endpoint = LeaderEndpoint(self._config, self._broker_id, client_id, leader.host, leader.port)
         name = f"{self._thread_prefix}ReplicaFetcherThread-{number}-{leader.broker_id}"
         fetcher = self._fetchers[key] = ReplicaFetcher(
-            name, self._config, endpoint, self._quota, wake=self._wake, on_failed=self._failed.add
+            name, self._config, endpoint, self._quota, check_delayed=self._check_delayed, on_failed=self._failed.add
         )
         fetcher.start()
         return fetcher
@@ -121,12 +110,12 @@ class FetcherManager:
         self._ending.append(fetcher)
 
     def lags(self) -> dict[TopicPartition, int | None]:
-        """Of every followed partition (BRK-157)."""
+        """Return the lag of every followed partition (BRK-157)."""
         with self._lock:
             return {tp: lag for fetcher in self._fetchers.values() for tp, lag in fetcher.lags().items()}
 
     def traffic(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """(leader, fetcher number) -> (requests, bytes) (BRK-157)."""
+        """Return (leader, fetcher number) -> (requests, bytes) (BRK-157)."""
         with self._lock:
             return {key: (f.requests, f.received_bytes) for key, f in self._fetchers.items()}
 

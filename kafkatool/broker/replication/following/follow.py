@@ -1,4 +1,4 @@
-"""What a follower does with the leader's answers about one partition (BRK-66, 70 to 74)."""
+"""The steps of a follower with one partition, on the leader's answers: truncate, append (BRK-66, 70 to 74)."""
 
 import enum
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class FollowStep(enum.Enum):
-    """How a step with one partition ended."""
+    """The outcome of a step with one partition."""
 
     DONE = enum.auto()
     DELAY = enum.auto()
@@ -29,19 +29,21 @@ class FollowStep(enum.Enum):
 
 
 class TruncationRefusedError(KafkatoolError):
-    """kt.halt.on.truncation.below.hw: the leader lacks records that were committed here."""
+    """The leader lacks records that were committed here, and kt.halt.on.truncation.below.hw is set."""
 
 
 class Follow:
     """The steps. Used by one fetcher's thread; StorageError, OffsetOrderError and bugs pass through to it (BRK-72)."""
 
-    def __init__(self, config: BrokerConfig, leader: LeaderEndpoint, wake: Callable[[TopicPartition], None]) -> None:
+    def __init__(
+        self, config: BrokerConfig, leader: LeaderEndpoint, check_delayed: Callable[[TopicPartition], None]
+    ) -> None:
         self._leader = leader
-        self._wake = wake
+        self._check_delayed = check_delayed
         self._halt_below_high_watermark = config.kt_halt_on_truncation_below_hw
 
     def nothing_new(self, followed: FollowedPartition, answer: FetchResponsePartition) -> bool:
-        """Whether the answer, as most do on a quiet partition, changes nothing at all."""
+        """Tell whether the answer, as most do on a quiet partition, changes nothing at all."""
         partition = followed.partition
         if answer.error_code or answer.records or followed.lag:
             return False
@@ -77,11 +79,11 @@ class Follow:
         wanted.log_start_offset = partition.log.log_start_offset
         followed.lag = max(0, answer.high_watermark - wanted.fetch_offset)
         if partition.high_watermark.offset != before:
-            self._wake(partition.tp)
+            self._check_delayed(partition.tp)
         return FollowStep.DONE
 
     def truncate_to_high_watermark(self, followed: FollowedPartition) -> FollowStep:
-        """No epoch is known here: the high watermark is all there is to go by."""
+        """Cut at the high watermark: no epoch is known here, it is all there is to go by."""
         return self._cut(followed, followed.partition.high_watermark.offset, done=True)
 
     def truncate(self, followed: FollowedPartition, answer: OffsetForLeaderEpochResponsePartition | None) -> FollowStep:
@@ -113,7 +115,7 @@ class Follow:
         return FollowStep.DONE
 
     def _out_of_range(self, followed: FollowedPartition) -> FollowStep:
-        """The leader has less than we, or has dropped what we lack (BRK-73, 74)."""
+        """Cut to the leader's end, or start over where it begins: it has less, or dropped what we lack (BRK-73, 74)."""
         partition, epoch = followed.partition, followed.leader_epoch
         end = partition.log.log_end_offset
         try:

@@ -1,14 +1,13 @@
 """The follower's side of a fetch session: only what changed is asked, what is no longer wanted is named once (KIP-227).
 
-Without sessions (Fetch below 7, or a leader that has no slot) every request is the full list, in the order of turns.
+Without sessions (Fetch below 7, or a leader that has no slot) every request is the full list, in round-robin order.
 Source: Kafka 2.3.1 clients FetchSessionHandler.java.
 """
 
 from typing import NamedTuple
 
 from kafkatool.broker.replication.following.fetch_state import FollowedPartition
-from kafkatool.broker.replication.leading.fetch_session import INITIAL_EPOCH, MAX_EPOCH
-from kafkatool.broker.replication.leading.fetch_sessions import FINAL_EPOCH, NO_SESSION
+from kafkatool.broker.replication.partition.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, epoch_after
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -18,7 +17,7 @@ _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH
 
 
 class FetchQuestion(NamedTuple):
-    """What one fetch request says of session and partitions, by topic."""
+    """The session and the partitions of one fetch request, by topic."""
 
     session_id: int
     session_epoch: int
@@ -27,12 +26,12 @@ class FetchQuestion(NamedTuple):
 
 
 class FollowerSession:
-    """Used by a fetcher's thread alone."""
+    """The session with one leader. Used by a fetcher's thread alone."""
 
     def __init__(self, *, sessions: bool) -> None:
-        """``sessions``: whether the leader's version of Fetch knows them."""
+        """Begin without a session. ``sessions``: whether the leader's version of Fetch knows them."""
         self.asked: dict[TopicPartition, FollowedPartition] = {}
-        """What the next answer may be about; in the order of turns (BRK-69)."""
+        """The partitions the next answer may be about; in round-robin order (BRK-69)."""
         self._sessions = sessions
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH  # of the next request
@@ -40,7 +39,7 @@ class FollowerSession:
         self._forgotten: dict[TopicPartition, None] = {}
 
     def want(self, followed: FollowedPartition) -> None:
-        """Have it in the next request, if there is anything new to say of it; then it goes to the end of the order."""
+        """Put it into the next request, if there is anything new to say of it; then it goes to the end of the order."""
         topic_partition = followed.partition.tp
         position = (followed.wanted.fetch_offset, followed.wanted.log_start_offset)
         if self.asked.get(topic_partition) is followed and followed.asked_at == position:
@@ -58,7 +57,7 @@ class FollowerSession:
             self._forgotten[partition] = None
 
     def question(self) -> FetchQuestion:
-        """The next request; it counts as sent: unless it is answered, call ``start_over``."""
+        """Return the next request; it counts as sent: unless it is answered, call ``start_over``."""
         full = self._epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         wanted: dict[str, list[FetchRequestPartition]] = {}
         for topic_partition in self.asked if full else self._changed:
@@ -81,9 +80,9 @@ class FollowerSession:
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         else:
             self._id = response.session_id
-            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+            self._epoch = epoch_after(self._epoch)
         return True
 
     def start_over(self) -> None:
-        """The next request is a full one; it closes the session it names, should the leader still have it."""
+        """Make the next request a full one; it closes the session it names, should the leader still have it."""
         self._epoch = INITIAL_EPOCH

@@ -1,4 +1,4 @@
-"""The leader as a follower's fetcher sees it: three questions over one connection, made when first needed (BRK-65).
+"""A fetcher's connection to its leader, made when first needed, and the three requests it sends (BRK-65).
 
 The versions are those this broker's inter.broker.protocol.version implies; nothing is negotiated (BRK-3).
 """
@@ -40,13 +40,13 @@ class LookupRefusedError(KafkatoolError):
 
 
 class LeaderEndpoint:
-    """One leader. Used by its fetcher's thread; ``close`` by any.
+    """The connection to one leader. Used by its fetcher's thread; ``close`` by any.
 
     Methods raise BrokerUnreachableError or ProtocolError; the next call then connects anew.
     """
 
     def __init__(self, config: BrokerConfig, broker_id: int, client_id: str, host: str, port: int) -> None:
-        """``broker_id`` is this broker's own."""
+        """Note the address. ``broker_id`` is this broker's own."""
         self.host = host
         self.port = port
         self._config = config
@@ -59,7 +59,7 @@ class LeaderEndpoint:
 
     @property
     def knows_sessions(self) -> bool:
-        """Whether the version of Fetch spoken has incremental sessions (BRK-160)."""
+        """Tell whether the version of Fetch spoken has incremental sessions (BRK-160)."""
         return self._versions.fetch >= _KNOWS_SESSIONS
 
     def fetch(self, question: FetchQuestion) -> FetchResponse:
@@ -80,7 +80,7 @@ class LeaderEndpoint:
     def epoch_ends(
         self, asked: Iterable[tuple[TopicPartition, OffsetForLeaderEpochRequestPartition]]
     ) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
-        """Where those epochs end in the leader's log (BRK-66)."""
+        """Ask where those epochs end in the leader's log (BRK-66)."""
         topics: dict[str, list[OffsetForLeaderEpochRequestPartition]] = {}
         for partition, wanted in asked:
             topics.setdefault(partition.topic, []).append(wanted)
@@ -93,7 +93,7 @@ class LeaderEndpoint:
         return {TopicPartition(t.topic, p.partition): p for t in response.topics for p in t.partitions}
 
     def log_edge(self, partition: TopicPartition, leader_epoch: int, timestamp: int) -> int:
-        """The leader's latest (-1) or earliest (-2) offset (BRK-73, 74). Raises LookupRefusedError too."""
+        """Ask for the leader's latest (-1) or earliest (-2) offset (BRK-73, 74). Raises LookupRefusedError too."""
         wanted = ListOffsetsRequestPartition(
             partition=partition.partition, current_leader_epoch=leader_epoch, timestamp=timestamp
         )
@@ -115,7 +115,7 @@ class LeaderEndpoint:
             connection.close()
 
     def close(self) -> None:
-        """For good; a question under way fails at once."""
+        """Close it for good; a question under way fails at once."""
         with self._lock:
             self._closed = True
         self.disconnect()

@@ -1,4 +1,4 @@
-"""Where a follower must cut its log before it fetches from a leader: pure decision (BRK-66; KIP-101, KIP-279).
+"""The decision where a follower truncates its log before it fetches from a leader (BRK-66; KIP-101, KIP-279).
 
 Source: Kafka 2.3.1 server/AbstractFetcherThread.scala, getOffsetTruncationState.
 """
@@ -9,7 +9,7 @@ from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 
 
 class Truncation(NamedTuple):
-    """Cut at ``offset``; unless ``done`` the leader has to be asked again, about an older epoch."""
+    """A cut at ``offset``; unless ``done`` the leader has to be asked again, about an older epoch."""
 
     offset: int
     done: bool
@@ -18,7 +18,7 @@ class Truncation(NamedTuple):
 def decide_truncation(
     epochs: LeaderEpochCache, log_end: int, high_watermark: int, reply_epoch: int, reply_end: int
 ) -> Truncation:
-    """From the leader's answer about this follower's newest epoch: the epoch it knows, and where that ends there.
+    """Decide from the leader's answer about this follower's newest epoch: the epoch it knows, and its end there.
 
     -1 stands for unknown: no end means that the leader knows no such epoch, so only the high watermark is sure; an
     end without epoch comes from a leader older than KIP-279.

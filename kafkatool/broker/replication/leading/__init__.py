@@ -1,1 +1,5 @@
-"""What a leader does: appends, fetches, what waits for followers, fetch sessions it serves."""
+"""The leader's side: appends, fetches, the requests that wait for followers or data, the fetch sessions served.
+
+The doors are ``appends``, ``fetches``, ``fetch_sessions`` and ``delayed_requests``. No role changes here, no log is
+truncated, and nothing of ``following`` is used.
+"""

@@ -1,12 +1,12 @@
-"""Appends on the leader: write, wake who waits for it, and answer now or when enough replicas have it (BRK-82 to 90)."""
+"""Appends on the leader: write, try what waits for it, answer now or when enough replicas have it (BRK-82 to 90)."""
 
 import logging
 from collections.abc import Callable, Mapping
 
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults, DelayedProduce
+from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
+from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
-from kafkatool.broker.replication.partition.partitions import HostedPartitions
-from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
@@ -24,19 +24,14 @@ _BAD_ACKS = AppendResult(ErrorCode.INVALID_REQUIRED_ACKS)
 
 
 class Appends:
-    """One batch to each of some partitions. Any thread."""
+    """The way of batches into the partitions led here. Any thread."""
 
     def __init__(
-        self,
-        hosted: HostedPartitions,
-        produces: DelayedOperations,
-        fetches: DelayedOperations,
-        *,
-        acks_all_allowed: Callable[[], bool],
+        self, partitions: LocalPartitions, delayed: DelayedRequests, *, acks_all_allowed: Callable[[], bool]
     ) -> None:
-        self._hosted = hosted
-        self._produces = produces
-        self._fetches = fetches
+        self._partitions = partitions
+        self._produces = delayed.produces
+        self._fetches = delayed.fetches
         self._acks_all_allowed = acks_all_allowed
 
     def append(
@@ -45,13 +40,14 @@ class Appends:
         *,
         acks: int,
         timeout_ms: float,
-        internal: bool,
-        allow_internal_topics: bool,
+        internal: bool = False,
+        allow_internal_topics: bool = False,
         on_done: Callable[[AppendResults], None],
     ) -> None:
         """Append; ``on_done`` is called once, on this thread or on the one that completes the wait.
 
-        ``internal``: by this broker's own coordinators, whose batches are not checked like a client's.
+        ``internal``: by this broker's own coordinators, whose batches are not checked like a client's. Others need
+        ``allow_internal_topics`` to write to theirs.
         """
         if acks not in (ALL_IN_SYNC, 0, 1):
             on_done(dict.fromkeys(entries, _BAD_ACKS))
@@ -65,7 +61,7 @@ class Appends:
         if acks != ALL_IN_SYNC:
             on_done(results)
             return
-        operation = DelayedProduce(timeout_ms, self._hosted.leader, results, on_done)
+        operation = DelayedProduce(timeout_ms, self._partitions.leader, results, on_done)
         if operation.partitions:
             self._produces.watch(operation, operation.partitions)
         else:
@@ -74,7 +70,7 @@ class Appends:
     def _append_one(
         self, topic_partition: TopicPartition, records: WritableBuffer, acks: int, internal: bool
     ) -> AppendResult:
-        partition = self._hosted.find(topic_partition)
+        partition = self._partitions.find(topic_partition)
         if isinstance(partition, ErrorCode):
             return AppendResult(partition)
         if acks == ALL_IN_SYNC and not self._acks_all_allowed():

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import Reader, readable_end, readable_log
 from kafkatool.broker.runtime.purgatory import DelayedOperation
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -14,7 +14,7 @@ from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
 
 
 class Awaited(Protocol):
-    """What a parked fetch wants of one partition, and where that lay when it was read last (None: it failed)."""
+    """One partition of a waiting fetch: its part of the request, and where that lay when last read (None: failed)."""
 
     @property
     def wanted(self) -> FetchRequestPartition: ...
@@ -23,14 +23,14 @@ class Awaited(Protocol):
 
 
 class AwaitedPartition(NamedTuple):
-    """Of a fetch without a session."""
+    """One partition of a fetch without a session."""
 
     wanted: FetchRequestPartition
     start: LogOffset | None
 
 
 class Awaiting(Protocol):
-    """All that a parked fetch waits for: a dict, or a session, whose items are only those that changed."""
+    """The partitions a fetch waits for: a dict, or a session, whose items are only those that changed."""
 
     def get(self, partition: TopicPartition, /) -> Awaited | None: ...
     def items(self) -> Iterable[tuple[TopicPartition, Awaited]]: ...
@@ -40,7 +40,7 @@ _AT_ONCE = 1 << 62  # more bytes than any fetch waits for: the fetch has to be a
 
 
 class DelayedFetch(DelayedOperation):
-    """Completes when enough can be read, or when something changed that the reader must be told."""
+    """A fetch that completes when enough can be read, or when the reader must be told of a change."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class DelayedFetch(DelayedOperation):
         is_held_back: Callable[[Partition, int], bool],
         on_complete: Callable[[], None],
     ) -> None:
-        """``is_held_back(partition, replica_id)``: the replication quota withholds that partition (BRK-102)."""
+        """Note what it waits for. ``is_held_back(partition, replica_id)``: withheld by the quota (BRK-102)."""
         super().__init__(max_wait_ms)
         self._reader = reader
         self._min_bytes = min_bytes

@@ -10,7 +10,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class AppendResult(NamedTuple):
-    """How an append to one partition went. Offsets are -1 on error; the time is -1 unless LogAppendTime (BRK-86)."""
+    """The outcome of an append to one partition. Offsets are -1 on error; the time is -1 unless LogAppendTime (BRK-86)."""
 
     error: ErrorCode = ErrorCode.NONE
     base_offset: int = -1
@@ -25,7 +25,7 @@ AppendResults = Mapping[TopicPartition, AppendResult]
 
 
 class DelayedProduce(DelayedOperation):
-    """Settles partition by partition; a settled one keeps its result whatever becomes of the others (BRK-89)."""
+    """A produce settled partition by partition; a settled one keeps its result whatever becomes of others (BRK-89)."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class DelayedProduce(DelayedOperation):
         results: dict[TopicPartition, AppendResult],
         on_done: Callable[[AppendResults], None],
     ) -> None:
-        """``results``: of the local appends. Those without error are waited for."""
+        """Take the ``results`` of the local appends; those without error are waited for."""
         super().__init__(timeout_ms)
         self._find_leader = find_leader
         self._results = results
@@ -43,7 +43,7 @@ class DelayedProduce(DelayedOperation):
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Those still waited for."""
+        """Return those still waited for."""
         return tuple(self._unsettled)
 
     def try_complete(self, key: Hashable | None = None) -> bool:

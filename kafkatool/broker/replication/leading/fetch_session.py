@@ -1,22 +1,21 @@
-"""One incremental fetch session: what its client wants, what it was told, and what has to be looked at (KIP-227).
+"""The state of one incremental fetch session: partitions wanted, what was told, what has changed (KIP-227).
 
-Most partitions of a follower change between two fetches not at all, and thousands of them must cost nothing. So a fetch
-looks only at the partitions that were *stirred*: by an append, a raised high watermark, a change of role, or by the
-client itself. Whatever could change the answer calls :meth:`FetchSession.stir`. Retention, which moves a log's start,
-does not; a round through all partitions, a slice a second, finds that.
+Most partitions of a follower do not change between two fetches, and thousands of them must cost nothing. So a fetch
+looks only at the partitions that were marked as changed: by an append, a raised high watermark, a change of role, or by
+the client itself. Whatever could change the answer calls :meth:`FetchSession.mark_changed`. Retention, which moves a
+log's start, does not; a round through all partitions, a slice a second, finds that.
 """
 
 import threading
 from collections.abc import Iterable
 
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader
-from kafkatool.broker.replication.partition.replica import Pulse
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.replication.partition.replica import LastSessionFetch
+from kafkatool.broker.replication.partition.session_epochs import INITIAL_EPOCH, epoch_after
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition
 
-INITIAL_EPOCH = 0  # a full fetch, which may open a session
-MAX_EPOCH = 2**31 - 1
 _SLICE_MS = 1000
 _SLICES = 30  # so often a slice, and all partitions have been looked at
 
@@ -24,8 +23,8 @@ FetchEntries = list[tuple[TopicPartition, FetchRequestPartition]]
 FetchResults = list[tuple[TopicPartition, PartitionRead]]
 
 
-class Told:
-    """One partition of a session: its part of the request, where that lies, and what the client was told last."""
+class SessionPartition:
+    """One partition of a session: its part of the request, where that lies, and what was told last."""
 
     __slots__ = ("high_watermark", "log_start_offset", "start", "wanted")
 
@@ -36,7 +35,7 @@ class Told:
         self.log_start_offset = -1
 
     def is_news(self, read: PartitionRead) -> bool:
-        """Whether the client must hear of it; noted as told."""
+        """Tell whether the client must hear of it, and note it as told."""
         news = bool(
             read.size_bytes
             or read.error
@@ -49,7 +48,7 @@ class Told:
 
 
 class FetchSession:
-    """Used by one request at a time: its connection waits for each answer. A lock guards against clients that do not.
+    """A session, used by one request at a time: its client waits for each answer. A lock guards against others.
 
     ``privileged``: a follower's, not taken for a consumer's.
     """
@@ -57,14 +56,14 @@ class FetchSession:
     def __init__(self, session_id: int, now_ms: float, *, privileged: bool) -> None:
         self.id = session_id
         self.privileged = privileged
-        self.epoch = INITIAL_EPOCH + 1  # of the next request
-        self.pulse = Pulse(now_ms)
+        self.epoch = epoch_after(INITIAL_EPOCH)  # of the next request
+        self.last_fetch = LastSessionFetch(now_ms)
         self._lock = threading.Lock()
-        self._partitions: dict[TopicPartition, Told] = {}
+        self._partitions: dict[TopicPartition, SessionPartition] = {}
         # A mark is taken before its partition is looked at and made after a change is done, each in one step: so none
         # is lost, whoever comes first.
-        self._stirred: dict[TopicPartition, None] = {}
-        self._untold: dict[TopicPartition, PartitionRead] = {}  # what the parked request found when it came
+        self._changed: dict[TopicPartition, None] = {}
+        self._untold: dict[TopicPartition, PartitionRead] = {}  # what the waiting request found when it came
         self._not_looked_at: list[TopicPartition] = []
         self._slice_due_ms = now_ms + _SLICE_MS
 
@@ -73,17 +72,17 @@ class FetchSession:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """All the client wants."""
+        """Return all the client wants."""
         return list(self._partitions)
 
     # --- what changes -----------------------------------------------------------------------------------------------
 
-    def stir(self, partition: TopicPartition) -> None:
-        """The next fetch has to look at it. From any thread."""
-        self._stirred[partition] = None
+    def mark_changed(self, partition: TopicPartition) -> None:
+        """Have the next fetch look at it. From any thread."""
+        self._changed[partition] = None
 
     def update(self, request: FetchRequest) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """Take over what the client lists and forgets; those that are new here, those that are gone."""
+        """Take over what the client lists and forgets; return those that are new here and those that are gone."""
         added, gone = [], []
         with self._lock:
             for topic in request.topics:
@@ -91,11 +90,11 @@ class FetchSession:
                     topic_partition = TopicPartition(topic.topic, wanted.partition)
                     told = self._partitions.get(topic_partition)
                     if told is None:
-                        self._partitions[topic_partition] = Told(wanted)
+                        self._partitions[topic_partition] = SessionPartition(wanted)
                         added.append(topic_partition)
                     else:
                         told.wanted = wanted
-                    self._stirred[topic_partition] = None
+                    self._changed[topic_partition] = None
             for forgotten in request.forgotten_topics:
                 for partition in forgotten.partitions:
                     topic_partition = TopicPartition(forgotten.topic, partition)
@@ -104,65 +103,65 @@ class FetchSession:
         return added, gone
 
     def next_request(self, now_ms: float) -> None:
-        """One has come, with the right epoch."""
-        self.pulse.fetched_ms = now_ms
-        self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+        """Note that one has come, with the right epoch."""
+        self.last_fetch.time_ms = now_ms
+        self.epoch = epoch_after(self.epoch)
         if now_ms >= self._slice_due_ms:
             self._slice_due_ms = now_ms + _SLICE_MS
-            self._stir_a_slice()
+            self._mark_a_slice()
 
-    def _stir_a_slice(self) -> None:
+    def _mark_a_slice(self) -> None:
         if not self._not_looked_at:
             self._not_looked_at = list(self._partitions)
         size = len(self._partitions) // _SLICES + 1
-        self._stirred.update(dict.fromkeys(self._not_looked_at[-size:]))
+        self._changed.update(dict.fromkeys(self._not_looked_at[-size:]))
         del self._not_looked_at[-size:]
 
     # --- what is looked at ------------------------------------------------------------------------------------------
 
     def take(self) -> FetchEntries:
-        """What a new request has to look at, in the order of turns."""
+        """Return what a new request has to look at, and take off the marks; longest unserved first."""
         entries: FetchEntries = []
-        for topic_partition in list(self._stirred):
-            self._stirred.pop(topic_partition, None)
+        for topic_partition in list(self._changed):
+            self._changed.pop(topic_partition, None)
             if (told := self._partitions.get(topic_partition)) is not None:
                 entries.append((topic_partition, told.wanted))
         return entries
 
-    def park(self, results: FetchResults) -> None:
-        """They were looked at, but nobody was told: the request waits."""
+    def wait(self, results: FetchResults) -> None:
+        """Note that they were looked at but not told: the request waits."""
         for topic_partition, read in results:
             if (told := self._partitions.get(topic_partition)) is not None:
                 told.start = read.start
             if read.size_bytes:  # too little of it: read again when the wait is over
-                self._stirred[topic_partition] = None
+                self._changed[topic_partition] = None
         self._untold = dict(results)
 
     def take_again(self) -> FetchEntries:
-        """What to look at when the wait is over.
+        """Return what to look at when the wait is over.
 
         Marks stay: with the next request the client's position is noted there, and that may be what the mark is about.
         """
         partitions = self._partitions
-        return [(tp, told.wanted) for tp in list(self._stirred) if (told := partitions.get(tp)) is not None]
+        return [(tp, told.wanted) for tp in list(self._changed) if (told := partitions.get(tp)) is not None]
 
     def with_untold(self, results: FetchResults) -> FetchResults:
-        """Those of the last look, after what was found before and has not changed since."""
+        """Return the results of the last look, after what was found before and has not changed since."""
         untold, self._untold = self._untold, {}
         for topic_partition, _ in results:
             untold.pop(topic_partition, None)
         return [*untold.items(), *results]
 
-    def get(self, partition: TopicPartition) -> Told | None:
-        """What a parked fetch waits for of that partition; None: nothing, it was forgotten."""
+    def get(self, partition: TopicPartition) -> SessionPartition | None:
+        """Return what a waiting fetch wants of that partition; None: nothing, it was forgotten."""
         return self._partitions.get(partition)
 
-    def items(self) -> Iterable[tuple[TopicPartition, Told]]:
-        """The partitions of which a parked fetch may find something."""
-        return [(tp, told) for tp in list(self._stirred) if (told := self._partitions.get(tp)) is not None]
+    def items(self) -> Iterable[tuple[TopicPartition, SessionPartition]]:
+        """Return the partitions of which a waiting fetch may find something."""
+        return [(tp, told) for tp in list(self._changed) if (told := self._partitions.get(tp)) is not None]
 
     def tell(self, results: FetchResults, reader: Reader, *, everything: bool) -> FetchResults:
-        """The part of the results that the client does not know yet, or all of them; now it knows.
+        """Return the part of the results that the client does not know yet, or all; note them as told.
 
         Those of which more can be read come next time too, after all others if they had data this time (BRK-106).
         """
@@ -179,8 +178,8 @@ class FetchSession:
                 if read.size_bytes:
                     served.append(topic_partition)
                 elif read.leaves_some(reader):
-                    self._stirred[topic_partition] = None
+                    self._changed[topic_partition] = None
             for topic_partition in served:
-                self._stirred.pop(topic_partition, None)
-                self._stirred[topic_partition] = None
+                self._changed.pop(topic_partition, None)
+                self._changed[topic_partition] = None
         return news

@@ -1,32 +1,25 @@
-"""The incremental fetch sessions of a broker: opened, found, closed, and told what changes (BRK-105, 106; KIP-227).
+"""The incremental fetch sessions of a broker: opens, finds and closes them (BRK-105, 106; KIP-227).
 
 Source: Kafka 1.1.1 server/FetchSession.scala.
 """
 
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from kafkatool.broker.replication.leading.fetch_session import (
-    INITIAL_EPOCH,
-    MAX_EPOCH,
-    FetchEntries,
-    FetchResults,
-    FetchSession,
-)
+from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.partition.partition_reads import Reader
+from kafkatool.broker.replication.partition.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchRequest
 
-NO_SESSION = 0
-FINAL_EPOCH = -1  # no session; a named one is closed
 _EVICTION_MS = 120_000  # a session not used for that long is closed when another is opened
 
 
 class FetchPlan(NamedTuple):
-    """What a fetch request means. With ``error`` there is nothing to read, only the session's error to tell."""
+    """The meaning of a fetch request. With ``error`` there is nothing to read, only the session's error to tell."""
 
     entries: FetchEntries
     session: FetchSession | None = None
@@ -35,11 +28,11 @@ class FetchPlan(NamedTuple):
 
     @property
     def session_id(self) -> int:
-        """To be told to the client."""
+        """Return the id to tell the client."""
         return NO_SESSION if self.session is None else self.session.id
 
     def to_tell(self, results: FetchResults, reader: Reader) -> FetchResults:
-        """The part of the results that the client does not know yet."""
+        """Return the part of the results that the client does not know yet."""
         if self.session is None:
             return results
         return self.session.tell(results, reader, everything=not self.incremental)
@@ -50,7 +43,7 @@ class FetchSessions:
 
     def __init__(self, slots: int, clock_ms: Callable[[], float]) -> None:
         self.on_closed: Callable[[FetchSession], object] = lambda _: None
-        """Told of each session that was closed; must not wait for anything."""
+        """SessionPartition of each session that was closed; must not wait for anything."""
         self._slots = slots
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
@@ -60,8 +53,13 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def watched(self) -> Collection[TopicPartition]:
+        """Return the partitions that any session wants."""
+        return self._watching.keys()
+
     def watching(self, partition: TopicPartition) -> tuple[FetchSession, ...]:
-        """The sessions that want that partition."""
+        """Return the sessions that want that partition."""
         return self._watching.get(partition, ())
 
     def plan(self, request: FetchRequest) -> FetchPlan:
@@ -128,14 +126,14 @@ class FetchSessions:
             return session
 
     def _close_stale(self, now_ms: float) -> None:
-        """Kafka keeps them until their slot is needed; here each costs a little at every change of its partitions."""
+        """Close sessions out of use. Kafka waits until their slot is needed; here each costs a little at every change."""
         for session in list(self._sessions.values()):
-            if now_ms - session.pulse.fetched_ms <= _EVICTION_MS:
+            if now_ms - session.last_fetch.time_ms <= _EVICTION_MS:
                 return
             self._close(session.id)
 
     def _evict_for(self, privileged: bool) -> bool:
-        """For a follower, take the slot of the consumer that was idle longest."""
+        """Free the slot of the consumer that was idle longest, for a follower."""
         consumer = next((s for s in self._sessions.values() if not s.privileged), None)
         if consumer is None or not privileged:
             return False
@@ -143,7 +141,7 @@ class FetchSessions:
         return True
 
     def _close(self, session_id: int) -> None:
-        """Under the lock."""
+        """Close a session, if there is one. Under the lock."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._unwatch(session, session.partitions)

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Callable, Hashable
 
 from kafkatool.broker.replication.leading.delayed_fetch import AwaitedPartition, Awaiting, DelayedFetch
+from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
 from kafkatool.broker.replication.leading.follower_fetch import FollowerFetch
-from kafkatool.broker.replication.leading.parked_fetches import ParkedFetches
 from kafkatool.broker.replication.partition.isr_writer import IsrWriter
+from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import (
     DEBUGGER,
@@ -16,29 +17,25 @@ from kafkatool.broker.replication.partition.partition_reads import (
     failed_read,
     read_partition,
 )
-from kafkatool.broker.replication.partition.partitions import HostedPartitions
-from kafkatool.broker.replication.partition.replica import Pulse
+from kafkatool.broker.replication.partition.replica import LastSessionFetch
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
-from kafkatool.broker.runtime.purgatory import DelayedOperations
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
 
 class Fetches:
-    """Reads of some partitions in one request. Any thread."""
+    """The fetches served here, each reading some partitions. Any thread."""
 
     def __init__(
         self,
-        hosted: HostedPartitions,
-        fetches: ParkedFetches,
-        produces: DelayedOperations,
+        partitions: LocalPartitions,
+        delayed: DelayedRequests,
         isr_writer: IsrWriter,
         quota: ReplicationQuota,
     ) -> None:
-        self._hosted = hosted
-        self._fetches = fetches
-        self._produces = produces
+        self._partitions = partitions
+        self._produces, self._fetches, self._deletions = delayed.produces, delayed.fetches, delayed.deletions
         self._isr_writer = isr_writer
         self._quota = quota
 
@@ -53,13 +50,13 @@ class Fetches:
         on_done: Callable[[FetchResults], None],
         session: FetchSession | None = None,
     ) -> None:
-        """``on_done`` is called once, on this thread or on the one that ends the wait; results in request order.
+        """Read; ``on_done`` is called once, on this thread or on the one that ends the wait; results in request order.
 
         ``entries`` of a ``session`` are those to be looked at; it says which those are when the wait is over.
         """
         results = self._read(entries, reader, max_bytes)
         if reader.is_follower:
-            self._record(entries, results, reader.replica_id, None if session is None else session.pulse)
+            self._record(entries, results, reader.replica_id, None if session is None else session.last_fetch)
         if max_wait_ms <= 0 or (not entries and session is None) or _enough(results, min_bytes):
             self._count(results, reader)
             on_done(results)
@@ -67,7 +64,7 @@ class Fetches:
         awaited: Awaiting
         keys: tuple[Hashable, ...]
         if session is not None:
-            session.park(results)
+            session.wait(results)
             awaited, keys = session, (session,)
         else:
             awaited = {
@@ -94,7 +91,7 @@ class Fetches:
             reader,
             min_bytes,
             awaited,
-            lambda tp: self._hosted.find(tp, missing=missing),
+            lambda tp: self._partitions.find(tp, missing=missing),
             self._is_held_back,
             lambda: respond(look()),
         )
@@ -107,7 +104,7 @@ class Fetches:
         missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
         throttled = self._quota.limited and reader.is_follower
         for topic_partition, wanted in entries:
-            partition = self._hosted.find(topic_partition, missing=missing)
+            partition = self._partitions.find(topic_partition, missing=missing)
             if isinstance(partition, ErrorCode):
                 results.append((topic_partition, failed_read(partition)))
                 continue
@@ -122,16 +119,18 @@ class Fetches:
             results.append((topic_partition, read))
         return results
 
-    def _record(self, entries: FetchEntries, results: FetchResults, replica_id: int, pulse: Pulse | None) -> None:
-        """The follower's positions, and what follows from them: ISR, high watermark, acknowledgements (BRK-101)."""
+    def _record(
+        self, entries: FetchEntries, results: FetchResults, replica_id: int, session_fetch: LastSessionFetch | None
+    ) -> None:
+        """Note the follower's positions, and draw conclusions: ISR, high watermark, what waits for them (BRK-101)."""
         for index, (topic_partition, read) in enumerate(results):
             if read.start is None:
                 continue  # a failed read says nothing about the follower (BRK-40, KAFKA-8400)
-            partition = self._hosted.get(topic_partition)
+            partition = self._partitions.get(topic_partition)
             if partition is None:
                 continue
             recorded = partition.record_fetch(
-                replica_id, read.start, read.leader_end, entries[index][1].log_start_offset, pulse
+                replica_id, read.start, read.leader_end, entries[index][1].log_start_offset, session_fetch
             )
             if recorded is None:
                 log.warning(
@@ -148,14 +147,17 @@ class Fetches:
             if raised:
                 self._produces.check(topic_partition)
                 self._fetches.check(topic_partition, followers=False)
+        if self._deletions:  # rarely: the log starts of followers matter to nothing else
+            for topic_partition, _ in results:
+                self._deletions.check(topic_partition)
 
     def _is_held_back(self, partition: Partition, replica_id: int) -> bool:
         return self._quota.holds_back(partition, in_sync=replica_id in partition.isr)
 
     def _count(self, results: FetchResults, reader: Reader) -> None:
-        """Followers' bytes go to the replication quota, others' to the topic."""
+        """Count bytes: followers' go to the replication quota, others' to the topic."""
         for topic_partition, read in results:
-            if read.size_bytes and (partition := self._hosted.get(topic_partition)) is not None:
+            if read.size_bytes and (partition := self._partitions.get(topic_partition)) is not None:
                 if reader.is_follower:
                     self._quota.count(partition, read.size_bytes)
                 else:

@@ -1,7 +1,7 @@
 """A follower's fetch that waits in its session for any byte (BRK-97 to 100), as nearly all of them do.
 
-It is tried by reading: the append it waits for is what wakes it, so asking first whether there is something would only
-be the same look twice. What was found is the answer, unless another thread was faster; then its mark stays in the
+It is tried by reading: the append it waits for is what has it tried, so asking first whether there is something would
+only be the same look twice. What was found is the answer, unless another thread was faster; then its mark stays in the
 session and the next request finds it.
 """
 
@@ -13,12 +13,12 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class FollowerFetch(DelayedOperation):
-    """Completes when there is a byte to read, or an error to tell."""
+    """A fetch that completes when there is a byte to read, or an error to tell."""
 
     def __init__(
         self, max_wait_ms: float, look: Callable[[], FetchResults], respond: Callable[[FetchResults], None]
     ) -> None:
-        """``look()`` reads what has changed since the fetch was parked."""
+        """Note what to call. ``look()`` reads what has changed since the fetch came to wait."""
         super().__init__(max_wait_ms)
         self._look = look
         self._respond = respond

@@ -1,1 +1,5 @@
-"""One partition as its replica here sees it: leader or follower, ISR, high watermark, reads."""
+"""One partition with a replica here: role, in-sync replicas, high watermark, reads; and all of them by name.
+
+The doors are ``partition``, ``partition_reads`` and ``local_partitions``. Nothing here starts a thread, waits for a
+request's condition or knows a request that waits; ZooKeeper is written by ``isr_writer`` and ``isr_propagation`` alone.
+"""

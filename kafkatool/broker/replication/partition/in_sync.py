@@ -4,23 +4,6 @@ The state node is written outside the partition's lock, so that a slow ZooKeeper
 is known the high watermark waits for the members of the old *and* the new set, whichever turns out to hold.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from kafkatool.core.model.values import LeaderAndIsr
-
-if TYPE_CHECKING:
-    from kafkatool.broker.replication.partition.partition import Partition
-
-
-@dataclass(frozen=True, slots=True)
-class IsrChange:
-    """A new set to be written on the state node's ``version``."""
-
-    partition: "Partition"
-    state: LeaderAndIsr
-    version: int
-
 
 class InSyncReplicas:
     """The set as last agreed with ZooKeeper, ordered. Changed under the partition's lock, read without one."""
@@ -37,34 +20,30 @@ class InSyncReplicas:
 
     @property
     def may_change(self) -> bool:
-        """No change is on its way, and this term still holds."""
+        """Tell whether no change is on its way and this term still holds."""
         return self._pending is None and not self.frozen
 
     def adopt(self, members: tuple[int, ...], version: int) -> None:
-        """What a leadership decision says, or nothing when this broker follows."""
+        """Take over what the node holds, or a leadership decision says: nothing when this broker follows."""
         self.members, self.version = members, version
         self._pending, self._unconfirmed = None, []
         self.frozen = False
         self.waited_for = frozenset(members)
 
     def propose(self, members: tuple[int, ...]) -> None:
-        """A change is on its way."""
+        """Note that a change is on its way."""
         self._pending = members
         self._refresh()
 
-    def accept(self, members: tuple[int, ...], version: int) -> None:
-        """The node holds ``members`` with that version."""
-        self.adopt(members, version)
-
     def give_up(self, *, outcome_known: bool) -> None:
-        """The set stays; with an unknown outcome the change may still turn out to have been made."""
+        """Keep the set; with an unknown outcome the change may still turn out to have been made."""
         if not outcome_known and self._pending is not None and self._pending not in self._unconfirmed:
             self._unconfirmed.append(self._pending)
         self._pending = None
         self._refresh()
 
     def sent_before(self, members: tuple[int, ...]) -> bool:
-        """Whether the node holding ``members`` means a write of ours got through without its reply (BRK-54)."""
+        """Tell whether the node holding ``members`` means a write of ours got through without its reply (BRK-54)."""
         return members == self._pending or members in self._unconfirmed
 
     def _refresh(self) -> None:

@@ -18,7 +18,7 @@ _PARTITIONS_PER_NODE = 3000  # keeps the node far below ZooKeeper's limit of 1 M
 
 
 class IsrPropagation:
-    """Changes are recorded by any thread; ``run`` is the periodic task."""
+    """The changes not told yet. Recorded by any thread; ``run`` is the periodic task."""
 
     def __init__(self, zookeeper: ZooKeeper, clock_ms: Callable[[], float]) -> None:
         self._zookeeper = zookeeper
@@ -28,7 +28,7 @@ class IsrPropagation:
         self._last_change_ms = self._last_told_ms = clock_ms()
 
     def record(self, partition: TopicPartition) -> None:
-        """Its in-sync replicas were changed here."""
+        """Note that its in-sync replicas were changed here."""
         with self._lock:
             self._changed[partition] = None
             self._last_change_ms = self._clock_ms()

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from kafkatool.broker.replication.partition.in_sync import IsrChange
+from kafkatool.broker.replication.partition.partition import IsrChange
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZnodeFormatError, ZooKeeperError
 from kafkatool.core.model.values import PartitionState, TopicPartition
@@ -20,7 +20,10 @@ log = logging.getLogger(__name__)
 
 
 class IsrWriter:
-    """``on_written(tp)``: an ISR changed, tell the controller. ``wake(tp)``: retry what is parked for the partition."""
+    """The queue of ISR changes and their writer. Thread-safe. ``on_written(tp)``: an ISR changed, tell the controller.
+
+    ``check_delayed(tp)``: try the requests that wait for something of that partition.
+    """
 
     def __init__(
         self,
@@ -28,12 +31,12 @@ class IsrWriter:
         scheduler: Scheduler,
         *,
         on_written: Callable[[TopicPartition], None],
-        wake: Callable[[TopicPartition], None],
+        check_delayed: Callable[[TopicPartition], None],
     ) -> None:
         self._zookeeper = zookeeper
         self._scheduler = scheduler
         self._on_written = on_written
-        self._wake = wake
+        self._check_delayed = check_delayed
         self._lock = threading.Lock()
         self._queue: list[IsrChange] = []
         self._draining = False
@@ -115,7 +118,7 @@ class IsrWriter:
         log.info("%s: in-sync replicas are now %s", topic_partition, list(change.state.isr))
         self._count(grew)
         self._on_written(topic_partition)
-        self._wake(topic_partition)  # a raised high watermark, or another follower that waits to join
+        self._check_delayed(topic_partition)  # a raised high watermark, or another follower that waits to join
 
     def _failed(self, change: IsrChange, found: PartitionState | None, *, outcome_known: bool) -> None:
         partition = change.partition
@@ -132,7 +135,7 @@ class IsrWriter:
                 change.version,
                 found,
             )
-        self._wake(partition.tp)
+        self._check_delayed(partition.tp)
 
     def _count(self, grew: bool) -> None:
         if grew:

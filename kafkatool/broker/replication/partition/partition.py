@@ -1,21 +1,23 @@
 """One partition on this broker: its role, its in-sync replicas, its high watermark (BRK-42 to 58).
 
 One lock guards what changes; it is held for changes of role and positions and for appends, never for ZooKeeper
-writes, and nobody completes a parked operation under it (BRK-43, KAFKA-7697). Readers take no lock: what they need
+writes, and nobody completes a waiting request under it (BRK-43, KAFKA-7697). Readers take no lock: what they need
 are single attributes, each replaced as a whole.
 Source: Kafka 2.3.1 cluster/Partition.scala.
 """
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkatool.broker.replication.partition.in_sync import InSyncReplicas, IsrChange
-from kafkatool.broker.replication.partition.replica import Pulse, RemoteReplica
+from kafkatool.broker.replication.partition.in_sync import InSyncReplicas
+from kafkatool.broker.replication.partition.replica import LastSessionFetch, RemoteReplica
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import AppendInfo, LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
+from kafkatool.broker.storage.log.log_writer import AppendInfo
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -26,7 +28,7 @@ ALL_IN_SYNC = -1
 
 
 class StaleRoleError(KafkatoolError):
-    """The partition is not, or no longer, a follower in that leader epoch: drop what was fetched for it."""
+    """Raised when the partition is not, or no longer, a follower in that leader epoch: drop what was fetched for it."""
 
 
 class LeaderAppend(NamedTuple):
@@ -34,6 +36,15 @@ class LeaderAppend(NamedTuple):
 
     info: AppendInfo
     raised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """A new in-sync set, to be written on the state node's ``version``."""
+
+    partition: "Partition"
+    state: LeaderAndIsr
+    version: int
 
 
 class Partition:
@@ -49,7 +60,7 @@ class Partition:
         clock_ms: Callable[[], float],
         high_watermark: int = 0,
     ) -> None:
-        """``high_watermark`` is the one checkpointed; it is kept within the log (BRK-41)."""
+        """Begin without a role. ``high_watermark`` is the one checkpointed; it is kept within the log (BRK-41)."""
         self.tp = topic_partition
         self.broker_id = broker_id
         self.log = log
@@ -74,23 +85,18 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this broker leads the partition, as far as it knows (BRK-44)."""
+        """Tell whether this broker leads the partition, as far as it knows (BRK-44)."""
         return self.leader_log is not None
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The in-sync replicas, when leading; empty on a follower."""
+        """Return the in-sync replicas, when leading; empty on a follower."""
         return self.in_sync.members
-
-    @property
-    def under_replicated(self) -> bool:
-        """Led here, and fewer replicas in sync than assigned."""
-        return self.is_leader and len(self.in_sync.members) < len(self.assigned)
 
     # --- roles ----------------------------------------------------------------------------------------------------
 
     def make_leader(self, state: LeaderAndIsrPartition) -> tuple[bool, bool]:
-        """Lead in ``state``'s epoch; (was not leading before, high watermark raised) (BRK-45)."""
+        """Lead in ``state``'s epoch; return (was not leading before, high watermark raised) (BRK-45)."""
         now_ms = self._clock_ms()
         log = self.log
         with self.lock:
@@ -123,9 +129,9 @@ class Partition:
             return changed
 
     def stop_leading(self) -> bool:
-        """Another broker leads in a new epoch, which is not adopted yet: serve nobody meanwhile. True if it was led here.
+        """Serve nobody: another broker leads in a new epoch, which is not adopted yet. Return whether it was led here.
 
-        The epoch stays as it is, so that the decision can be taken over later (BRK-30).
+        Its epoch stays as it is, so that the decision can be taken over later (BRK-30).
         """
         with self.lock:
             led = self.leader_log is not None
@@ -137,7 +143,7 @@ class Partition:
             return led
 
     def retire(self) -> None:
-        """The replica is being deleted: neither leader nor follower any more (BRK-111)."""
+        """Be neither leader nor follower any more: the replica is being deleted (BRK-111)."""
         with self.lock:
             self.leader_log = None
             self.leader_id = None
@@ -154,7 +160,7 @@ class Partition:
         self.remote = {b: self.remote.get(b) or RemoteReplica(b) for b in others}
 
     def _located(self, offset: int) -> LogOffset:
-        """The offset with its place in the log; outside the log, the log's start (BRK-46)."""
+        """Return the offset with its place in the log; outside the log, the log's start (BRK-46)."""
         log = self.log
         if not log.log_start_offset <= offset <= log.log_end_offset:
             offset = log.log_start_offset
@@ -167,7 +173,7 @@ class Partition:
     ) -> LeaderAppend:
         """Append one batch (BRK-48, 49). Raises AppendError with the code to answer, StorageError.
 
-        The caller wakes what waits: followers' fetches always, everything else if ``raised``.
+        The caller tries what waits: followers' fetches always, everything else if ``raised``.
         """
         with self.lock:
             log = self.leader_log
@@ -182,12 +188,12 @@ class Partition:
             end = log.log_end_offset
             for replica in self.remote.values():
                 if replica.end.offset == end:
-                    replica.note_pulse()
+                    replica.note_session_fetch()
             info = log.append_as_leader(records, self.leader_epoch, origin_client=origin_client)
             return LeaderAppend(info, self._raise_high_watermark(log))
 
     def acknowledged(self, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether everything below ``required_offset`` is on all in-sync replicas, and the code to say (BRK-58)."""
+        """Tell whether everything below that offset is on all in-sync replicas, and the code to say (BRK-58)."""
         high_watermark = self.high_watermark.offset  # before the role: never one learnt from another leader
         log = self.leader_log
         if log is None:
@@ -199,11 +205,16 @@ class Partition:
         return True, ErrorCode.NONE
 
     def record_fetch(
-        self, replica_id: int, start: LogOffset, leader_end: int, log_start_offset: int, pulse: Pulse | None = None
+        self,
+        replica_id: int,
+        start: LogOffset,
+        leader_end: int,
+        log_start_offset: int,
+        session_fetch: LastSessionFetch | None = None,
     ) -> tuple[bool, IsrChange | None] | None:
-        """A follower has read from ``start``: (high watermark raised, ISR change to be written) (BRK-101).
+        """Note that a follower read from ``start``; return (high watermark raised, ISR change to write) (BRK-101).
 
-        ``pulse``: of the fetch session in which it goes on reading from there.
+        ``session_fetch``: of the fetch session in which it goes on reading from there.
         None: not led here any more, or the sender is not among the assigned replicas (KAFKA-5758).
         """
         now_ms = self._clock_ms()
@@ -212,7 +223,7 @@ class Partition:
             replica = self.remote.get(replica_id)
             if log is None or replica is None:
                 return None
-            replica.record_fetch(start, leader_end, log_start_offset, now_ms, pulse)
+            replica.record_fetch(start, leader_end, log_start_offset, now_ms, session_fetch)
             change = None
             if replica_id not in self.in_sync.members and self.in_sync.may_change and self._may_join(start.offset):
                 change = self._propose((*self.in_sync.members, replica_id))
@@ -222,8 +233,8 @@ class Partition:
         # Below the start of this epoch it may still hold what the last leader never committed (KAFKA-7128).
         return end >= self.high_watermark.offset and end >= self.epoch_start
 
-    def stragglers_out(self) -> IsrChange | None:
-        """The change that drops followers which have not been caught up for too long; None: all are (BRK-51)."""
+    def propose_shrink(self) -> IsrChange | None:
+        """Return the change that drops followers which lag for too long; None: none does (BRK-51)."""
         now_ms = self._clock_ms()
         with self.lock:
             log = self.leader_log
@@ -247,18 +258,18 @@ class Partition:
         return self._proposed
 
     def isr_written(self, change: IsrChange, version: int) -> bool:
-        """The node holds the change; True if that raised the high watermark."""
+        """Take over that the node holds the change; True if that raised the high watermark."""
         with self.lock:
             if self._proposed is not change or self.leader_log is None:
                 return False  # a leadership decision came meanwhile: it holds
             self._proposed = None
             if self.leader_epoch != change.state.leader_epoch:
                 return False
-            self.in_sync.accept(change.state.isr, version)
+            self.in_sync.adopt(change.state.isr, version)
             return self._raise_high_watermark(self.leader_log)
 
     def isr_not_written(self, change: IsrChange, found: PartitionState | None, *, outcome_known: bool) -> bool:
-        """It was refused, or the outcome is unknown; ``found`` is what the node holds (BRK-54, 55).
+        """Note that it was refused, or the outcome is unknown; ``found`` is what the node holds (BRK-54, 55).
 
         True if the node holds what we wanted after all, a reply having been lost.
         """
@@ -268,7 +279,7 @@ class Partition:
             self._proposed = None
             if found is not None:
                 if self._is_ours(found.leader_and_isr, change):
-                    self.in_sync.accept(found.leader_and_isr.isr, found.version)
+                    self.in_sync.adopt(found.leader_and_isr.isr, found.version)
                     if self.leader_log is not None:
                         self._raise_high_watermark(self.leader_log)
                     return True
@@ -321,7 +332,7 @@ class Partition:
     def append_as_follower(
         self, records: memoryview, leader_epoch: int, *, fetched_at: int, high_watermark: int, log_start_offset: int
     ) -> int:
-        """Take over what the leader sent (BRK-70); the next offset to fetch.
+        """Take over what the leader sent (BRK-70); return the next offset to fetch.
 
         Raises StaleRoleError, CorruptRecordsError, OffsetOrderError, StorageError.
         """
@@ -338,7 +349,7 @@ class Partition:
             return end
 
     def truncate(self, leader_epoch: int, offset: int) -> int:
-        """Drop everything from ``offset`` on; the log's new end. Raises StaleRoleError, StorageError."""
+        """Drop everything from ``offset`` on; return the log's new end. Raises StaleRoleError, StorageError."""
         with self.lock:
             log = self._followed(leader_epoch)
             log.truncate_to(offset)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -24,7 +24,7 @@ _NOT_CHECKED = -1
 
 
 class Reader:
-    """Who reads: a follower's broker id, CONSUMER or DEBUGGER; and whether only what is committed."""
+    """The reader: a follower's broker id, CONSUMER or DEBUGGER; and whether only what is committed."""
 
     __slots__ = ("committed", "is_follower", "replica_id")
 
@@ -51,7 +51,7 @@ class PartitionRead(NamedTuple):
     """What a read_committed consumer has to skip (BRK-103); None for all others."""
 
     def leaves_some(self, reader: Reader) -> bool:
-        """Whether there was more to read than was given, or trouble that may be over next time."""
+        """Tell whether there was more to read than was given, or trouble that may be over next time."""
         if self.start is None:
             return True
         if reader.is_follower:
@@ -72,12 +72,12 @@ _ERRORS = {code: PartitionRead(code) for code in ErrorCode}
 
 
 def failed_read(error: ErrorCode) -> PartitionRead:
-    """A partition that cannot be read."""
+    """Return the result for a partition that cannot be read."""
     return _ERRORS[error]
 
 
 def readable_log(partition: Partition, reader_id: int, current_leader_epoch: int) -> Log | ErrorCode:
-    """The log to read from; the epoch is checked before leadership (BRK-63)."""
+    """Return the log to read from, or a code; the epoch is checked before leadership (BRK-63)."""
     if current_leader_epoch != _NOT_CHECKED:
         if current_leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -90,7 +90,7 @@ def readable_log(partition: Partition, reader_id: int, current_leader_epoch: int
 def read_partition(
     partition: Partition, wanted: FetchRequestPartition, reader: Reader, max_bytes: int, *, min_one_batch: bool
 ) -> PartitionRead:
-    """What is there from ``wanted.fetch_offset`` on (BRK-92 to 96)."""
+    """Read from ``wanted.fetch_offset`` on (BRK-92 to 96)."""
     log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch)
     if isinstance(log, ErrorCode):
         return _ERRORS[log]
@@ -100,7 +100,7 @@ def read_partition(
     upper = end.offset if reader.is_follower else stable if reader.committed else high_watermark
     offset = wanted.fetch_offset
     aborted: list[AbortedTransaction] | None = [] if reader.committed else None
-    if offset == end.offset:  # the usual case of a parked fetch: nothing to look up
+    if offset == end.offset:  # the usual case of a waiting fetch: nothing to look up
         return PartitionRead(
             ErrorCode.NONE, high_watermark, stable, log.log_start_offset, b"", 0, end, end.offset, aborted
         )
@@ -135,7 +135,7 @@ def read_partition(
 
 
 def readable_end(partition: Partition, log: Log, reader: Reader) -> LogOffset:
-    """Up to where ``reader`` may read, with its place in the log (BRK-99). Raises StorageError."""
+    """Return the offset up to which ``reader`` may read, with its place in the log (BRK-99). Raises StorageError."""
     if reader.is_follower:
         return log.end
     end = partition.high_watermark
@@ -145,7 +145,7 @@ def readable_end(partition: Partition, log: Log, reader: Reader) -> LogOffset:
 
 
 def find_offset(partition: Partition, wanted: ListOffsetsRequestPartition, reader: Reader, version: int) -> FoundOffset:
-    """The offset of a time, or of one end (BRK-107, 108). ``version`` decides the code for "not known yet"."""
+    """Find the offset of a time, or of one end (BRK-107, 108). ``version`` decides the code for "not known yet"."""
     log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch)
     if isinstance(log, ErrorCode):
         return FoundOffset(log)
@@ -175,7 +175,7 @@ def find_offset(partition: Partition, wanted: ListOffsetsRequestPartition, reade
 
 
 def find_epoch_end(partition: Partition, wanted: OffsetForLeaderEpochRequestPartition) -> FoundOffset:
-    """Where ``wanted.leader_epoch`` ends in the leader's log; ``offset`` is that end (BRK-61)."""
+    """Find the end of ``wanted.leader_epoch`` in the leader's log; ``offset`` is that end (BRK-61)."""
     log = readable_log(partition, CONSUMER, wanted.current_leader_epoch)
     if isinstance(log, ErrorCode):
         return FoundOffset(log)

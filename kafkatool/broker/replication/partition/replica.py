@@ -1,25 +1,25 @@
-"""What a leader knows of a replica on another broker: positions only; the log is over there (BRK-35 to 40).
+"""The leader's record of a replica on another broker: positions only; the log is over there (BRK-35 to 40).
 
 There is no object for the local replica: its log end offset is the log's own, which nothing here can set, and its
 high watermark is the partition's.
 """
 
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 
 NEVER = float("-inf")
 UNKNOWN = LogOffset(-1)
 
 
-class Pulse:
-    """When a follower last fetched in its session: whatever it did not list there, it fetched as before.
+class LastSessionFetch:
+    """The time of a follower's last fetch in its session: whatever it did not list there, it fetched as before.
 
-    One object for all partitions of the session, so that a quiet partition costs nothing (see ``note_pulse``).
+    One object for all partitions of the session, so that a quiet partition costs nothing (see ``note_session_fetch``).
     """
 
-    __slots__ = ("fetched_ms",)
+    __slots__ = ("time_ms",)
 
     def __init__(self, now_ms: float) -> None:
-        self.fetched_ms = now_ms
+        self.time_ms = now_ms
 
 
 class RemoteReplica:
@@ -36,7 +36,7 @@ class RemoteReplica:
         "last_fetch_ms",
         "leader_end_at_last_fetch",
         "log_start_offset",
-        "pulse",
+        "session_fetch",
     )
 
     def __init__(self, broker_id: int) -> None:
@@ -46,12 +46,17 @@ class RemoteReplica:
         self.caught_up_ms = NEVER
         self.last_fetch_ms = NEVER
         self.leader_end_at_last_fetch = -1
-        self.pulse: Pulse | None = None
+        self.session_fetch: LastSessionFetch | None = None
 
     def record_fetch(
-        self, start: LogOffset, leader_end: int, log_start_offset: int, now_ms: float, pulse: Pulse | None = None
+        self,
+        start: LogOffset,
+        leader_end: int,
+        log_start_offset: int,
+        now_ms: float,
+        session_fetch: LastSessionFetch | None = None,
     ) -> None:
-        """It fetched at ``start`` while the leader's log ended at ``leader_end``, read before the log was (BRK-39).
+        """Note a fetch at ``start`` while the leader's log ended at ``leader_end``, read before the log was (BRK-39).
 
         Having reached the end that the leader had at the *previous* fetch counts as caught up at that time: so small
         frequent appends, one fetch ahead of the follower all the time, do not throw it out (BRK-52).
@@ -64,24 +69,24 @@ class RemoteReplica:
         self.log_start_offset = log_start_offset
         self.leader_end_at_last_fetch = leader_end
         self.last_fetch_ms = now_ms
-        self.pulse = pulse
+        self.session_fetch = session_fetch
 
-    def note_pulse(self) -> None:
-        """The leader is about to append, and the follower is at its end: it has been there at every fetch until now."""
-        if self.pulse is not None and self.pulse.fetched_ms > self.last_fetch_ms:
-            self.last_fetch_ms = self.pulse.fetched_ms
+    def note_session_fetch(self) -> None:
+        """Note, before the leader appends, that the follower at its end was there at every fetch until now."""
+        if self.session_fetch is not None and self.session_fetch.time_ms > self.last_fetch_ms:
+            self.last_fetch_ms = self.session_fetch.time_ms
             self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
 
     def begin_term(self, leader_end: int, now_ms: float, *, in_sync: bool) -> None:
-        """A leadership decision came: count from now, as in sync or as never seen (BRK-45, step 5)."""
+        """Count from now, as in sync or as never seen: a leadership decision came (BRK-45, step 5)."""
         self.leader_end_at_last_fetch = leader_end
         self.last_fetch_ms = now_ms
         self.caught_up_ms = now_ms if in_sync else NEVER
 
     def forget_positions(self) -> None:
-        """This broker has just become leader: what was known is of another term (BRK-45, step 6)."""
+        """Forget what is of another term: this broker has just become leader (BRK-45, step 6)."""
         self.end = UNKNOWN
         self.log_start_offset = -1
         self.leader_end_at_last_fetch = -1
         self.last_fetch_ms = NEVER
-        self.pulse = None
+        self.session_fetch = None

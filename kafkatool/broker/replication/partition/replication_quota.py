@@ -1,4 +1,4 @@
-"""Throttle of replication traffic, for one direction: what this leader sends, or what this follower fetches (BRK-76).
+"""The throttle of replication traffic in one direction: sent by this leader, or fetched by this follower (BRK-76).
 
 Only replicas that the topic lists are ever held back, and only while they are behind. Unset, it costs one comparison.
 Source: Kafka 1.1.1 server/ReplicationQuotaManager.scala.
@@ -15,7 +15,7 @@ NO_RATE = 2**63 - 1
 
 
 class RateWindow:
-    """Bytes per second over the last ``samples`` windows of ``window_ms``."""
+    """The rate in bytes per second over the last ``samples`` windows of ``window_ms``."""
 
     def __init__(self, samples: int, window_ms: float, clock_ms: Callable[[], float]) -> None:
         self._samples = samples
@@ -25,7 +25,7 @@ class RateWindow:
         self._counts: dict[int, int] = {}
 
     def add(self, size_bytes: int) -> None:
-        """That many bytes went by."""
+        """Count that many bytes."""
         with self._lock:
             window = int(self._clock_ms() // self._window_ms)
             self._counts[window] = self._counts.get(window, 0) + size_bytes
@@ -33,7 +33,7 @@ class RateWindow:
                 self._counts = {w: n for w, n in self._counts.items() if w > window - self._samples}
 
     def bytes_per_second(self) -> float:
-        """Rate over the full windows that count and the one under way."""
+        """Return the rate over the full windows that count and the one under way."""
         with self._lock:
             now_ms = self._clock_ms()
             window = int(now_ms // self._window_ms)
@@ -43,7 +43,7 @@ class RateWindow:
 
 
 class ReplicationQuota:
-    """``listed`` takes from a topic's config the replicas to throttle: ``*`` or ``partition:broker``."""
+    """The limit of one direction. ``listed`` takes from a topic's config the replicas: ``*`` or ``partition:broker``."""
 
     def __init__(self, broker_id: int, listed: Callable[[LogConfig], tuple[str, ...]], window: RateWindow) -> None:
         self._broker_id = broker_id
@@ -52,21 +52,21 @@ class ReplicationQuota:
         self._limit = NO_RATE
 
     def set_rate(self, bytes_per_second: int) -> None:
-        """NO_RATE: unlimited."""
+        """Set the limit; NO_RATE: unlimited."""
         self._limit = bytes_per_second
 
     @property
     def limited(self) -> bool:
-        """Whether there is a rate to keep to."""
+        """Tell whether there is a rate to keep to."""
         return self._limit != NO_RATE
 
     def count(self, partition: Partition, size_bytes: int) -> None:
-        """Bytes of a listed replica always count, also when it is in sync."""
+        """Count bytes of a listed replica, also when it is in sync."""
         if self._is_listed(partition):
             self._window.add(size_bytes)
 
     def holds_back(self, partition: Partition, *, in_sync: bool) -> bool:
-        """Whether that partition's data must wait now. One in sync never waits (KAFKA-6937)."""
+        """Tell whether that partition's data must wait now. One in sync never waits (KAFKA-6937)."""
         if self._limit == NO_RATE or in_sync or not self._is_listed(partition):
             return False
         return self._window.bytes_per_second() > self._limit

@@ -1,4 +1,4 @@
-"""What clients have brought to and taken from each topic that has partitions here (BRK-157)."""
+"""Counters of what clients wrote to and read from each topic that has partitions here (BRK-157)."""
 
 from collections import Counter
 
@@ -19,14 +19,14 @@ class TopicCounts:
 
 
 class TopicCounters:
-    """By topic. Written when a partition comes or goes; whoever counts has the topic's own object."""
+    """The counters by topic. Written when a partition comes or goes; whoever counts has the topic's own object."""
 
     def __init__(self) -> None:
         self._counts: dict[str, TopicCounts] = {}
         self._partitions: Counter[str] = Counter()
 
     def add(self, partition: TopicPartition) -> TopicCounts:
-        """A partition is here: where to count."""
+        """Note that a partition is here; return its topic's counters."""
         self._partitions[partition.topic] += 1
         counts = self._counts.get(partition.topic)
         if counts is None:
@@ -34,12 +34,12 @@ class TopicCounters:
         return counts
 
     def remove(self, partition: TopicPartition) -> None:
-        """It is here no more; with a topic's last one its counters go."""
+        """Note that it is here no more; with a topic's last one its counters go."""
         self._partitions[partition.topic] -= 1
         if self._partitions[partition.topic] <= 0:
             del self._partitions[partition.topic]
             self._counts.pop(partition.topic, None)
 
     def all(self) -> dict[str, TopicCounts]:
-        """By topic, as of now."""
+        """Return them by topic, as of now."""
         return dict(self._counts)

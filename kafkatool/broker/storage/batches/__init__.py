@@ -1,1 +1,5 @@
-"""Record batches on their way into a log: checked, stamped, rewritten, filtered."""
+"""Record batches as bytes on their way into and out of a log: checked, stamped, scanned, filtered, recompressed.
+
+Door for other rooms: ``append_error``. Never here: an open file other than one handed in; records of a batch
+decoded where its header tells enough.
+"""

@@ -1,4 +1,4 @@
-"""What a produced batch must be before it is taken (BRK-84, BRK-85, BRK-130), and what a leader writes into it.
+"""The checks of a produced batch before it is appended (BRK-84, BRK-85, BRK-130), and the fields a leader writes into it.
 
 The cost is per batch, not per record: the header and the checksum are always checked, the records only for a topic
 that is compacted, limits timestamps or has a codec of its own (broker.md section 18, 22).
@@ -24,7 +24,7 @@ _AT_CRC, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP = 17, 22, 35
 
 
 def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_client: bool) -> BatchHeader:
-    """The header of a batch that may be appended. Raises AppendError."""
+    """Check a batch that is to be appended; return its header. Raises AppendError."""
     size = len(batch)
     try:
         header = read_header(batch)
@@ -48,7 +48,7 @@ def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_cli
 
 
 def recompressed(batch: memoryview, header: BatchHeader, config: LogConfig) -> tuple[memoryview, BatchHeader]:
-    """The batch in the codec that ``compression.type`` names: a new one, or ``batch`` if it is in that codec already.
+    """Return the batch in the codec that ``compression.type`` names: a new one, or ``batch`` if it is in that codec already.
 
     Records are unpacked and packed, not decoded. Raises AppendError.
     """
@@ -78,7 +78,7 @@ def _check_size(size: int, config: LogConfig) -> None:
 
 
 def stamp_append_time(batch: memoryview, now_ms: int) -> None:
-    """The topic keeps the broker's time, not the producer's: mark it so and make a new checksum."""
+    """Write the broker's time into the batch, as the topic keeps that, not the producer's; make a new checksum."""
     batch[_AT_LOW_ATTRIBUTES] |= LOG_APPEND_TIME
     _TIMESTAMP.pack_into(batch, _AT_MAX_TIMESTAMP, now_ms)
     _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))

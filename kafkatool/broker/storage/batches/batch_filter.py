@@ -13,11 +13,11 @@ from kafkatool.core.protocol.records.batches import BatchHeader
 from kafkatool.core.protocol.records.legacy import read_entries
 
 Wanted = Callable[[int, bytes | None, bool], bool]
-"""Whether to keep a record: its offset, its key, whether it has a value."""
+"""Tells whether to keep a record, by its offset, its key and whether it has a value."""
 
 
 def keys_of(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
-    """(offset, key) of each record that has a key. Raises CorruptRecordsError."""
+    """Yield (offset, key) of each record that has a key. Raises CorruptRecordsError."""
     if header.magic < 2:
         yield from ((e.offset, e.key) for e in read_entries(batch) if e.key is not None)
         return
@@ -28,7 +28,7 @@ def keys_of(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes
 
 
 def filter_batch(batch: memoryview, header: BatchHeader, wanted: Wanted) -> Buffer | None:
-    """The batch with the records that are wanted: itself when all are, None when none is.
+    """Return the batch with the records that are wanted: itself when all are, None when none is.
 
     First and last offset, producer and sequence stay those of ``batch``. Raises CorruptRecordsError.
     """
@@ -56,5 +56,5 @@ def filter_batch(batch: memoryview, header: BatchHeader, wanted: Wanted) -> Buff
 
 
 def empty_batch(batch: memoryview) -> Buffer:
-    """The batch without its records: it still tells its producer's last sequence."""
+    """Return the batch without its records: it still tells its producer's last sequence."""
     return with_records(batch, b"", codec=0, count=0)

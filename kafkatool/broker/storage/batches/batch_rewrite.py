@@ -20,14 +20,14 @@ _AT_LENGTH, _AT_CRC, _CRC_FROM, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP, _AT_COUNT
 
 
 def plain_records(batch: memoryview, header: BatchHeader) -> bytes:
-    """The records' bytes, decompressed. Raises CorruptRecordsError."""
+    """Return the records' bytes, decompressed. Raises CorruptRecordsError."""
     return decompress(header.codec, batch[HEADER_BYTES : header.size_bytes])
 
 
 def with_records(
     batch: memoryview, records: Buffer, *, codec: int, count: int, max_timestamp: int | None = None
 ) -> bytearray:
-    """``batch`` with these ``count`` records, not compressed yet, in their place; an empty one is never compressed."""
+    """Return ``batch`` with these ``count`` plain records in place of its own; an empty one is never compressed."""
     if not count:
         codec = Codec.NONE
     payload = compress(codec, records) if codec else records

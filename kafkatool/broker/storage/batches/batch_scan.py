@@ -12,7 +12,7 @@ _RECORDS_CHUNK_BYTES = 1024 * 1024
 
 
 def scan_headers(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch in [start, end); stops at the first that is not whole. Raises OSError."""
+    """Yield (position, header) of each whole batch in [start, end), up to the first that is not whole. Raises OSError."""
     position = start
     chunk, chunk_start = b"", start
     while position + PREFIX_BYTES < end:
@@ -29,7 +29,7 @@ def scan_headers(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, B
 
 
 def scan_batches(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """As ``scan_headers``, with the bytes of each batch. Raises OSError."""
+    """Do as ``scan_headers``, with the bytes of each batch. Raises OSError."""
     chunk, chunk_start = memoryview(b""), start
     for position, header in scan_headers(file, start, end):
         if position + header.size_bytes > chunk_start + len(chunk):
@@ -40,7 +40,7 @@ def scan_batches(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, B
 
 
 def scan_valid(file: HasFileno, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """As ``scan_headers``, reading everything and stopping at the first batch whose checksum fails (BRK-137)."""
+    """Do as ``scan_headers``, reading everything and stopping at the first batch whose checksum fails (BRK-137)."""
     for position, header, batch in scan_batches(file, start, end):
         if not check_crc(batch):
             return

@@ -23,7 +23,7 @@ _LENGTH = Struct(">i")
 def filter_legacy(
     entry: memoryview, header: BatchHeader, wanted: Callable[[int, bytes | None, bool], bool]
 ) -> Buffer | None:
-    """As ``batch_filter.filter_batch``. Raises CorruptRecordsError."""
+    """Do as ``batch_filter.filter_batch``. Raises CorruptRecordsError."""
     records = list(read_entries(entry))
     kept = [r for r in records if wanted(r.offset, r.key, r.value is not None)]
     if len(kept) == len(records):
@@ -32,7 +32,7 @@ def filter_legacy(
 
 
 def _packed(records: Sequence[LegacyEntry], header: BatchHeader) -> bytes:
-    """A compressed entry with these records. In v1 offsets inside count from 0, and the entry has the last one."""
+    """Make a compressed entry of these records. In v1 offsets inside count from 0, and the entry has the last one."""
     first, last = (0 if header.magic == 0 else records[0].offset), records[-1].offset
     inner = b"".join(
         _entry(r.offset - first, header.magic, header.attributes & LOG_APPEND_TIME, r.timestamp, r.key, r.value)

@@ -1,4 +1,4 @@
-"""What a follower got from its leader, taken apart and checked before any of it is written."""
+"""The batches a follower got from its leader, taken apart and checked before any of it is written."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ class ReceivedBatch(NamedTuple):
     """One batch about to be appended."""
 
     position: int
-    """Where it begins in the buffer."""
+    """Its first byte in the buffer."""
     header: BatchHeader
     base_offset: int
     """That it has in this log; the header of a produced batch still says 0."""
@@ -20,7 +20,7 @@ class ReceivedBatch(NamedTuple):
 def received_batches(
     records: memoryview, expected_offset: int, *, accept_overlap: bool
 ) -> tuple[list[ReceivedBatch], CorruptRecordsError | OffsetOrderError | None]:
-    """The good batches from the front of ``records``, and what was wrong with the next one, if anything.
+    """Return the good batches from the front of ``records``, and what was wrong with the next one, if anything.
 
     Offsets must begin at ``expected_offset`` or above and rise; with ``accept_overlap`` the first batch may begin
     below it. An incomplete batch at the end is no error: the leader cuts there (BRK-96).

@@ -1,4 +1,4 @@
-"""The records of a batch as stretches of its bytes: what compaction must know of each, and nothing copied but the key.
+"""The records of a batch as stretches of its bytes, for compaction: nothing is copied but the key.
 
 A record counts its offset and time from its batch's header, so a kept one goes on as it is (BRK-152, BRK-167).
 """
@@ -22,7 +22,7 @@ class RecordSlice(NamedTuple):
 
 
 def record_slices(records: bytes, count: int) -> Iterator[RecordSlice]:
-    """The ``count`` records in ``records``. Raises CorruptRecordsError when they are not exactly that."""
+    """Yield the ``count`` records in ``records``. Raises CorruptRecordsError when they are not exactly that."""
     position = 0
     try:
         for _ in range(count):

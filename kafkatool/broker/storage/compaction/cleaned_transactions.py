@@ -1,4 +1,4 @@
-"""What compaction may do with transactions: drop the records of aborted ones, and in the end their markers (BRK-167).
+"""The transactions of a log in compaction: records of aborted ones go, and in the end their markers (BRK-167).
 
 A marker stays while any batch of its transaction was still there when the log was read: without it the transaction
 would look open. After that it goes as a tombstone goes. Source: Kafka 2.3.1 log/LogCleaner.scala (its header).
@@ -12,24 +12,24 @@ from kafkatool.core.protocol.records.batches import BatchHeader
 
 
 class CleanedTransactions:
-    """Follows one pass over a log, batch by batch from its start."""
+    """The transactions met in one pass over a log, batch by batch from its start."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """All aborted transactions of the log's indexes."""
+        """Take all aborted transactions of the log's indexes."""
         self._aborted: dict[int, list[AbortedTransaction]] = {}
         for one in sorted(set(aborted), key=lambda a: a.first_offset):
             self._aborted.setdefault(one.producer_id, []).append(one)
         self._with_batches: set[int] = set()  # producers of which data was seen since their last marker
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether the data batch belongs to an aborted transaction; notes that it is there."""
+        """Tell whether the data batch belongs to an aborted transaction; note that it is there."""
         if not header.is_transactional:
             return False
         self._with_batches.add(header.producer_id)
         return self._around(header) is not None
 
     def end(self, marker: BatchHeader) -> tuple[bool, AbortedTransaction | None]:
-        """At a marker: whether any batch of its transaction is left, and the aborted one to note with it if so."""
+        """Tell at a marker whether any batch of its transaction is left, and the aborted one to note with it if so."""
         if marker.producer_id not in self._with_batches:
             return False, None
         self._with_batches.discard(marker.producer_id)

@@ -1,4 +1,4 @@
-"""What of a log is dirty, whether it is worth cleaning, and what is cleaned into one file (BRK-167). No I/O.
+"""The plan of a round: the dirty part of a log, whether it is worth cleaning, what goes into one file (BRK-167). No I/O.
 
 Source: Kafka 2.3.1 log/LogCleanerManager.scala, log/LogCleaner.scala.
 """
@@ -12,7 +12,7 @@ _MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 class ClosedSegment(Protocol):
-    """What the plan looks at."""
+    """The part of a segment the plan looks at."""
 
     base_offset: int
     size_bytes: int
@@ -22,12 +22,12 @@ S = TypeVar("S", bound=ClosedSegment)
 
 
 class CleanPlan(NamedTuple, Generic[S]):
-    """A log that could be cleaned."""
+    """The plan for a log that could be cleaned."""
 
     segments: Sequence[S]
     """From the log's first up to the last that may be cleaned."""
     first_dirty: int
-    """Where the last round ended."""
+    """The offset at which the last round ended."""
     end: int
     """The offset at which this round ends: where the first segment begins that may not be cleaned."""
     dirty_bytes: int
@@ -35,7 +35,7 @@ class CleanPlan(NamedTuple, Generic[S]):
 
     @property
     def ratio(self) -> float:
-        """Dirty part of what would be read."""
+        """Return the dirty part of what would be read."""
         return self.dirty_bytes / max(1, self.dirty_bytes + self.clean_bytes)
 
 
@@ -50,7 +50,7 @@ def plan_cleaning(
     now_ms: float,
     newest_ms: Callable[[S], float],
 ) -> CleanPlan[S] | None:
-    """The plan for all segments of a log, the active one last; None when nothing is dirty enough.
+    """Plan for all segments of a log, the active one last; None when nothing is dirty enough.
 
     Cleaned are closed segments that end at or below ``stable_offset``, up to the first dirty one with a record younger
     than ``min.compaction.lag.ms``. ``cleaned_to`` is the checkpointed end of the last round: one that does not fit the
@@ -79,7 +79,7 @@ def plan_cleaning(
 
 
 def group_segments(segments: Sequence[S], max_bytes: int, end: int) -> list[list[S]]:
-    """Neighbours that fit together into one segment, so that segments do not shrink to nothing.
+    """Group neighbours that fit together into one segment, so that segments do not shrink to nothing.
 
     A group's bytes stay within ``max_bytes``, its offsets within what an index can hold. ``end`` is the offset after
     the last segment.

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary, WeakSet
 
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.storage.compaction.compaction import CleaningStoppedError, Round
 from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, plan_cleaning
+from kafkatool.broker.storage.compaction.compaction_round import CleaningStoppedError, CompactionRound
+from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
 from kafkatool.broker.storage.compaction.offset_map import OffsetMap
-from kafkatool.broker.storage.compaction.throttle import Pace
+from kafkatool.broker.storage.compaction.throttle import CleanerThrottle
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import Cleanable
 from kafkatool.broker.storage.segment.retention import newest_ms
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.core.errors import CorruptRecordsError, StorageError
@@ -24,10 +24,10 @@ _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)  # no room, or retention w
 
 
 class LogCleaner:
-    """Started and stopped once. ``clean_dirtiest`` may be called without the thread, by tests."""
+    """The thread and its choice of logs, started and stopped once. Tests call ``clean_dirtiest`` without the thread."""
 
     def __init__(self, config: BrokerConfig, logs: Callable[[], Iterable[Log]]) -> None:
-        """``logs`` gives all logs of the broker; those without ``compact`` are passed over."""
+        """Take ``logs``, which gives all logs of the broker; those without ``compact`` are passed over."""
         self._config = config
         self._logs = logs
         self._stopping = threading.Event()
@@ -42,7 +42,7 @@ class LogCleaner:
         self._thread.start()
 
     def stop(self) -> None:
-        """A round under way is given up; what it has put in place already is whole."""
+        """Give up a round under way; what it has put in place already is whole."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -58,56 +58,57 @@ class LogCleaner:
                 self._stopping.wait(max(self._config.log_cleaner_backoff_ms, 1) / 1000)
 
     def clean_dirtiest(self) -> bool:
-        """One round on the log with the largest dirty part; False when no log is dirty enough."""
-        best: tuple[Log, Cleanable, CleanPlan[Segment]] | None = None
+        """Do one round on the log with the largest dirty part; False when no log is dirty enough."""
+        best: tuple[LogSnapshot, CleanPlan[Segment]] | None = None
         for one in self._logs():
             if not self._is_candidate(one):
                 continue
-            when = one.cleanable()
+            snapshot = LogSnapshot(one)
             try:
-                plan = self._plan(one, when)
+                plan = self._plan(snapshot)
             except OSError as e:
-                self._on_io_error(one, when, e)
+                self._on_io_error(snapshot, e)
                 continue
-            if plan is not None and (best is None or plan.ratio > best[2].ratio):
-                best = (one, when, plan)
+            if plan is not None and (best is None or plan.ratio > best[1].ratio):
+                best = (snapshot, plan)
         if best is None or self._stopping.is_set():
             return False
         self._clean(*best)
         return True
 
     def _is_candidate(self, one: Log) -> bool:
-        if not one.config.compacted or one.closed or one in self._uncleanable:
+        if not one.config.compacted or one.state.closed or one in self._uncleanable:
             return False
         return len(one.segments) > 1 and self._waiting.get(one, 0) <= time.monotonic()
 
-    def _plan(self, one: Log, when: Cleanable) -> CleanPlan[Segment] | None:
+    def _plan(self, snapshot: LogSnapshot) -> CleanPlan[Segment] | None:
+        state = snapshot.log.state
         return plan_cleaning(
-            when.segments,
-            one.config,
-            cleaned_to=one.cleaned_to,
-            log_start=one.log_start_offset,
-            stable_offset=when.stable_offset,
-            log_end=one.log_end_offset,
+            snapshot.segments,
+            state.config,
+            cleaned_to=state.cleaned_to,
+            log_start=state.log_start_offset,
+            stable_offset=snapshot.stable_offset,
+            log_end=state.end.offset,
             now_ms=time.time() * 1000,
             newest_ms=newest_ms,
         )
 
-    def _clean(self, one: Log, when: Cleanable, plan: CleanPlan[Segment]) -> None:
-        started = time.monotonic()
-        pace = Pace(self._config.log_cleaner_io_max_bytes_per_second, self._stopping)
+    def _clean(self, snapshot: LogSnapshot, plan: CleanPlan[Segment]) -> None:
+        one, started = snapshot.log, time.monotonic()
+        throttle = CleanerThrottle(self._config.log_cleaner_io_max_bytes_per_second, self._stopping)
         try:
-            saved = Round(one, when, plan, self._offsets, pace).run()
+            saved = CompactionRound(snapshot, plan, self._offsets, throttle).run()
         except CleaningStoppedError as e:
             log.info("compaction of %s was given up: %s", one.partition, e)
         except CorruptRecordsError as e:
-            if one.is_as_it_was(when):  # else it was cut where it was being read
+            if snapshot.is_current():  # else it was cut where it was being read
                 self._uncleanable.add(one)
                 log.error("%s cannot be compacted and is left as it is until the next start: %s", one.partition, e)
         except StorageError as e:
             log.warning("compaction of %s: %s", one.partition, e)  # its dir is offline already
         except OSError as e:
-            self._on_io_error(one, when, e)
+            self._on_io_error(snapshot, e)
         else:
             took_s = time.monotonic() - started
             size_bytes = plan.clean_bytes + plan.dirty_bytes
@@ -115,12 +116,13 @@ class LogCleaner:
         finally:
             self._offsets.clear()
 
-    def _on_io_error(self, one: Log, when: Cleanable, error: OSError) -> None:
-        """The log is as it was. What does not pass by itself takes the dir offline."""
-        if not one.is_as_it_was(when):
+    def _on_io_error(self, snapshot: LogSnapshot, error: OSError) -> None:
+        """Leave the log as it is; an error that does not pass by itself takes the dir offline."""
+        if not snapshot.is_current():
             return  # its files went while they were read
+        one = snapshot.log
         if error.errno in _PASSING:
             self._waiting[one] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
             log.warning("%s cannot be compacted now, trying again later: %s", one.partition, error)
         else:
-            one.fail(error)
+            one.state.disk_failed(error)

@@ -8,17 +8,17 @@ Source of the idea: Kafka 2.3.1 log/OffsetMap.scala, which keeps an MD5 digest o
 import hashlib
 
 ENTRY_BYTES = 256
-"""What one key costs at most: its bytes, its offset and their place in the table, measured on CPython 3.11."""
+"""The most one key costs: its bytes, its offset and their place in the table, measured on CPython 3.11."""
 
 _LONGEST_KEY_BYTES = 32
 _DIGEST_BYTES = 33  # never as long as a key that is kept as it is, so that one cannot be taken for the other
 
 
 class OffsetMap:
-    """Key -> offset of its newest record. Not for use by several threads."""
+    """A map of keys to the offset of their newest record. Not for use by several threads."""
 
     def __init__(self, memory_bytes: int) -> None:
-        """Room for at least one key."""
+        """Make room for at least one key."""
         self.capacity = max(1, memory_bytes // ENTRY_BYTES)
         self._offsets: dict[bytes, int] = {}
 
@@ -27,15 +27,15 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether the section should end here."""
+        """Tell whether the section should end here."""
         return len(self._offsets) >= self.capacity
 
     def put(self, key: bytes, offset: int) -> None:
-        """``offset`` is the newest so far of this key."""
+        """Note ``offset`` as the newest so far of this key."""
         self._offsets[_short(key)] = offset
 
     def newest(self, key: bytes) -> int:
-        """Offset of the key's newest record in the section; -1 when it has none there."""
+        """Return the offset of the key's newest record in the section; -1 when it has none there."""
         return self._offsets.get(_short(key), -1)
 
     def clear(self) -> None:

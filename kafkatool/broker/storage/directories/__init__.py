@@ -1,4 +1,4 @@
-"""The log directories of a broker: locked, loaded, checkpointed, given up when a disk fails.
+"""The log dirs of a broker: locked, loaded, checkpointed, given up when a disk fails.
 
-``log_manager`` is the door.
+Doors: ``log_manager``, ``meta_properties``. Never here: the contents of a log.
 """

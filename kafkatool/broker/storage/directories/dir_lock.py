@@ -1,4 +1,4 @@
-"""One owner per log dir: ``.lock`` (BRK-148).
+"""The lock file ``.lock``, by which a log dir has one owner (BRK-148).
 
 A POSIX record lock, as Java's FileLock takes, so that real Kafka and this broker exclude each other. Such a lock does
 not exclude inside one process and is lost when *any* descriptor of the file is closed there, so the process also

@@ -1,4 +1,4 @@
-"""Erasing the directories of deleted partitions, in the background (BRK-150).
+"""The erasure of the directories of deleted partitions, in the background (BRK-150).
 
 One after the other, with pauses: a topic's thousands come due at once, and a pool of threads that erase at full speed
 holds up whoever makes a directory on that disk: a topic of 1,000 partitions needed three times as long to come up.
@@ -17,7 +17,7 @@ _REST = 2  # times as long as it worked
 
 
 class DirectoryRemoval:
-    """What is to be erased now. Any thread may call; whoever is erasing takes over what others bring."""
+    """The directories to be erased now. Any thread may call; the one that is erasing takes over what others bring."""
 
     def __init__(self) -> None:
         self._doomed: deque[Path] = deque()
@@ -40,12 +40,12 @@ class DirectoryRemoval:
             time.sleep(_REST * (time.perf_counter() - started))
 
     def stop(self) -> None:
-        """Erase no more: the next start does it."""
+        """Erase no more; the next start does it."""
         self._stopped = True
 
 
 def _remove_tree(path: Path) -> None:
-    """What cannot be removed is tried again at the next start."""
+    """Remove the directory; what cannot be removed is tried again at the next start."""
     try:
         shutil.rmtree(path)
     except FileNotFoundError:

@@ -1,11 +1,14 @@
-"""One log dir: its lock, its checkpoint files, and the partition directories in it (BRK-137, 145 to 150)."""
+"""One log dir: its lock, its checkpoint files, the partition directories and logs in it (BRK-137, 145 to 150)."""
 
+import contextlib
 import logging
 import re
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kafkatool.broker.storage.checkpoint import (
@@ -19,6 +22,9 @@ from kafkatool.broker.storage.checkpoint import (
 )
 from kafkatool.broker.storage.directories.dir_lock import DirLock
 from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.log.log_opening import open_log
+from kafkatool.broker.storage.log.log_state import LogServices
+from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
 
@@ -28,6 +34,7 @@ CLEAN_MARKER = ".kafka_cleanshutdown"
 _PARTITION = re.compile(r"(.+)-(\d+)")  # a topic's name may hold "-": the last one counts
 _DELETED = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
 _MAX_NAME_BYTES = 255  # of a file; a topic's name may take 249 of them
+_CLOSING_THREADS = 4  # fsyncs of several files at a time share the disk's journal writes
 _FUTURE = re.compile(r".+-\d+\.[0-9a-f]{32}-future")
 
 
@@ -37,15 +44,15 @@ class LogDir:
     def __init__(self, path: Path) -> None:
         """Make it if need be and lock it. Raises StorageError when it is in use, OSError when it cannot be used."""
         self.path = path
-        self.logs: dict[TopicPartition, Log] = {}
-        """The open logs in it; kept by the log manager, under its lock."""
+        self._logs: dict[TopicPartition, Log] = {}
+        self._logs_lock = threading.Lock()
         path.mkdir(parents=True, exist_ok=True)
         self._lock = DirLock(path)
         self._writing = threading.Lock()  # two threads must not write one checkpoint at a time
-        self.was_clean = (path / CLEAN_MARKER).exists()
+        self._was_clean = (path / CLEAN_MARKER).exists()
 
     def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
-        """The partition directories. Raises StorageError for one that is none of ours (BRK-145)."""
+        """Yield the partition directories. Raises StorageError for one that is none of ours (BRK-145)."""
         for path in sorted(self.path.iterdir()):
             if not path.is_dir() or _DELETED.fullmatch(path.name):
                 continue
@@ -64,7 +71,7 @@ class LogDir:
                 shutil.rmtree(path)
 
     def partition_path(self, partition: TopicPartition) -> Path:
-        """Where its log lies or would lie."""
+        """Return the directory in which its log lies or would lie."""
         return self.path / f"{partition.topic}-{partition.partition}"
 
     def rename_deleted(self, path: Path) -> Path:
@@ -75,46 +82,107 @@ class LogDir:
         path.rename(renamed)
         return renamed
 
+    # --- open logs -----------------------------------------------------------------------------------------------
+
+    @property
+    def logs(self) -> list[Log]:
+        """Return the open logs in it."""
+        with self._logs_lock:
+            return list(self._logs.values())
+
+    @property
+    def log_count(self) -> int:
+        """Return how many there are."""
+        return len(self._logs)
+
+    def add(self, log: Log) -> None:
+        """Take in a log that was made in it."""
+        with self._logs_lock:
+            self._logs[log.partition] = log
+
+    def remove(self, partition: TopicPartition) -> bool:
+        """Take out the log of the partition; False when it is not in this dir."""
+        with self._logs_lock:
+            return self._logs.pop(partition, None) is not None
+
+    def open_logs(
+        self,
+        partitions: Mapping[TopicPartition, Path],
+        configs: Mapping[str, LogConfig],
+        services: LogServices,
+        threads: int,
+    ) -> None:
+        """Open the log of each partition directory; ``configs`` are by topic. Raises OSError, CheckpointDamagedError."""
+        started = time.monotonic()
+        recovery_points = self._read_recovery_points()
+        log_starts = read_offsets(self.path / LOG_START_OFFSETS)
+        cleaned = read_offsets(self.path / CLEANER_OFFSETS)
+
+        def open_one(partition: TopicPartition) -> Log:
+            opened = open_log(
+                partitions[partition],
+                partition,
+                configs[partition.topic],
+                services,
+                recovery_point=recovery_points.get(partition, 0),
+                log_start_offset=log_starts.get(partition, 0),
+                clean=self._was_clean,
+            )
+            opened.state.cleaned_to = cleaned.get(partition)
+            return opened
+
+        with ThreadPoolExecutor(threads, "log-recovery") if threads > 1 else contextlib.nullcontext() as pool:
+            self._logs = dict(zip(partitions, (pool.map if pool else map)(open_one, partitions), strict=True))
+        (self.path / CLEAN_MARKER).unlink(missing_ok=True)  # from now on a crash must be noticed
+        self.erase_deleted()
+        took = time.monotonic() - started
+        how = "after a clean stop" if self._was_clean else "after an unclean stop"
+        log.info("%s: opened %d logs %s in %.2f s", self.path, len(partitions), how, took)
+
+    def close_logs(self) -> None:
+        """Flush and close the logs, write the checkpoints and the mark of a clean stop. Raises OSError, StorageError."""
+        with ThreadPoolExecutor(_CLOSING_THREADS, "log-close") as pool:
+            list(pool.map(_flush_and_close, self.logs))
+        self.write_recovery_points()
+        self.write_log_starts()
+        (self.path / CLEAN_MARKER).touch()
+
     # --- checkpoints ---------------------------------------------------------------------------------------------
 
-    def read_recovery_points(self) -> dict[TopicPartition, int]:
-        """A damaged file counts as all 0 (BRK-138). Raises OSError."""
+    def _read_recovery_points(self) -> dict[TopicPartition, int]:
+        """Read the recovery points; a damaged file counts as all 0 (BRK-138). Raises OSError."""
         try:
             return read_offsets(self.path / RECOVERY_POINTS)
         except CheckpointDamagedError as e:
             log.warning("%s; every log of this dir is scanned from its start", e)
             return {}
 
-    def read_log_starts(self) -> dict[TopicPartition, int]:
-        """Raises CheckpointDamagedError, OSError."""
-        return read_offsets(self.path / LOG_START_OFFSETS)
-
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """Raises CheckpointDamagedError, OSError."""
+        """Read the checkpointed ones. Raises CheckpointDamagedError, OSError."""
         return read_offsets(self.path / REPLICATION_OFFSETS)
 
-    def read_cleaned_offsets(self) -> dict[TopicPartition, int]:
-        """Where compaction goes on (BRK-167). Raises CheckpointDamagedError, OSError."""
-        return read_offsets(self.path / CLEANER_OFFSETS)
+    def write_cleaned_offsets(self) -> None:
+        """Checkpoint where compaction goes on (BRK-167). Raises OSError."""
+        ends = ((one.partition, one.state.cleaned_to) for one in self.logs)
+        self._write(CLEANER_OFFSETS, {partition: end for partition, end in ends if end is not None})
 
-    def write_cleaned_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises OSError."""
-        self._write(CLEANER_OFFSETS, offsets)
+    def write_recovery_points(self) -> None:
+        """Checkpoint how far each log is on the disk for sure. Raises OSError."""
+        self._write(RECOVERY_POINTS, {one.partition: one.state.recovery_point for one in self.logs})
 
-    def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises OSError."""
-        self._write(RECOVERY_POINTS, offsets)
-
-    def write_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises OSError."""
-        self._write(LOG_START_OFFSETS, offsets)
+    def write_log_starts(self) -> None:
+        """Checkpoint the log starts that the segments do not show (BRK-141). Raises OSError."""
+        starts = ((one, one.log_start_offset) for one in self.logs)
+        raised = {one.partition: start for one, start in starts if start > one.segments.first.base_offset}
+        self._write(LOG_START_OFFSETS, raised)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises OSError."""
-        self._write(REPLICATION_OFFSETS, offsets)
+        """Checkpoint those of the partitions with a log here (BRK-80). Raises OSError."""
+        here = {one.partition: offsets[one.partition] for one in self.logs if one.partition in offsets}
+        self._write(REPLICATION_OFFSETS, here)
 
     def forget_high_watermarks(self, partitions: Collection[TopicPartition]) -> None:
-        """Their logs were deleted. Raises CheckpointDamagedError, OSError."""
+        """Take out those of deleted logs. Raises CheckpointDamagedError, OSError."""
         with self._writing:
             offsets = self.read_high_watermarks()
             left = {partition: offset for partition, offset in offsets.items() if partition not in partitions}
@@ -125,14 +193,11 @@ class LogDir:
         with self._writing:
             write_offsets(self.path / name, offsets)
 
-    def remove_clean_marker(self) -> None:
-        """The dir is in use: from now on a crash must be noticed. Raises OSError."""
-        (self.path / CLEAN_MARKER).unlink(missing_ok=True)
-
-    def write_clean_marker(self) -> None:
-        """Everything is flushed and closed. Raises OSError."""
-        (self.path / CLEAN_MARKER).touch()
-
     def close(self) -> None:
         """Give up the lock."""
         self._lock.release()
+
+
+def _flush_and_close(one: Log) -> None:
+    one.flush()
+    one.close()

@@ -8,11 +8,10 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kafkatool.broker.runtime import gc_pause as long_lived
+from kafkatool.broker.runtime.gc_pause import gc_paused, pause_gc, resume_gc
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
@@ -21,7 +20,7 @@ from kafkatool.broker.storage.directories.directory_removal import DirectoryRemo
 from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_opening import open_log
-from kafkatool.broker.storage.log.log_values import LogServices
+from kafkatool.broker.storage.log.log_state import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name
@@ -33,10 +32,9 @@ _FIRST_RUN_MS = 30_000  # background work waits until the start is over
 _RELEASE_PERIOD_MS = 60_000
 _GATHER_MS = 1000
 _MANY = 100  # logs made in that time are worth taking from the cycle collector
-_CLOSING_THREADS = 4  # fsyncs of several files at a time share the disk's journal writes
 
 DirFailure = Callable[[Path, Sequence[TopicPartition]], None]
-"""Told once for each log dir that fails, on a scheduler thread: which, and the partitions that had their log there."""
+"""A function called once for each log dir that fails, on a scheduler thread: its path, and the partitions that lay there."""
 
 
 class LogManager:
@@ -51,7 +49,7 @@ class LogManager:
         *,
         on_dir_failure: DirFailure | None = None,
     ) -> None:
-        """``overrides_of(topic)`` gives the topic's own configs."""
+        """Take ``overrides_of(topic)``, which gives the topic's own configs."""
         self._config = config
         self._overrides_of = overrides_of
         self._scheduler = scheduler
@@ -77,10 +75,10 @@ class LogManager:
         the locks are given back, and nothing says that the dirs were closed cleanly.
         """
         try:
-            with long_lived.long_lived_objects():
+            with gc_paused():
                 self._load()
         except BaseException:  # an interrupt, too, must not leave the dirs locked for the rest of the process
-            self._let_go()
+            self.abandon()
             raise
 
     def _load(self) -> None:
@@ -88,62 +86,30 @@ class LogManager:
             try:
                 self._dirs.append(LogDir(path))
             except OSError as e:
-                self._take_offline(path, e)
-        for directory in list(self._dirs):
-            try:
-                self._load_dir(directory)
-            except (OSError, CheckpointDamagedError) as e:
-                self._take_offline(directory.path, e)
+                self.take_offline(path, e)
+        self._for_each_dir(self._load_dir)
         if not self._dirs:
             reasons = "; ".join(f"{path}: {error}" for path, error in self._offline.items())
             raise StorageError(f"no log dir can be used: {reasons}")
 
-    def _let_go(self) -> None:
+    def abandon(self) -> None:
+        """Let go of the logs and the dirs without writing, as a crash does."""
         with self._lock:
             self._closed = True
-        for one in self.logs():
-            one.abandon()
         for directory in self._dirs:
+            for one in directory.logs:
+                one.abandon()
             directory.close()
 
     def _load_dir(self, directory: LogDir) -> None:
-        started = time.monotonic()
-        recovery_points = directory.read_recovery_points()
-        log_starts = directory.read_log_starts()
-        cleaned = directory.read_cleaned_offsets()
-        found = list(directory.partitions())
-        for partition, path in found:
+        found = dict(directory.partitions())
+        for partition, path in found.items():
             if partition in self._logs:
                 raise StorageError(f"{partition} lies in two log dirs: {path} and {self._logs[partition].directory}")
-        configs = {topic: self._log_config(topic) for topic in {partition.topic for partition, _ in found}}
-
-        def open_one(partition: TopicPartition, path: Path) -> Log:
-            opened = open_log(
-                path,
-                partition,
-                configs[partition.topic],
-                self._services(directory),
-                recovery_point=recovery_points.get(partition, 0),
-                log_start_offset=log_starts.get(partition, 0),
-                clean=directory.was_clean,
-            )
-            opened.cleaned_to = cleaned.get(partition)
-            return opened
-
+        configs = {topic: self._log_config(topic) for topic in {partition.topic for partition in found}}
         threads = self._config.num_recovery_threads_per_data_dir
-        with ThreadPoolExecutor(threads, "log-recovery") if threads > 1 else contextlib.nullcontext() as pool:
-            opened = (
-                [open_one(*item) for item in found]
-                if pool is None
-                else list(pool.map(lambda item: open_one(*item), found))
-            )
-        directory.logs = {one.partition: one for one in opened}
-        self._logs |= directory.logs
-        directory.remove_clean_marker()
-        directory.erase_deleted()
-        took = time.monotonic() - started
-        how = "after a clean stop" if directory.was_clean else "after an unclean stop"
-        log.info("%s: opened %d logs %s in %.2f s", directory.path, len(opened), how, took)
+        directory.open_logs(found, configs, self._services(directory), threads)
+        self._logs |= {one.partition: one for one in directory.logs}
 
     def start_tasks(self, scheduler: Scheduler) -> None:
         """Begin retention, flush by time, the checkpoints and compaction."""
@@ -175,11 +141,7 @@ class LogManager:
         self.stop_erasing()
         for directory in list(self._dirs):
             try:
-                with ThreadPoolExecutor(_CLOSING_THREADS, "log-close") as pool:
-                    list(pool.map(_flush_and_close, directory.logs.values()))
-                directory.write_recovery_points({p: one.recovery_point for p, one in directory.logs.items()})
-                directory.write_log_starts(_raised_starts(directory.logs.values()))
-                directory.write_clean_marker()
+                directory.close_logs()
             except (OSError, StorageError):
                 log.exception("%s could not be closed cleanly; its logs are scanned at the next start", directory.path)
             directory.close()
@@ -187,16 +149,16 @@ class LogManager:
     # --- logs ----------------------------------------------------------------------------------------------------
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """The log, if this broker has it in a dir that works."""
+        """Return the log, if this broker has it in a dir that works."""
         return self._logs.get(partition)
 
     def logs(self) -> list[Log]:
-        """All of them."""
+        """Return all of them."""
         with self._lock:
             return list(self._logs.values())
 
     def get_or_create(self, partition: TopicPartition, is_new: bool = False) -> Log:
-        """The log; a new one goes to the dir with the fewest partitions (BRK-41).
+        """Return the log; a new one goes to the dir with the fewest partitions (BRK-41).
 
         While a dir is offline a log that is not new may lie there: it is not made anew (BRK-159). Raises StorageError, and
         what ``overrides_of`` raises.
@@ -214,35 +176,33 @@ class LogManager:
                     return self._create(partition, config, is_new)
 
     def _create(self, partition: TopicPartition, config: LogConfig, is_new: bool) -> Log:
-        """Under the lock."""
+        """Make the log; under the lock."""
         if self._offline and not is_new:
             raise StorageError(f"{partition} may lie in a log dir that is offline: {list(map(str, self._offline))}")
         if not self._dirs or self._closed:
             raise StorageError(f"{partition}: no log dir is usable")
         if partition in self._just_deleted:
             self._forget_deleted()  # else a crash now would apply the old log's offsets to the new one
-        directory = self._emptiest_dir()
+        directory = min(self._dirs, key=lambda one: one.log_count)
         path = directory.partition_path(partition)
         try:
             path.mkdir()
             created = open_log(path, partition, config, self._services(directory), clean=True)
         except OSError as e:
-            self._take_offline(directory.path, e)
+            self.take_offline(directory.path, e)
             raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
-        self._logs[partition] = directory.logs[partition] = created
+        self._logs[partition] = created
+        directory.add(created)
         self._made += 1
-        if self._made == 1 and long_lived.hold():
+        if self._made == 1 and pause_gc():
             self._scheduler.schedule("log-settle", self._settle, delay_ms=_GATHER_MS)
         return created
 
     def _settle(self) -> None:
-        """The logs of a moment are made, and what their partitions need beside them."""
+        """Let the collector go on: the logs of a moment are made, and what their partitions need beside them."""
         with self._lock:
             made, self._made = self._made, 0
-        long_lived.release(keep=made >= _MANY)
-
-    def _emptiest_dir(self) -> LogDir:
-        return min(self._dirs, key=lambda directory: len(directory.logs))
+        resume_gc(keep=made >= _MANY)
 
     def delete(self, partition: TopicPartition) -> None:
         """Drop the log: renamed now, erased after ``file.delete.delay.ms`` (BRK-150). Nothing when there is none.
@@ -253,13 +213,13 @@ class LogManager:
             doomed = self._logs.pop(partition, None)
             if doomed is None:
                 return
-            directory = next(d for d in self._dirs if d.logs.pop(partition, None) is not None)
+            directory = next(one for one in self._dirs if one.remove(partition))
             self._just_deleted.add(partition)
         doomed.abandon()  # first: retention or compaction, finding no files, would take the disk for broken
         try:
             renamed = directory.rename_deleted(doomed.directory)
         except OSError as e:
-            self._take_offline(directory.path, e)
+            self.take_offline(directory.path, e)
             raise StorageError(f"{partition}: {e}") from e
         doomed.abandon(renamed)
         delay_ms = doomed.config.file_delete_delay_ms
@@ -274,16 +234,11 @@ class LogManager:
             return
         self.write_recovery_points()
         self.write_log_starts()
-        for directory in list(self._dirs):
-            self._write_cleaned_offsets(directory)
-        for directory in list(self._dirs):
-            try:
-                directory.forget_high_watermarks(pending)
-            except (OSError, CheckpointDamagedError) as e:
-                self._take_offline(directory.path, e)
+        self._for_each_dir(LogDir.write_cleaned_offsets)
+        self._for_each_dir(lambda directory: directory.forget_high_watermarks(pending))
 
     def update_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """The topic's configs changed: its logs go by them at once."""
+        """Apply the topic's changed configs to its logs at once."""
         config = LogConfig.from_broker(self._config, overrides)
         with self._lock:
             self._config_changes += 1
@@ -294,22 +249,18 @@ class LogManager:
     def _log_config(self, topic: str) -> LogConfig:
         return LogConfig.from_broker(self._config, self._overrides_of(topic))
 
-    def _logs_in(self, directory: LogDir) -> list[Log]:
-        with self._lock:
-            return list(directory.logs.values())
-
     def _services(self, directory: LogDir) -> LogServices:
         return LogServices(
             defer=lambda fn, delay_ms: self._scheduler.schedule("log-job", fn, delay_ms=delay_ms),
-            on_io_error=lambda error: self._take_offline(directory.path, error),
-            on_recovery_point_lowered=lambda: self._write_recovery_points(directory),
-            on_cleaned_to_changed=lambda: self._write_cleaned_offsets(directory),
+            on_io_error=lambda error: self.take_offline(directory.path, error),
+            on_recovery_point_lowered=lambda: self._guarded(directory, LogDir.write_recovery_points),
+            on_cleaned_to_changed=lambda: self._guarded(directory, LogDir.write_cleaned_offsets),
         )
 
     # --- background work -----------------------------------------------------------------------------------------
 
     def apply_retention(self) -> int:
-        """Remove what no log has to keep, and idle producers; how many segments went."""
+        """Remove what no log has to keep, and idle producers; return how many segments went."""
         idle_since = time.time() * 1000 - self._config.transactional_id_expiration_ms
         removed = 0
         for one in self.logs():
@@ -322,7 +273,7 @@ class LogManager:
         """Flush the logs whose ``flush.ms`` has passed."""
         now_ms = time.time() * 1000
         for one in self.logs():
-            if now_ms - one.last_flush_ms >= one.config.flush_ms:
+            if now_ms - one.state.last_flush_ms >= one.config.flush_ms:
                 with contextlib.suppress(StorageError):  # as above
                     one.flush()
 
@@ -334,75 +285,59 @@ class LogManager:
 
     def write_recovery_points(self) -> None:
         """Checkpoint how far each log is on the disk for sure."""
-        for directory in list(self._dirs):
-            self._write_recovery_points(directory)
-
-    def _write_recovery_points(self, directory: LogDir) -> None:
-        points = {one.partition: one.recovery_point for one in self._logs_in(directory)}
-        self._checkpoint(directory, directory.write_recovery_points, points)
+        self._for_each_dir(LogDir.write_recovery_points)
 
     def write_log_starts(self) -> None:
         """Checkpoint the log starts that the segments do not show (BRK-141)."""
-        for directory in list(self._dirs):
-            self._checkpoint(directory, directory.write_log_starts, _raised_starts(self._logs_in(directory)))
-
-    def _write_cleaned_offsets(self, directory: LogDir) -> None:
-        cleaned = {one.partition: one.cleaned_to for one in self._logs_in(directory) if one.cleaned_to is not None}
-        self._checkpoint(directory, directory.write_cleaned_offsets, cleaned)
+        self._for_each_dir(LogDir.write_log_starts)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """The checkpointed ones of all live dirs; a dir whose file is damaged goes offline."""
+        """Return the checkpointed ones of all live dirs; a dir whose file is damaged goes offline."""
         found: dict[TopicPartition, int] = {}
-        for directory in list(self._dirs):
-            try:
-                found |= directory.read_high_watermarks()
-            except (OSError, CheckpointDamagedError) as e:
-                self._take_offline(directory.path, e)
+        self._for_each_dir(lambda directory: found.update(directory.read_high_watermarks()))
         return found
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Checkpoint those of partitions with a log here, each in its log's dir (BRK-80)."""
-        for directory in list(self._dirs):
-            here = {o.partition: offsets[o.partition] for o in self._logs_in(directory) if o.partition in offsets}
-            self._checkpoint(directory, directory.write_high_watermarks, here)
-
-    def _checkpoint(
-        self,
-        directory: LogDir,
-        write: Callable[[Mapping[TopicPartition, int]], None],
-        offsets: Mapping[TopicPartition, int],
-    ) -> None:
-        try:
-            write(offsets)
-        except OSError as e:
-            self._take_offline(directory.path, e)
+        self._for_each_dir(lambda directory: directory.write_high_watermarks(offsets))
 
     # --- dirs ----------------------------------------------------------------------------------------------------
 
     @property
     def live_dirs(self) -> list[Path]:
-        """Those that work."""
+        """Return those that work."""
         return [directory.path for directory in list(self._dirs)]
 
     @property
     def offline_dirs(self) -> list[Path]:
-        """Those that failed, at the start or since."""
+        """Return those that failed, at the start or since."""
         return list(self._offline)
 
-    def _take_offline(self, path: Path, error: Exception) -> None:
-        """From now on nothing is read from or written to the dir (BRK-146)."""
+    def _for_each_dir(self, work: Callable[[LogDir], object]) -> None:
+        for directory in list(self._dirs):
+            self._guarded(directory, work)
+
+    def _guarded(self, directory: LogDir, work: Callable[[LogDir], object]) -> None:
+        """Do the work on the dir; one whose disk fails, or whose checkpoints are damaged, goes offline."""
+        try:
+            work(directory)
+        except (OSError, CheckpointDamagedError) as e:
+            self.take_offline(directory.path, e)
+
+    def take_offline(self, path: Path, error: Exception) -> None:
+        """Read nothing from the dir and write nothing to it from now on (BRK-146)."""
         with self._lock:
             if path in self._offline or self._closed:
                 return
             self._offline[path] = error
             failed = [directory for directory in self._dirs if directory.path == path]
-            lost = [one for directory in failed for one in directory.logs.values()]
+            lost = [one for directory in failed for one in directory.logs]
             for one in lost:
-                del self._logs[one.partition]
+                self._logs.pop(one.partition, None)  # at the start they may not be known yet
             self._dirs = [directory for directory in self._dirs if directory.path != path]
         log.error("log dir %s is offline with %d partitions: %s", path, len(lost), error)
         for one in lost:
-            one.closed = True
+            one.state.closed = True
         for directory in failed:
             directory.close()
         if self.on_dir_failure is not None:
@@ -411,19 +346,8 @@ class LogManager:
             self._scheduler.submit(lambda: tell(path, partitions), "log-dir-failure")
 
 
-def _flush_and_close(one: Log) -> None:
-    one.flush()
-    one.close()
-
-
-def _raised_starts(logs: Iterable[Log]) -> dict[TopicPartition, int]:
-    return {
-        one.partition: one.log_start_offset for one in logs if one.log_start_offset > one.segments.first.base_offset
-    }
-
-
 def _check_name(partition: TopicPartition) -> None:
-    """Such a name is neither a fault of the disk nor a way out of the log dir. Raises StorageError."""
+    """Refuse a name that is neither a fault of the disk nor a way out of the log dir. Raises StorageError."""
     try:
         check_name(partition.topic)
     except InvalidTopicError as e:

@@ -1,4 +1,4 @@
-"""``meta.properties`` of a log dir: whose data it is (BRK-124, BRK-149).
+"""``meta.properties`` of a log dir, which names the owner of its data (BRK-124, BRK-149).
 
 Source: Kafka 2.4.1 server/BrokerMetadataCheckpoint.scala.
 """
@@ -17,14 +17,14 @@ FILE = "meta.properties"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What the log dirs say; None where they say nothing."""
+    """The owner that the log dirs name; None where they name none."""
 
     broker_id: int | None = None
     cluster_id: str | None = None
 
 
 def read_meta_properties(log_dirs: Iterable[Path]) -> MetaProperties:
-    """What all dirs agree on; dirs without the file have no say. Raises ConfigError when two dirs differ."""
+    """Read what all dirs agree on; dirs without the file have no say. Raises ConfigError when two dirs differ."""
     broker_ids: dict[int, Path] = {}
     cluster_ids: dict[str, Path] = {}
     for directory in log_dirs:

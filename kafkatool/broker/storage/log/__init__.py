@@ -1,1 +1,5 @@
-"""One partition's log: appended to, read, truncated, opened after a crash."""
+"""One partition's log: its state, its writer, truncation and reader, its leader epochs, and how it is opened.
+
+Doors: ``log`` (made by ``log_opening``), ``log_offset``, ``leader_epochs``; ``log_writer`` and ``log_reader`` define what
+an append and a read return. Never here: which logs there are, or in which log dir (``directories``); compaction.
+"""

@@ -1,4 +1,4 @@
-"""Where each leader epoch began in a log: what followers ask before they truncate (BRK-59 to BRK-61, BRK-161).
+"""The start offset of each leader epoch in a log, which followers ask for before they truncate (BRK-59 to BRK-61, BRK-161).
 
 A change is in the file at once, but reaches the disk with the next flush of the log: an fsync for each partition would
 make a failover of thousands take seconds, and what a power cut takes is learnt again from the batches that are scanned
@@ -20,7 +20,7 @@ UNDEFINED = (-1, -1)
 
 
 class LeaderEpochCache:
-    """(epoch, start offset) pairs, both strictly rising, kept in ``leader-epoch-checkpoint``.
+    """The (epoch, start offset) pairs of a log, both strictly rising, kept in ``leader-epoch-checkpoint``.
 
     Any thread may call. Raises OSError from changes.
     """
@@ -42,22 +42,16 @@ class LeaderEpochCache:
         self.latest: int | None = self._epochs[-1] if self._epochs else None
         """The newest epoch, None when no epoch is known. Read without a lock on every append."""
         self.unwritten = False
-        """Whether the file lacks the newest epoch: ``write`` before a record is appended. Read without a lock, too."""
+        """True while the file lacks the newest epoch: ``write`` before a record is appended. Read without a lock, too."""
 
     @property
     def entries(self) -> list[tuple[int, int]]:
-        """All (epoch, start offset) pairs, oldest first."""
+        """Return all (epoch, start offset) pairs, oldest first."""
         with self._lock:
             return list(zip(self._epochs, self._starts, strict=True))
 
-    @property
-    def latest_start(self) -> int | None:
-        """Where the newest epoch began."""
-        with self._lock:
-            return self._starts[-1] if self._starts else None
-
     def begin(self, epoch: int, end: int) -> None:
-        """``epoch`` begins at the log's end: known at once, in the file with ``write`` or any later change."""
+        """Begin ``epoch`` at the log's end: known at once, in the file with ``write`` or any later change."""
         with self._lock:
             if (changed := self._with(epoch, end)) is not None:
                 self._keep(*changed)
@@ -70,20 +64,20 @@ class LeaderEpochCache:
                 self._write(self._epochs, self._starts, sync=False)
 
     def assign(self, epoch: int, start: int) -> None:
-        """``epoch`` begins at offset ``start``; entries that this contradicts go (BRK-60)."""
+        """Note that ``epoch`` begins at offset ``start``; entries that this contradicts go (BRK-60)."""
         with self._lock:
             if (changed := self._with(epoch, start)) is not None:
                 self._store(*changed)
 
     def _with(self, epoch: int, start: int) -> tuple[list[int], list[int]] | None:
-        """Epochs and starts once that is known; None: it is."""
+        """Return epochs and starts once that is known; None: it is."""
         if self._epochs and epoch == self._epochs[-1] and start >= self._starts[-1]:
             return None
         keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start))
         return [*self._epochs[:keep], epoch], [*self._starts[:keep], start]
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest known epoch <= ``epoch``, where it ends), or UNDEFINED (BRK-61).
+        """Return (largest known epoch <= ``epoch``, its end offset), or UNDEFINED (BRK-61).
 
         An epoch below the oldest known gives (``epoch``, start of the oldest).
         """
@@ -96,20 +90,20 @@ class LeaderEpochCache:
             return (self._epochs[following - 1] if following else epoch), self._starts[following]
 
     def epoch_at(self, offset: int) -> int | None:
-        """The epoch valid at ``offset``; None when older than all known."""
+        """Return the epoch valid at ``offset``; None when older than all known."""
         with self._lock:
             found = bisect_right(self._starts, offset)
             return self._epochs[found - 1] if found else None
 
     def truncate_from_end(self, end: int) -> None:
-        """The log now ends at ``end``: epochs that begin there or later are gone."""
+        """Forget the epochs that begin at ``end``, the log's end now, or later."""
         with self._lock:
             keep = bisect_left(self._starts, end)
             if keep < len(self._starts):
                 self._store(self._epochs[:keep], self._starts[:keep])
 
     def truncate_from_start(self, start: int) -> None:
-        """The log now begins at ``start``: older epochs go, the one valid there begins there."""
+        """Forget the epochs before ``start``, the log's start now; the one valid there begins there."""
         with self._lock:
             valid_there = bisect_right(self._starts, start) - 1
             if valid_there >= 0 and self._starts[0] < start:

@@ -1,4 +1,4 @@
-"""Opening a partition directory: leftovers, recovery after an unclean stop, epochs and producers (BRK-135 to BRK-139).
+"""Opening a partition directory: temporary files, recovery after an unclean stop, epochs and producers (BRK-135 to BRK-139).
 
 Source: Kafka 1.1.1 and 2.3.1 log/Log.scala.
 """
@@ -12,9 +12,10 @@ from pathlib import Path
 from kafkatool.broker.storage.batches.batch_scan import scan_valid
 from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
-from kafkatool.broker.storage.log.leftovers import finish_leftovers
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.log.log_values import LogServices
+from kafkatool.broker.storage.log.log_offset import LogOffset
+from kafkatool.broker.storage.log.log_state import LogServices, LogState
+from kafkatool.broker.storage.log.temporary_files import resolve_temporary_files
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_reload import newest_snapshot, reload_producers, replay, replay_batch
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, snapshots, write_snapshot
@@ -38,7 +39,7 @@ def open_log(
     log_start_offset: int = 0,
     clean: bool = False,
 ) -> Log:
-    """The log in ``directory``, which must exist; an empty one gets its first segment.
+    """Open the log in ``directory``, which must exist; an empty one gets its first segment.
 
     ``recovery_point`` and ``log_start_offset`` are the checkpointed ones. With ``clean`` the last stop was clean and
     the scan is skipped. Raises OSError, CheckpointDamagedError.
@@ -66,26 +67,27 @@ def open_log(
     producers = _load_producers(directory, segments, end, clean=clean)
     for segment in segments:
         segment.release()
-    return Log(
-        partition,
-        directory,
-        config,
-        services,
+    state = LogState(
+        partition=partition,
+        directory=directory,
+        config=config,
+        services=services,
         lock=lock,
         segments=Segments(segments),
-        end_offset=end,
+        end=LogOffset(end, segments[-1].base_offset, segments[-1].size_bytes),
         log_start_offset=start,
         recovery_point=min(recovery_point, end) if clean else end,
         leader_epochs=epochs,
         producers=producers,
     )
+    return Log(state)
 
 
 def _find_segments(directory: Path, lock: threading.RLock) -> list[Segment]:
-    """The segments on disk, after what an earlier life left unfinished is finished or removed (BRK-136)."""
+    """Return the segments on disk, after the temporary files of an earlier life are dealt with (BRK-136)."""
     with os.scandir(directory) as entries:
         sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-    finish_leftovers(directory, sizes)
+    resolve_temporary_files(directory, sizes)
     logs = {name.removesuffix(LOG_SUFFIX) for name in sizes if name.endswith(LOG_SUFFIX)}
     for name in sizes:
         stem, _, _ = name.partition(".")
@@ -98,7 +100,7 @@ def _find_segments(directory: Path, lock: threading.RLock) -> list[Segment]:
 def _recover(
     directory: Path, segments: list[Segment], recovery_point: int, config: LogConfig, epochs: LeaderEpochCache
 ) -> list[Segment]:
-    """Scan what may not have reached the disk; the segments that are left (BRK-137)."""
+    """Scan what may not have reached the disk; return the segments that are left (BRK-137)."""
     first = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
     state = _producers_before(directory, segments, first)
     for number in range(first, len(segments)):
@@ -128,7 +130,7 @@ def _recover(
 
 
 def _producers_before(directory: Path, segments: list[Segment], first: int) -> ProducerState:
-    """The producers at the base of ``segments[first]``."""
+    """Return the producers at the base of ``segments[first]``."""
     state = newest_snapshot(directory, segments[first].base_offset)
     for segment in segments[:first]:
         if segments[segments.index(segment) + 1].base_offset > state.end_offset:
@@ -156,7 +158,7 @@ def _observed(
 
 
 def _load_producers(directory: Path, segments: list[Segment], end: int, *, clean: bool) -> ProducerState:
-    """Without any snapshot a clean directory comes from before idempotence: nothing is scanned, as Kafka does."""
+    """Reload them. Without any snapshot a clean directory comes from before idempotence: it is not scanned, as in Kafka."""
     delete_snapshots(directory, above=end)
     if clean and not snapshots(directory):
         state = ProducerState()

@@ -1,20 +1,115 @@
-"""Reading a log: by offset and by time. Needs no lock: works on the end and the segments as they are at the start."""
+"""Reading a log: by offset and by time (BRK-37, BRK-94, BRK-96, BRK-107).
 
-from collections.abc import Iterator
+Reads take no lock: they work on the end and the segments as they were when they began, and begin again when retention
+or compaction took a segment from under them. Source: Kafka 2.3.1 log/Log.scala.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from kafkatool.broker.storage.batches.batch_scan import scan_headers
-from kafkatool.broker.storage.log.log_values import LogOffset, LogRead, TimestampOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
+from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segments import Segments
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
+from kafkatool.core.errors import OffsetOutOfRangeError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import decode_records
 
+T = TypeVar("T")
 
-def read_log(
+
+class LogRead(NamedTuple):
+    """A stretch of the log that begins with the batch of the asked offset."""
+
+    start: LogOffset
+    records: FileRegion | bytes
+    size_bytes: int
+    first_batch_incomplete: bool = False
+    """There is data, but the first batch is larger than asked for, so nothing was taken (BRK-96)."""
+
+
+class TimestampOffset(NamedTuple):
+    """The first record at or after a time."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int | None
+
+
+class LogReader:
+    """The reading part of a log. Any thread may call; any method raises StorageError when the disk fails."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def read(self, offset: int, max_bytes: int, upper: int, *, min_one_batch: bool) -> LogRead:
+        """Return batches from the one that holds ``offset``, ending before ``upper`` and within one segment.
+
+        At most ``max_bytes``, so that the last batch may be cut; a first batch larger than that comes whole with
+        ``min_one_batch`` and not at all without. Raises OffsetOutOfRangeError.
+        """
+        state = self._state
+        end = state.end
+        if not state.log_start_offset <= offset <= end.offset:
+            raise OffsetOutOfRangeError(
+                f"{state.partition}: offset {offset}, the log holds [{state.log_start_offset}, {end.offset})"
+            )
+        return self._retrying(
+            offset, lambda: _read(state.segments, end, offset, max_bytes, upper, min_one_batch=min_one_batch)
+        )
+
+    def newest_at(self, offset: int, end: LogOffset) -> NewestBatch | None:
+        """Return the batch that begins at ``offset`` if it is the last one before ``end`` and still in memory.
+
+        It is what those ask for who wait at the end, and spares them two look-ups and a system call each.
+        """
+        newest = self._state.newest
+        return newest if newest is not None and newest.end is end and newest.start.offset == offset else None
+
+    def offset_metadata(self, offset: int) -> LogOffset:
+        """Return the offset with its segment and position, when it lies in the log (BRK-37)."""
+        state = self._state
+        end = state.end
+        if not state.log_start_offset <= offset <= end.offset:
+            return LogOffset(offset)
+        return self._retrying(offset, lambda: _find_offset(state.segments, end, offset))
+
+    def find_by_timestamp(self, timestamp_ms: int, upper: int) -> TimestampOffset | None:
+        """Return the first record at or after ``timestamp_ms`` with an offset below ``upper`` (BRK-107)."""
+        state = self._state
+        return self._retrying(
+            None, lambda: _find_timestamp(state.segments, state.log_start_offset, timestamp_ms, upper)
+        )
+
+    def aborted_transactions(self, found: LogRead, upper: int) -> list[AbortedTransaction]:
+        """Return what of ``found``, read below ``upper``, a read_committed consumer has to skip (BRK-103)."""
+        segments = self._state.segments
+        return self._retrying(found.start.offset, lambda: _aborted_transactions(segments, found, upper))
+
+    def _retrying(self, offset: int | None, look: Callable[[], T]) -> T:
+        """Return what ``look`` finds; look again if retention or compaction took the segment of ``offset`` meanwhile."""
+        state = self._state
+        while True:
+            generation = state.segments.generation
+            try:
+                return look()
+            except OSError as e:
+                with state.lock:  # a change under way has come to its end
+                    changed = generation is not state.segments.generation
+                if offset is not None and offset < state.log_start_offset:
+                    raise OffsetOutOfRangeError(f"{state.partition}: offset {offset} was just removed") from e
+                if not (changed and isinstance(e, FileNotFoundError)):
+                    raise state.disk_failed(e) from e
+
+
+def _read(
     segments: Segments, end: LogOffset, offset: int, max_bytes: int, upper: int, *, min_one_batch: bool
 ) -> LogRead:
-    """Batches from the one that holds ``offset`` to below ``upper``, out of one segment (BRK-94, BRK-96)."""
+    """Return batches from the one that holds ``offset`` to below ``upper``, out of one segment (BRK-94, BRK-96)."""
     if offset >= end.offset:
         return LogRead(end, b"", 0)
     for segment in segments.from_offset(offset):
@@ -35,7 +130,7 @@ def read_log(
 
 
 def _readable_end(segment: Segment, end: LogOffset, upper: int) -> int:
-    """Position where the batch that holds ``upper`` begins, or the data of the segment ends."""
+    """Return the position where the batch that holds ``upper`` begins, or the data of the segment ends."""
     data_end = end.position if end.segment_base == segment.base_offset else segment.size_bytes
     assert data_end is not None  # the end always has its place
     if upper >= end.offset:
@@ -44,8 +139,8 @@ def _readable_end(segment: Segment, end: LogOffset, upper: int) -> int:
     return data_end if found is None else min(found[0], data_end)
 
 
-def find_offset(segments: Segments, end: LogOffset, offset: int) -> LogOffset:
-    """``offset`` with its place; only the offset when no batch holds it or follows it."""
+def _find_offset(segments: Segments, end: LogOffset, offset: int) -> LogOffset:
+    """Return ``offset`` with its place; only the offset when no batch holds it or follows it."""
     if offset == end.offset:
         return end
     for segment in segments.from_offset(offset):
@@ -54,8 +149,8 @@ def find_offset(segments: Segments, end: LogOffset, offset: int) -> LogOffset:
     return LogOffset(offset)
 
 
-def find_timestamp(segments: Segments, start_offset: int, timestamp_ms: int, upper: int) -> TimestampOffset | None:
-    """The first record at or after ``timestamp_ms`` between ``start_offset`` and ``upper`` (BRK-107)."""
+def _find_timestamp(segments: Segments, start_offset: int, timestamp_ms: int, upper: int) -> TimestampOffset | None:
+    """Return the first record at or after ``timestamp_ms`` between ``start_offset`` and ``upper`` (BRK-107)."""
     for segment in segments.from_offset(start_offset):
         if segment.base_offset >= upper:
             return None
@@ -73,8 +168,8 @@ def find_timestamp(segments: Segments, start_offset: int, timestamp_ms: int, upp
     return None
 
 
-def aborted_transactions(segments: Segments, found: LogRead, upper: int) -> list[AbortedTransaction]:
-    """Those with records or their marker in what was read below ``upper`` (BRK-103)."""
+def _aborted_transactions(segments: Segments, found: LogRead, upper: int) -> list[AbortedTransaction]:
+    """Return those with records or their marker in what was read below ``upper`` (BRK-103)."""
     if not found.size_bytes:
         return []
     start = found.start.offset
@@ -91,7 +186,7 @@ def aborted_transactions(segments: Segments, found: LogRead, upper: int) -> list
 
 
 def _aborted_from(segments: Segments, start: int) -> Iterator[AbortedTransaction]:
-    """By the offset of the marker, which may lie in a later segment than the records.
+    """Yield them by the offset of the marker, which may lie in a later segment than the records.
 
     Raises FileNotFoundError for a segment that is replaced meanwhile: a missing index would look like an empty one.
     """
@@ -102,7 +197,7 @@ def _aborted_from(segments: Segments, start: int) -> Iterator[AbortedTransaction
 
 
 def _end_offset(found: LogRead) -> int:
-    """The offset after the last whole batch of what was read, in the file it was read from.
+    """Return the offset after the last whole batch of what was read, in the file it was read from.
 
     That is not always the file in which the offset lies now: compaction leaves gaps, and replaces segments.
     """

@@ -1,1 +1,4 @@
-"""The state of idempotent producers, its snapshots, and its recovery from a log."""
+"""The state of idempotent producers: checked at each append, snapshot to disk, recovered from the log.
+
+Used by ``log`` only. Never here: a lock (the log's is held), the coordination of transactions.
+"""

@@ -1,4 +1,4 @@
-"""Producer state from what is on disk: the newest good snapshot, and the headers of the batches after it (BRK-139)."""
+"""The recovery of producer state from the newest good snapshot and the headers of the batches after it (BRK-139)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader
 
 
 def reload_producers(directory: Path, segments: Sequence[Segment], end_offset: int) -> ProducerState:
-    """The producers of the log up to ``end_offset``. A damaged snapshot is removed. Raises OSError."""
+    """Return the producers of the log up to ``end_offset``. A damaged snapshot is removed. Raises OSError."""
     state = newest_snapshot(directory, end_offset)
     for segment in segments:
         following = [s.base_offset for s in segments if s.base_offset > segment.base_offset]
@@ -23,7 +23,7 @@ def reload_producers(directory: Path, segments: Sequence[Segment], end_offset: i
 
 
 def newest_snapshot(directory: Path, end_offset: int) -> ProducerState:
-    """From the newest good snapshot at or below ``end_offset``; empty without one."""
+    """Read the newest good snapshot at or below ``end_offset``; empty without one."""
     for path in reversed(snapshots(directory)):
         if offset_of(path) <= end_offset:
             if (state := read_snapshot(path)) is not None:
@@ -46,7 +46,7 @@ def replay(state: ProducerState, segment: Segment, end_offset: int) -> None:
 def replay_batch(
     state: ProducerState, segment: Segment, position: int, header: BatchHeader
 ) -> AbortedTransaction | None:
-    """Record one stored batch, unchecked as on followers; what to note if it aborts a transaction."""
+    """Record one stored batch, unchecked as on followers; return what to note if it aborts a transaction."""
     aborted = None
     if header.producer_id >= 0:
         if header.attributes & CONTROL:
@@ -61,7 +61,7 @@ def replay_batch(
 def apply_marker(
     state: ProducerState, header: BatchHeader, base_offset: int, batch: bytes | memoryview
 ) -> AbortedTransaction | None:
-    """End the transaction that the control batch speaks of; what to note when it was aborted."""
+    """End the transaction that the control batch speaks of; return what to note when it was aborted."""
     marker = read_marker(batch)
     if marker is None:
         return None

@@ -39,7 +39,7 @@ def write_snapshot(directory: Path, state: ProducerState) -> None:
 
 
 def read_snapshot(path: Path) -> ProducerState | None:
-    """The producers; None when the file is damaged. Raises OSError."""
+    """Read the producers; None when the file is damaged. Raises OSError."""
     data = path.read_bytes()
     try:
         version, crc, count = _HEADER.unpack_from(data)
@@ -59,12 +59,12 @@ def read_snapshot(path: Path) -> ProducerState | None:
 
 
 def offset_of(path: Path) -> int:
-    """N of ``N.snapshot``."""
+    """Return N of ``N.snapshot``."""
     return int(path.stem)
 
 
 def snapshots(directory: Path) -> list[Path]:
-    """The partition's snapshot files, oldest first."""
+    """Return the partition's snapshot files, oldest first."""
     with os.scandir(directory) as entries:  # at every flush: no glob
         names = [entry.name for entry in entries if entry.name.endswith(SUFFIX)]
     return sorted((path for name in names if (path := directory / name).stem.isdecimal()), key=offset_of)

@@ -1,4 +1,4 @@
-"""What a log knows of its idempotent producers, to tell a repeat and a gap from the next batch (BRK-91).
+"""The idempotent producers of a log, known so well as to tell a repeat and a gap from the next batch (BRK-91).
 
 Called under the log's lock. Source: Kafka 1.1.1 log/ProducerStateManager.scala, KIP-98.
 """
@@ -23,11 +23,6 @@ class ProducedBatch(NamedTuple):
     offset_delta: int
     timestamp: int
 
-    @property
-    def first_sequence(self) -> int:
-        """Counted back from the last one, over the wrap-around."""
-        return (self.last_sequence - self.offset_delta) % _SEQUENCES
-
 
 class ProducerEntry:
     """One producer: its epoch, its last batches, and its open transaction if it has one."""
@@ -47,7 +42,7 @@ class ProducerEntry:
         self.transaction_start = transaction_start
 
     def duplicate_of(self, header: BatchHeader) -> ProducedBatch | None:
-        """The kept batch of which this one is an exact repeat."""
+        """Return the kept batch of which this one is an exact repeat."""
         if header.producer_epoch == self.epoch:
             last = (header.base_sequence + header.last_offset_delta) % _SEQUENCES
             for batch in self.batches:
@@ -72,7 +67,7 @@ class ProducerState:
             self._open.add(entry.transaction_start)
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
-        """What a client's batch is: None for the next one, the earlier batch for a repeat. Raises AppendError."""
+        """Check a client's batch: None for the next one, the earlier batch for a repeat. Raises AppendError."""
         entry = self.entries.get(header.producer_id)
         sequence = header.base_sequence
         if entry is None:
@@ -96,7 +91,7 @@ class ProducerState:
         return None
 
     def record(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
-        """A data batch was appended at ``base_offset``; not checked, as on followers."""
+        """Record a data batch that was appended at ``base_offset``; not checked, as on followers."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
@@ -111,7 +106,7 @@ class ProducerState:
             self._open.add(base_offset)
 
     def end_transaction(self, header: BatchHeader, base_offset: int, coordinator_epoch: int) -> int | None:
-        """A marker was appended; returns where the transaction began, None if the producer had none open."""
+        """Record a marker; return where the transaction began, None if the producer had none open."""
         entry = self.entries.setdefault(header.producer_id, ProducerEntry(header.producer_epoch))
         if entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
@@ -124,11 +119,11 @@ class ProducerState:
         return start
 
     def first_open(self, otherwise: int) -> int:
-        """Where the oldest open transaction began."""
+        """Return the offset at which the oldest open transaction began."""
         return min(self._open, default=otherwise)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction has ended, and its end is replicated."""
+        """Return the offset below which every transaction has ended, and its end is replicated."""
         if not self._open and not self._ended:
             return high_watermark
         for start in [start for start, marker in self._ended.items() if marker < high_watermark]:

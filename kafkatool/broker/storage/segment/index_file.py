@@ -19,7 +19,7 @@ _SPILL_ENTRIES = 4096  # bounds what the index of an active segment holds in mem
 
 
 class IndexFile:
-    """Entries (key, value), both rising. All but ``floor`` are called under the log's lock."""
+    """The entries (key, value) of one index, both rising. All but ``floor`` are called under the log's lock."""
 
     __slots__ = ("_lock", "_memory", "_struct", "_written", "path")
 
@@ -54,12 +54,12 @@ class IndexFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether ``open`` or ``create`` was called."""
+        """Tell whether ``open`` or ``create`` was called."""
         return self._written >= 0
 
     @property
     def count(self) -> int:
-        """Number of entries."""
+        """Return the number of entries."""
         first, entries = self._memory
         return first + len(entries) // self._struct.size
 
@@ -71,14 +71,14 @@ class IndexFile:
             self.release()
 
     def last(self) -> tuple[int, int] | None:
-        """The newest entry."""
+        """Return the newest entry."""
         if not self._memory[1]:
             self._load()
         entries = self._memory[1]
         return self._entry(entries, len(entries) // self._struct.size - 1) if entries else None
 
     def floor(self, key: int) -> tuple[int, int] | None:
-        """The entry with the largest key <= ``key``; takes the lock only when it must read the file."""
+        """Return the entry with the largest key <= ``key``; takes the lock only when it must read the file."""
         first, entries = self._memory
         if first and (not entries or self._entry(entries, 0)[0] > key):
             with self._lock:

@@ -1,4 +1,4 @@
-"""Which segments a log no longer has to keep (BRK-143)."""
+"""Retention: the choice of segments a log no longer has to keep (BRK-143)."""
 
 import time
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from kafkatool.broker.storage.segment.segment import Segment
 def removable_segments(
     segments: Sequence[Segment], config: LogConfig, end_offset: int, log_start_offset: int, high_watermark: int
 ) -> list[Segment]:
-    """The oldest segments that may go, oldest first; all of them when even the last is not needed.
+    """Return the oldest segments that may go, oldest first; all of them when even the last is not needed.
 
     A segment goes when it is too old, when the rest still fills ``retention.bytes``, or when the next one begins at or
     below the log start; never one that reaches beyond the high watermark, and never an empty last one. Without
@@ -36,6 +36,6 @@ def removable_segments(
 
 
 def newest_ms(segment: Segment) -> float:
-    """Its largest timestamp; without any, when the file was last written."""
+    """Return its largest timestamp; without any, when the file was last written."""
     timestamp = segment.largest[0]
     return timestamp if timestamp >= 0 else segment.modified_ms

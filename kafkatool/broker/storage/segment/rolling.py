@@ -1,4 +1,4 @@
-"""When the active segment is full or old enough (BRK-131)."""
+"""Rolling: the test whether the active segment is full or old enough (BRK-131)."""
 
 import time
 
@@ -8,7 +8,7 @@ from kafkatool.broker.storage.segment.segment import MAX_RELATIVE_OFFSET, Segmen
 
 
 def must_roll(segment: Segment, planned_bytes: int, batch: ReceivedBatch, config: LogConfig) -> bool:
-    """Whether a segment that holds ``planned_bytes`` cannot take the batch too."""
+    """Tell whether a segment that holds ``planned_bytes`` cannot take the batch too."""
     header = batch.header
     if batch.base_offset + header.last_offset_delta - segment.base_offset > MAX_RELATIVE_OFFSET:
         return True

@@ -29,17 +29,17 @@ _NO_KEY_LIMIT = 2**63 - 1
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """``00000000000000000042.log``."""
+    """Return the name of such a file: ``00000000000000000042.log``."""
     return f"{base_offset:020d}{suffix}"
 
 
 class Segment:
-    """Batches from ``base_offset`` on."""
+    """A segment, with the batches from ``base_offset`` on."""
 
     def __init__(
         self, directory: Path, base_offset: int, lock: threading.RLock, *, size_bytes: int = 0, suffix: str = ""
     ) -> None:
-        """Of a file that is there with ``size_bytes``, or is about to be created (``create``)."""
+        """Take a file that is there with ``size_bytes``, or is about to be created (``create``)."""
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.deleted = False
@@ -69,7 +69,7 @@ class Segment:
 
     @property
     def transaction_index_path(self) -> Path:
-        """Of the aborted transactions; most segments have no such file."""
+        """Return the path of the index of aborted transactions; most segments have no such file."""
         return self._path_of(".txnindex")
 
     def _path_of(self, kind: str) -> Path:
@@ -77,7 +77,7 @@ class Segment:
 
     @property
     def file(self) -> SegmentFile:
-        """The open file, opened now if need be. Raises OSError."""
+        """Return the open file, opened now if need be. Raises OSError."""
         file = self._file
         if file is None:
             path = self._path_of(LOG_SUFFIX)
@@ -94,7 +94,7 @@ class Segment:
         write_all(self.file.fileno(), data, position)
 
     def note_batch(self, size_bytes: int, last_offset: int, max_timestamp: int, index_interval_bytes: int) -> None:
-        """The next batch of the file; an index entry is due every ``index_interval_bytes`` (BRK-132)."""
+        """Count in the next batch of the file; an index entry is due every ``index_interval_bytes`` (BRK-132)."""
         position = self.size_bytes
         largest = self._largest or self._read_largest()
         if max_timestamp > largest[0]:
@@ -112,7 +112,7 @@ class Segment:
         self.size_bytes = position + size_bytes
 
     def activate(self, next_offset: int) -> None:
-        """Appends go here from now on; ``next_offset`` is the log's end."""
+        """Make it the segment that is appended to; ``next_offset`` is the log's end."""
         self._recent = RecentBatches(next_offset, self.size_bytes)
         self._open_indexes()
         self._since_entry_bytes = self.size_bytes - (self.offset_index.last() or (0, 0))[1]
@@ -121,7 +121,7 @@ class Segment:
         self.time_index.release()
 
     def seal(self) -> None:
-        """No appends any more: the largest timestamp is written, spare space given back (BRK-132)."""
+        """End the appends: write the largest timestamp, give spare space back (BRK-132)."""
         if self._recent is not None and self.offset_index.is_open:
             self._add_time_entry(self.largest)
             if os.fstat(self.file.fileno()).st_size != self.size_bytes:
@@ -138,11 +138,11 @@ class Segment:
     # --- looking up -----------------------------------------------------------------------------------------------
 
     def index_is_full(self, limit_bytes: int) -> bool:
-        """Whether an index has no room; the time index has the larger entries, and at most as many (BRK-131)."""
+        """Tell whether an index has no room; the time index has the larger entries, and at most as many (BRK-131)."""
         return self._index_entries >= max(1, limit_bytes // TIME_ENTRY.size - 1)
 
     def find(self, offset: int) -> tuple[int, int] | None:
-        """(position, end) of the first batch whose last offset is ``offset`` or more; None: not in this segment."""
+        """Return (position, end) of the first batch whose last offset is ``offset`` or more; None: not in this segment."""
         recent = self._recent
         if recent is not None:
             if offset >= recent.floor:
@@ -156,22 +156,22 @@ class Segment:
         return recent.find(offset) if recent is not None else None
 
     def headers(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the batches from position ``start`` on."""
+        """Yield (position, header) of the batches from position ``start`` on."""
         return scan_headers(self.file, start, self.size_bytes if end is None else end)
 
     def region(self, position: int, size_bytes: int) -> FileRegion:
-        """A stretch of the file, to be sent."""
+        """Return a stretch of the file, to be sent."""
         return FileRegion(self.file, position, size_bytes)
 
     def position_for_timestamp(self, timestamp_ms: int) -> int:
-        """A position at or before the first batch that may hold a record of that time or later."""
+        """Return a position at or before the first batch that may hold a record of that time or later."""
         with self._lock:
             self._open_indexes()
             entry = self.time_index.floor(timestamp_ms - 1)
         return self._position_before(self.base_offset + entry[1]) if entry else 0
 
     def next_offset(self) -> int:
-        """The offset after the last batch, read from the file (BRK-138)."""
+        """Return the offset after the last batch, read from the file (BRK-138)."""
         end = self.base_offset
         for _, header in self.headers(self._position_before(self.base_offset + MAX_RELATIVE_OFFSET)):
             end = header.next_offset
@@ -188,7 +188,7 @@ class Segment:
 
     @property
     def largest(self) -> tuple[int, int]:
-        """(largest timestamp, offset of its batch); -1 when no batch has one. Raises OSError."""
+        """Return (largest timestamp, offset of its batch); -1 when no batch has one. Raises OSError."""
         if self._largest is None:
             with self._lock:
                 return self._read_largest()
@@ -196,14 +196,14 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int | None:
-        """Of the first batch; None when empty. Decides with ``segment.ms`` when to roll (BRK-131)."""
+        """Return that of the first batch; None when empty. Decides with ``segment.ms`` when to roll (BRK-131)."""
         if self._first_timestamp is None and self.size_bytes:
             self._first_timestamp = next((h.max_timestamp for _, h in self.headers()), None)
         return self._first_timestamp
 
     @property
     def modified_ms(self) -> float:
-        """When the file was last written. Raises OSError."""
+        """Return the time the file was last written. Raises OSError."""
         return self._path_of(LOG_SUFFIX).stat().st_mtime * 1000
 
     def _read_largest(self) -> tuple[int, int]:
@@ -238,7 +238,7 @@ class Segment:
             os.ftruncate(self.file.fileno(), self.size_bytes)
 
     def truncate(self, offset: int) -> int:
-        """Cut before the batch that holds ``offset`` or follows it; returns where the log ends then.
+        """Cut before the batch that holds ``offset`` or follows it; return where the log ends then.
 
         That is ``offset``, or the base of the batch when ``offset`` lies inside it.
         """
@@ -266,7 +266,7 @@ class Segment:
         return offset
 
     def flush(self) -> None:
-        """Log and indexes are on the disk when this returns. Raises OSError."""
+        """Bring log and indexes to the disk. Raises OSError."""
         file = self.file
         os.fsync(file.fileno())
         with self._lock:

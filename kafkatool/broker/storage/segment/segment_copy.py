@@ -15,7 +15,7 @@ _WRITE_BYTES = 1024 * 1024
 
 
 class SegmentCopy:
-    """Begun empty; one thread's own until ``finish``."""
+    """A segment in the making: begun empty, one thread's own until ``finish``."""
 
     def __init__(self, directory: Path, base_offset: int, lock: threading.RLock, index_interval_bytes: int) -> None:
         """Make the files, ``N.log.cleaned`` and beside it. ``lock`` is that of the log. Raises OSError."""
@@ -28,12 +28,12 @@ class SegmentCopy:
         self._pending_bytes = 0
         self.size_bytes = 0
         self.is_changed = False
-        """Whether anything was left out."""
+        """True once anything was left out."""
         self.aborted: list[AbortedTransaction] = []
         """Aborted transactions whose markers are in the copy."""
 
     def add(self, batch: Buffer) -> None:
-        """The next batch. Raises OSError."""
+        """Add the next batch. Raises OSError."""
         self._pending.append(bytes(batch))
         self._pending_bytes += len(batch)
         self.size_bytes += len(batch)
@@ -49,7 +49,7 @@ class SegmentCopy:
         self._pending, self._pending_bytes = [], 0
 
     def finish(self, modified_ms: float) -> Segment:
-        """Everything is on the disk; the file says it was written at ``modified_ms``. Raises OSError."""
+        """Bring everything to the disk; the file says it was written at ``modified_ms``. Raises OSError."""
         self._write()
         for one in self.aborted:
             append_aborted(self._segment.transaction_index_path, one)
@@ -62,7 +62,7 @@ class SegmentCopy:
         return self._segment
 
     def discard(self) -> None:
-        """Remove the files. By the names they were made with: those that are in place already are not touched."""
+        """Remove the files by the names they were made with: those that are in place already are not touched."""
         for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
             with contextlib.suppress(OSError):  # found at the next start, they are removed then
                 (self._directory / file_name(self._segment.base_offset, kind + CLEANED_SUFFIX)).unlink(missing_ok=True)

@@ -22,7 +22,7 @@ class SegmentFile:
         self._fd = os.open(path, flags, 0o644)
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return self._fd
 
     def __del__(self) -> None:
@@ -32,7 +32,7 @@ class SegmentFile:
 
 
 def sync_directory(path: Path) -> None:
-    """The names in it are on the disk as they are now. Raises OSError."""
+    """Bring the names in it to the disk as they are now. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -41,7 +41,7 @@ def sync_directory(path: Path) -> None:
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
-    """``pwrite`` of everything. Raises OSError, also when the disk took only a part."""
+    """Write everything, by ``pwrite``. Raises OSError, also when the disk took only a part."""
     size = len(data)
     written = os.pwrite(fd, data, position)
     while written < size:

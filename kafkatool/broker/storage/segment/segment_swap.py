@@ -1,4 +1,4 @@
-"""A cleaned segment takes the place of those it was made from, so that a crash at any step loses nothing (BRK-136).
+"""The replacement of segments by the cleaned one made from them, so that a crash at any step loses nothing (BRK-136).
 
 It is written with the suffix ``.cleaned``: found at a start, it is thrown away. Renamed to ``.swap`` it is whole and
 on the disk: from then on a start finishes the replacement. Only then the old files become ``.deleted``, and at last

@@ -18,7 +18,7 @@ _ABORT, _COMMIT = 0, 1
 
 
 class Marker(NamedTuple):
-    """End of a transaction."""
+    """The end of a transaction."""
 
     committed: bool
     coordinator_epoch: int
@@ -34,7 +34,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def read_marker(batch: bytes | memoryview) -> Marker | None:
-    """What the control batch says; None for an empty one or a type this broker does not know."""
+    """Decode the control batch; None for an empty one or a type this broker does not know."""
     for record in decode_records(batch):
         if record.key is not None and record.value is not None and len(record.key) >= 4 and len(record.value) >= 6:
             _, kind = _KEY.unpack_from(record.key)
@@ -51,7 +51,7 @@ def append_aborted(path: Path, aborted: AbortedTransaction) -> None:
 
 
 def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
-    """All entries; none without the file. Raises OSError."""
+    """Yield all entries; none without the file. Raises OSError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -1,1 +1,4 @@
-"""Giving leadership back to preferred replicas."""
+"""Elections of preferred replicas, through the controller.
+
+Door: `election`. It asks, waits and reads the outcome; it never writes a partition's state.
+"""

@@ -1,4 +1,4 @@
-"""Give leadership back to preferred replicas: choose partitions, ask the controller, see what came of it (ELE).
+"""Give leadership back to preferred replicas: choose partitions, ask the controller, read the outcome (ELE).
 
 The request is one exclusive create of /admin/preferred_replica_election; the controller deletes it when it has tried
 every partition, and leaves no word of success. So the outcome is read from the partitions' states (ELE-16X).
@@ -7,7 +7,7 @@ every partition, and leaves no word of success. So the outcome is read from the 
 import enum
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkatool.core.errors import NodeExistsError, RefusedError
@@ -22,7 +22,7 @@ RECHECK_S = 5.0  # a watch is lost with an expired session: look again now and t
 
 
 class Outcome(enum.StrEnum):
-    """What became of one partition (ELE-16X)."""
+    """The outcome of one partition (ELE-16X)."""
 
     ELECTED = "elected"
     ALREADY_PREFERRED = "already_preferred"
@@ -38,6 +38,8 @@ LED_BY_PREFERRED = frozenset({Outcome.ELECTED, Outcome.ALREADY_PREFERRED})
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
+    """One partition before and after the election."""
+
     partition: TopicPartition
     preferred: int | None
     leader_before: int | None
@@ -85,7 +87,7 @@ def select(
     preferring: int | None = None,
     only_imbalanced: bool = False,
 ) -> Selection:
-    """Of ``wanted`` (None: all the view has, ELE-1) what can be elected (ELE-5, ELE-15X, ELE-19X).
+    """Select from ``wanted`` (None: all the view has, ELE-1) what can be elected (ELE-5, ELE-15X, ELE-19X).
 
     ``preferring``: only partitions whose preferred replica is that broker.
     """
@@ -105,7 +107,7 @@ def select(
 
 
 def check_can_start(view: ClusterView) -> None:
-    """Raises RefusedError when nobody would carry the election out, or a reassignment runs (ELE-20X)."""
+    """Raise RefusedError when there is no controller to carry the election out, or a reassignment runs (ELE-20X)."""
     if view.controller_id is None:
         raise RefusedError(
             "no controller is elected, so nobody would carry out the election; --force asks all the same"
@@ -132,7 +134,7 @@ def _leadership(view: ClusterView, partition: TopicPartition) -> LeaderAndIsr | 
 
 
 def _forecast(view: ClusterView, partition: TopicPartition) -> Outcome:
-    """What the controller would find (ELE-7): ELECTED is what it would change."""
+    """Return what the controller would find (ELE-7): ELECTED is what it would change."""
     preferred, state = _preferred(view, partition), _leadership(view, partition)
     if state is None:
         return Outcome.FAILED
@@ -158,7 +160,7 @@ def run(
     on_batch: Callable[[Sequence[TopicPartition]], None],
     name_of: PartitionName = dashed,
 ) -> ElectionResult:
-    """Ask for each batch once the one before has gone (ELE-3, ELE-14X), then read what came of it (ELE-16X).
+    """Ask for each batch once the one before has gone (ELE-3, ELE-14X), then read the outcome (ELE-16X).
 
     ``timeout_s`` bounds each batch. ``wait`` False: the last one is not waited for and its outcome not known.
     ``on_asking`` is called before each create, ``on_batch`` after it: between them nobody knows if it was carried out.
@@ -185,16 +187,12 @@ def run(
             )
             break
     waited = wait or stopped is not None
-    return ElectionResult(_results(selection, read_after(zk, selection) if waited else None), stopped)
-
-
-def read_after(zk: ZooKeeper, selection: Selection) -> ClusterView:
-    """The cluster again, as far as the selection goes."""
-    return read_cluster(zk, {p.topic for p in selection.asked})
+    after = read_cluster(zk, {p.topic for p in selection.asked}) if waited else None
+    return ElectionResult(_results(selection, after), stopped)
 
 
 def _await_end(zk: ZooKeeper, data: bytes, timeout_s: float) -> bool:
-    """Until the node with that content is gone; False: time is up first."""
+    """Wait until the node with that content is gone. Return False when the time is up first."""
     deadline = time.monotonic() + timeout_s
     request = WatchedNode(zk, PreferredElectionZnode.PATH)
     while True:
@@ -238,7 +236,7 @@ def _result(before: ClusterView, after: ClusterView | None, partition: TopicPart
 
 @dataclass(frozen=True, slots=True)
 class BrokerBalance:
-    """How the leaders sit (ELE-11): of the partitions preferring this broker, others lead ``led_by_others``."""
+    """A broker's share of leaders (ELE-11): of the partitions preferring it, others lead ``led_by_others``."""
 
     broker_id: int
     registered: bool
@@ -248,12 +246,12 @@ class BrokerBalance:
 
     @property
     def imbalance(self) -> float:
-        """0 to 1; 0 for a broker that no partition prefers."""
+        """Return 0 to 1; 0 for a broker that no partition prefers."""
         return self.led_by_others / self.preferred if self.preferred else 0.0
 
 
 def report(view: ClusterView) -> tuple[BrokerBalance, ...]:
-    """One row per broker that is registered or preferred by a partition (ELE-18X)."""
+    """Return a row for each broker that is registered or preferred by a partition (ELE-18X)."""
     leaders: Counter[int | None] = Counter()
     preferred = leaders_by_preference(r for topic in view.topics.values() for r in topic.assignment.values())
     elsewhere: Counter[int | None] = Counter()
@@ -262,9 +260,5 @@ def report(view: ClusterView) -> tuple[BrokerBalance, ...]:
         if state is not None:
             leaders[state.leader] += 1
             elsewhere[wanted] += state.leader != wanted
-    brokers = sorted(set(view.brokers) | _known(preferred) | _known(leaders))
+    brokers = sorted({*view.brokers, *(b for b in (*preferred, *leaders) if b is not None)})
     return tuple(BrokerBalance(b, b in view.brokers, leaders[b], preferred[b], elsewhere[b]) for b in brokers)
-
-
-def _known(brokers: Iterable[int | None]) -> set[int]:
-    return {b for b in brokers if b is not None}

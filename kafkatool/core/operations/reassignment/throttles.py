@@ -5,11 +5,10 @@ remembered, so that what stood there before can be put back as long as nobody el
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from kafkatool.core.errors import NodeExistsError, NoNodeError, VersionConflictError, ZooKeeperError
-from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import Create, Node, Op, SetData, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
@@ -33,6 +32,16 @@ class ConfigWrite:
         return ConfigZnode.path(self.entity_type, self.name)
 
     @property
+    def stored(self) -> Mapping[str, str]:
+        """Return the config as it was read."""
+        return ConfigZnode.decode(self.path, self.before.data) if self.before else {}
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """Return the keys that throttle an entity of this type."""
+        return RATES if self.entity_type == "brokers" else REPLICAS
+
+    @property
     def data(self) -> bytes:
         return ConfigZnode.encode(self.config, self.before.data if self.before else b"")
 
@@ -49,15 +58,26 @@ class ConfigWrite:
             return Create(self.path, self.data), self.notification
         return SetData(self.path, self.data, self.before.version), self.notification
 
+    def setting(self, changes: Mapping[str, str]) -> Self:
+        """Return the write that sets those keys and keeps the others."""
+        return replace(self, config={**self.config, **changes})
 
-# --- setting ---------------------------------------------------------------------------------------------------
+    def unthrottled(self) -> Self:
+        """Return the write that drops the throttling keys."""
+        return replace(self, config={k: v for k, v in self.config.items() if k not in self.keys})
+
+    def throttle(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return the throttling keys in ``config``."""
+        return {k: config[k] for k in self.keys if k in config}
+
+
+# --- setting and removing --------------------------------------------------------------------------------------
 
 
 def plan_rates(zk: ZooKeeper, brokers: Iterable[int], rate: int) -> list[ConfigWrite]:
     """Plan to set both rates of those brokers to ``rate`` bytes/s, other keys kept."""
-    wanted = dict.fromkeys(RATES, str(rate))
-    names = [str(b) for b in sorted(set(brokers))]
-    return [_merged("brokers", n, node, wanted) for n, node in zip(names, _read(zk, "brokers", names), strict=True)]
+    reads = _read(zk, [("brokers", str(b)) for b in sorted(set(brokers))])
+    return [read.setting(dict.fromkeys(RATES, str(rate))) for read in reads]
 
 
 def plan_replicas(zk: ZooKeeper, moves: Moves, current: Moves) -> list[ConfigWrite]:
@@ -68,11 +88,11 @@ def plan_replicas(zk: ZooKeeper, moves: Moves, current: Moves) -> list[ConfigWri
     for partition, replicas in moves.items():
         gained = [b for b in replicas if b not in current[partition]]
         if gained:
-            leaders[partition.topic] += _replica_texts(partition, current[partition])
-            followers[partition.topic] += _replica_texts(partition, gained)
+            leaders[partition.topic] += [f"{partition.partition}:{b}" for b in current[partition]]
+            followers[partition.topic] += [f"{partition.partition}:{b}" for b in gained]
     return [
-        _merged("topics", t, node, {REPLICAS[0]: ",".join(leaders[t]), REPLICAS[1]: ",".join(followers[t])})
-        for t, node in zip(topics, _read(zk, "topics", topics), strict=True)
+        read.setting({REPLICAS[0]: ",".join(leaders[read.name]), REPLICAS[1]: ",".join(followers[read.name])})
+        for read in _read(zk, [("topics", t) for t in topics])
     ]
 
 
@@ -82,23 +102,13 @@ def throttled_brokers(moves: Moves, topics: Mapping[str, Mapping[int, Sequence[i
     return named.union(*(replicas for assignment in topics.values() for replicas in assignment.values()))
 
 
-def _replica_texts(partition: TopicPartition, brokers: Iterable[int]) -> list[str]:
-    return [f"{partition.partition}:{b}" for b in brokers]
-
-
-# --- removing --------------------------------------------------------------------------------------------------
-
-
 def plan_removal(zk: ZooKeeper, topics: Iterable[str]) -> list[ConfigWrite]:
     """Plan to take the rates off every broker, registered or not, and the lists off those topics (RSN-13, RSN-24X)."""
     # The children of /config/brokers cover brokers that are down; <default> is not a throttle of ours.
-    brokers = sorted(
-        (n for n in zk.children(ConfigZnode.path("brokers", "").rstrip("/")) or [] if n.isdecimal()), key=int
-    )
-    entities = [("brokers", b, RATES) for b in brokers] + [("topics", t, REPLICAS) for t in sorted(set(topics))]
-    nodes = zk.get_many([ConfigZnode.path(entity_type, name) for entity_type, name, _ in entities])
-    writes = [_without(kind, name, node, keys) for (kind, name, keys), node in zip(entities, nodes, strict=True)]
-    return [write for write in writes if write is not None]
+    names = zk.children(ConfigZnode.path("brokers", "").rstrip("/")) or []
+    brokers = sorted((n for n in names if n.isdecimal()), key=int)
+    reads = _read(zk, [("brokers", b) for b in brokers] + [("topics", t) for t in sorted(set(topics))])
+    return [read.unthrottled() for read in reads if read.throttle(read.config)]
 
 
 # --- saving and restoring, over the end of a process ------------------------------------------------------------
@@ -116,12 +126,7 @@ class SavedThrottle:
 
 def saved(writes: Iterable[ConfigWrite]) -> list[SavedThrottle]:
     """Return what is to be remembered before those writes are made."""
-    found = []
-    for write in writes:
-        keys = RATES if write.entity_type == "brokers" else REPLICAS
-        stored = ConfigZnode.decode(write.path, write.before.data) if write.before else {}
-        found.append(SavedThrottle(write.entity_type, write.name, _only(stored, keys), _only(write.config, keys)))
-    return found
+    return [SavedThrottle(w.entity_type, w.name, w.throttle(w.stored), w.throttle(w.config)) for w in writes]
 
 
 def set_again(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
@@ -147,27 +152,19 @@ def _replace(
 
     ``always``: a broker's rates may have been something else.
     """
-    keys = RATES if throttle.entity_type == "brokers" else REPLICAS
-    (node,) = _read(zk, throttle.entity_type, [throttle.name])
-    path = ConfigZnode.path(throttle.entity_type, throttle.name)
-    stored = ConfigZnode.decode(path, node.data) if node else {}
-    if _only(stored, keys) == new:
-        if node is not None:  # whoever wrote it may have been killed before it told the brokers
-            change = ConfigWrite(throttle.entity_type, throttle.name, node, stored).notification
-            zk.create(change.path, change.data, sequential=True, make_parents=True)
+    (read,) = _read(zk, [(throttle.entity_type, throttle.name)])
+    found = read.throttle(read.config)
+    if found == new:
+        if read.before is not None:  # whoever wrote it may have been killed before it told the brokers
+            zk.create(read.notification.path, read.notification.data, sequential=True, make_parents=True)
         return True
-    if _only(stored, keys) != old and not (always and throttle.entity_type == "brokers"):
+    if found != old and not (always and throttle.entity_type == "brokers"):
         return False
-    config = {**{k: v for k, v in stored.items() if k not in keys}, **new}
     try:
-        _write(zk, ConfigWrite(throttle.entity_type, throttle.name, node, config))
+        _write(zk, read.unthrottled().setting(new))
     except (VersionConflictError, NoNodeError):
         return False
     return True
-
-
-def _only(config: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
-    return {k: config[k] for k in keys if k in config}
 
 
 # --- reading and writing configs -------------------------------------------------------------------------------
@@ -181,8 +178,8 @@ def apply(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[ConfigWrite]:
     done: list[ConfigWrite] = []
     try:
         for write in writes:
-            before = ConfigZnode.decode(write.path, write.before.data) if write.before else {}
-            done.append(ConfigWrite(write.entity_type, write.name, _write(zk, write), before))
+            before = write.stored
+            done.append(replace(write, before=_write(zk, write), config=before))
     except ZooKeeperError:
         undo(zk, done)
         raise
@@ -214,16 +211,8 @@ def _write(zk: ZooKeeper, write: ConfigWrite) -> Node:
     return Node(write.data, version, 0, 0, 0, 0)
 
 
-def _read(zk: ZooKeeper, entity_type: str, names: Sequence[str]) -> list[Node | None]:
-    return zk.get_many([ConfigZnode.path(entity_type, n) for n in names])
-
-
-def _merged(entity_type: str, name: str, node: Node | None, changes: Mapping[str, str]) -> ConfigWrite:
-    stored = ConfigZnode.decode(ConfigZnode.path(entity_type, name), node.data) if node else {}
-    return ConfigWrite(entity_type, name, node, {**stored, **changes})
-
-
-def _without(entity_type: str, name: str, node: Node | None, keys: Iterable[str]) -> ConfigWrite | None:
-    stored = ConfigZnode.decode(ConfigZnode.path(entity_type, name), node.data) if node else {}
-    kept = {k: v for k, v in stored.items() if k not in keys}
-    return ConfigWrite(entity_type, name, node, kept) if len(kept) < len(stored) else None
+def _read(zk: ZooKeeper, entities: Sequence[tuple[str, str]]) -> list[ConfigWrite]:
+    """Read configs by type and name of their entity, as writes that change nothing."""
+    nodes = zk.get_many([ConfigZnode.path(entity_type, name) for entity_type, name in entities])
+    reads = [ConfigWrite(*entity, node, {}) for entity, node in zip(entities, nodes, strict=True)]
+    return [read.setting(read.stored) for read in reads]

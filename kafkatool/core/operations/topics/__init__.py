@@ -1,1 +1,7 @@
-"""Creating, changing, deleting and describing topics."""
+"""Topics: created, changed, deleted and described through ZooKeeper, by kt and by the bundled broker alike.
+
+Doors: `creation`, `configs`, `growth`, `deletion`, `description`, `replica_lists`. A plan is a frozen value with the
+operations it consists of: ``--dry-run`` shows them, the function beside it carries them out. Nothing is overwritten
+unseen: each write is a create or bound to the version read. Kafka's texts are those of 0.10.2.1 (AdminUtils.scala), for
+added replica lists those of 1.1 (AdminZkClient.scala).
+"""

@@ -1,13 +1,36 @@
-"""Wait for marked topics to go, and tell what may keep those that stay (TOP-18, TOP-24X)."""
+"""Mark topics for deletion, wait until they are gone, and name what may keep those that stay (TOP-17, TOP-18, TOP-24X)."""
 
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from kafkatool.core.errors import NodeExistsError, RefusedError
+from kafkatool.core.model.topic_names import INTERNAL_TOPICS
+from kafkatool.core.model.values import join_ids
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
-from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import TopicZnode
+from kafkatool.core.zookeeper.session import Create, ZooKeeper
+from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, TopicZnode
+
+
+class MarkedForDeletionError(RefusedError):
+    """The topic is marked for deletion already (TOP-17)."""
+
+
+def plan_deletion(topic: str) -> Create:
+    """Plan the mark of TOP-17. Raises RefusedError for Kafka's own topics."""
+    if topic in INTERNAL_TOPICS:
+        raise RefusedError(f"Topic {topic} is a kafka internal topic and is not allowed to be marked for deletion.")
+    return Create(DeleteTopicsZnode.topic_path(topic))
+
+
+def mark_for_deletion(zk: ZooKeeper, topic: str) -> None:
+    """Ask the controller to delete the topic. Raises MarkedForDeletionError (already), RefusedError (internal)."""
+    mark = plan_deletion(topic)
+    try:
+        zk.create(mark.path, mark.data, make_parents=True)
+    except NodeExistsError as e:
+        raise MarkedForDeletionError(f"Topic {topic} is already marked for deletion.") from e
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +72,6 @@ def _causes(view: ClusterView, topic: str) -> Iterable[str]:
         yield "the cluster has no controller"
     holders = {broker for replicas in view.topics[topic].assignment.values() for broker in replicas}
     if down := sorted(holders - view.brokers.keys()):
-        yield f"replicas are on brokers that are down: {', '.join(map(str, down))}"
+        yield f"replicas are on brokers that are down: {join_ids(down, ', ')}"
     if any(partition.topic == topic for partition in view.reassignment or ()):
         yield "a reassignment of it is running"

@@ -1,4 +1,4 @@
-"""What ``describe`` tells about topics, as values, and which of them its filters select (TOP-9 to TOP-13, TOP-25X, 26X)."""
+"""The values that ``describe`` shows of topics, and the filters that select among them (TOP-9 to TOP-13, TOP-25X, 26X)."""
 
 import enum
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class PartitionDescription:
     leader_epoch: int | None
     controller_epoch: int | None
     available: bool
-    """Whether it has a leader, and that broker is registered."""
+    """It has a leader, and that broker is registered."""
     min_isr: int
 
     @property
@@ -42,12 +42,12 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """That of the first partition (TOP-9)."""
+        """Return that of the first partition (TOP-9)."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
 class Filter(enum.Enum):
-    """Which partitions to tell about."""
+    """The filters of ``describe``, of which one may be given."""
 
     UNDER_REPLICATED = "under-replicated-partitions"
     UNAVAILABLE = "unavailable-partitions"
@@ -70,7 +70,7 @@ class Filter(enum.Enum):
 
 
 def describe(view: ClusterView) -> list[TopicDescription]:
-    """Every topic of the view, by name. The view must have states and configs."""
+    """Describe every topic of the view, by name. The view must have states and configs."""
     return [_topic(view, name) for name in sorted(view.topics)]
 
 

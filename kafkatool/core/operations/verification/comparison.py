@@ -1,4 +1,4 @@
-"""Do all replicas of a partition hold the same data? Read each from its own broker and compare (RPV-1 to RPV-11X).
+"""Comparison of all replicas of a partition, each read from its own broker (RPV-1 to RPV-11X).
 
 ``compare`` is a pure function over what was fetched. ``Verifier`` runs rounds: fetch from all brokers at once, compare,
 move each partition's offset on to the first entry that not every replica has shown yet. Nothing is written anywhere.
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one replica showed from an offset on. ``out_of_range``: it does not have that offset."""
+    """The entries of one replica from an offset on. ``out_of_range``: it does not have that offset."""
 
     high_watermark: int
     entries: tuple[Entry, ...]
@@ -50,7 +50,7 @@ class Mismatch(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """``next_offset``: the first that is not verified yet. ``entries``: how many all replicas had."""
+    """The result of one comparison. ``next_offset`` is the first not verified yet, ``entries`` the number compared."""
 
     next_offset: int
     entries: int
@@ -58,7 +58,7 @@ class Comparison(NamedTuple):
 
 
 def compare(partition: TopicPartition, fetched: Mapping[int, Fetched], offset: int) -> Comparison:
-    """Walk the replicas' entries in step, each up to its own high watermark: uncommitted data never counts (RPV-3).
+    """Compare the replicas' entries in step, each up to its own high watermark: uncommitted data never counts (RPV-3).
 
     Where offsets differ the walk goes on at the highest of them, so that one gap is one mismatch per replica.
     """
@@ -80,11 +80,11 @@ def compare(partition: TopicPartition, fetched: Mapping[int, Fetched], offset: i
             for rows in left.values():
                 rows.pop()
             continue
-        one = heads[first].last_offset
+        first_offset = heads[first].last_offset
         mismatches += [
-            Mismatch(partition, "offset", min(one, heads[b].last_offset), first, one, b, heads[b].last_offset)
-            for b in others
-            if heads[b].last_offset != one
+            Mismatch(partition, "offset", min(first_offset, head.last_offset), first, first_offset, b, head.last_offset)
+            for b, head in heads.items()
+            if head.last_offset != first_offset
         ]
         offset = highest
         for rows in left.values():
@@ -94,7 +94,7 @@ def compare(partition: TopicPartition, fetched: Mapping[int, Fetched], offset: i
 
 
 def _committed(fetched: Fetched, offset: int) -> list[Entry]:
-    """Entries to compare, the next one last. Entries that end below ``offset`` were verified before."""
+    """Return the entries to compare, the next one last. Those that end below ``offset`` were verified before."""
     rows = [e for e in fetched.entries if offset <= e.last_offset < fetched.high_watermark]
     rows.reverse()
     return rows
@@ -105,7 +105,7 @@ def _committed(fetched: Fetched, offset: int) -> list[Entry]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the replicas are: broker -> (host, port), partition -> assigned brokers, leader, ISR."""
+    """The places of the replicas: broker -> (host, port), partition -> assigned brokers, leader, ISR."""
 
     addresses: Mapping[int, tuple[str, int]]
     replicas: Mapping[TopicPartition, tuple[int, ...]]
@@ -118,20 +118,20 @@ class ReplicaReader(Protocol):
     """Reads replicas from their own brokers. A text in place of a value says why that replica cannot be read."""
 
     def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fetched | str]:
-        """Raises BrokerUnreachableError. Waits a moment when there is nothing new."""
+        """Fetch from those offsets on; wait a moment when there is nothing new. Raises BrokerUnreachableError."""
 
     def offsets(
         self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
     ) -> Mapping[TopicPartition, int | str]:
-        """The offset a time points at (LATEST, EARLIEST or ms). ``committed``: LATEST is the high watermark."""
+        """Ask for the offset of a time (LATEST, EARLIEST or ms). ``committed``: LATEST is the high watermark."""
 
 
 @dataclass(slots=True)
 class PartitionReport:
-    """What was found out about one partition; filled by the Verifier as it goes, its one writer.
+    """The findings about one partition; filled by the Verifier as it goes, its one writer.
 
-    Compared is [``start``, ``offset``) but for ``skipped``; ``end`` is how far ``--once`` wants to get. ``missing``
-    says for each replica that was not compared all the way why.
+    Compared is [``start``, ``offset``) but for ``skipped``; ``end`` is the offset ``--once`` wants to reach. ``missing``
+    has the reason for each replica that was not compared all the way.
     """
 
     partition: TopicPartition
@@ -148,17 +148,17 @@ class PartitionReport:
 
     @property
     def complete(self) -> bool:
-        """Every replica that answers was compared up to ``end``."""
+        """Tell whether every replica that answers was compared up to ``end``."""
         return self.end is not None and self.offset >= self.end
 
     @property
     def lag(self) -> int:
-        """Highest watermark of any replica minus the verified offset (RPV-4)."""
+        """Return the highest watermark of any replica minus the verified offset (RPV-4)."""
         return max(self.high_watermarks.values(), default=self.offset) - self.offset
 
     @property
     def lags(self) -> dict[int, int | None]:
-        """Per replica how far its high watermark is behind the highest; None: it never answered (RPV-11X)."""
+        """Return each replica's high watermark's distance to the highest; None: it never answered (RPV-11X)."""
         highest = max(self.high_watermarks.values(), default=0)
         return {b: highest - hw if (hw := self.high_watermarks.get(b)) is not None else None for b in self.replicas}
 
@@ -219,7 +219,7 @@ class Verifier:
         return {p: offset for p, offset in found.items() if isinstance(offset, int) and offset >= 0}
 
     def round(self) -> bool:
-        """Fetch what is not complete, compare, move on; False: nothing new anywhere."""
+        """Fetch what is not complete, compare, move on. Return False when nothing was new anywhere."""
         begun = time.monotonic()
         active = [r for r in self._queue if not r.complete]
         fetched = self._fetch(active)
@@ -230,9 +230,9 @@ class Verifier:
         return bool(moved)
 
     def run_once(self, *, stall_s: float, on_round: Callable[[], None] = lambda: None) -> None:
-        """Until every partition is compared to the high watermarks of the first round, or none moved for ``stall_s``.
+        """Run rounds until all are compared to the high watermarks of the first, or none moved for ``stall_s``.
 
-        ``on_round`` is called after each round: ``reports`` tell how far it is.
+        ``on_round`` is called after each round, to look at ``reports``.
         """
         last_move = time.monotonic()
         while True:
@@ -247,7 +247,7 @@ class Verifier:
                 return
 
     def worst(self) -> PartitionReport:
-        """The partition with the largest lag (RPV-4)."""
+        """Return the partition with the largest lag (RPV-4)."""
         return max(self.reports, key=lambda r: r.lag)
 
     def _fetch(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, dict[int, Fetched]]:
@@ -281,7 +281,7 @@ class Verifier:
             report.missing[broker] = why
 
     def _judge(self, report: PartitionReport, fetched: dict[int, Fetched]) -> bool:
-        """Whether the partition moved on."""
+        """Compare what was fetched and note it. Return whether the partition moved on."""
         report.high_watermarks.update((b, f.high_watermark) for b, f in fetched.items() if f.high_watermark >= 0)
         if any(f.out_of_range for f in fetched.values()):
             return self._skip_deleted(report, [b for b, f in fetched.items() if f.out_of_range])

@@ -7,6 +7,7 @@ PLAINTEXT listeners are spoken to.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Final, TypeVar
 
 from kafkatool.core.client.connection import Connection
@@ -37,14 +38,14 @@ class NegotiatedConnection:
     """A connection that speaks the newest version of each request that both sides know (BRK-11)."""
 
     def __init__(self, host: str, port: int, *, timeout_ms: int = TIMEOUT_MS) -> None:
-        """Raises BrokerUnreachableError."""
+        """Connect and agree on versions. Raises BrokerUnreachableError."""
         self._connection = Connection(host, port, client_id=CLIENT_ID, timeout_ms=timeout_ms)
         self._timeout_ms = timeout_ms
         answer = self._send(api_versions.API, 0, api_versions.ApiVersionsRequest(), timeout_ms)
         self._served = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
 
     def send(self, api: Api, request: Request[_Response], *, wait_ms: int = 0) -> _Response:
-        """``wait_ms``: how long the broker may hold its answer back. Raises BrokerUnreachableError."""
+        """Send and return the answer, which the broker may hold back for ``wait_ms``. Raises BrokerUnreachableError."""
         lowest, highest = self._served.get(api.key, (0, -1))
         version = min(highest, api.max_version)
         if version < max(lowest, api.min_version):
@@ -70,17 +71,14 @@ class NegotiatedConnection:
 
 
 def layout_from_brokers(addresses: Sequence[tuple[str, int]], choose: TopicSelection) -> Layout:
-    """Ask the first broker that answers. Raises BrokerUnreachableError when none does."""
+    """Ask the first broker that answers for the layout. Raises BrokerUnreachableError when none does."""
     errors = []
     for host, port in addresses:
         try:
-            connection = NegotiatedConnection(host, port)
-            try:
+            with closing(NegotiatedConnection(host, port)) as connection:
                 answer = connection.send(
                     metadata.API, metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
                 )
-            finally:
-                connection.close()
         except BrokerUnreachableError as e:
             errors.append(str(e))
             continue
@@ -99,7 +97,7 @@ def layout_from_brokers(addresses: Sequence[tuple[str, int]], choose: TopicSelec
 
 
 def layout_from_zookeeper(zk: ZooKeeper, choose: TopicSelection) -> Layout:
-    """The same from the znodes (RPV-8X)."""
+    """Read the layout from the znodes (RPV-8X)."""
     view = read_cluster(zk)
     chosen = set(choose(list(view.topics)))
     partitions = [p for p in view.partitions() if p.topic in chosen]
@@ -131,7 +129,7 @@ class BrokerReader:
         max_wait_ms: int,
         max_bytes_per_second: int | None = None,
     ) -> None:
-        """``max_bytes_per_second`` is for each broker (RPV-12X)."""
+        """Read from those addresses; ``max_bytes_per_second`` is for each broker (RPV-12X)."""
         self._addresses = addresses
         self._fetch_size_bytes = fetch_size_bytes
         self._max_wait_ms = max_wait_ms
@@ -146,7 +144,7 @@ class BrokerReader:
             connection.close()
 
     def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Fetched | str]:
-        """Entries from those offsets on, as much as the fetch size allows. Raises BrokerUnreachableError."""
+        """Fetch entries from those offsets on, as the fetch size allows. Raises BrokerUnreachableError."""
         most_bytes = max(self._fetch_size_bytes, MAX_RESPONSE_BYTES)
         if self._rate:
             self._closed.wait(self._rate.wait_s(broker_id))
@@ -172,7 +170,7 @@ class BrokerReader:
     def offsets(
         self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
     ) -> Mapping[TopicPartition, int | str]:
-        """As ReplicaReader.offsets. A consumer is told the high watermark and only by the leader; a debugger the end."""
+        """Ask as a consumer (the leader alone answers: its high watermark) or as a debugger (any answers: its end)."""
         topics: dict[str, list[list_offsets.ListOffsetsRequestPartition]] = {}
         for topic, number in partitions:
             wanted = list_offsets.ListOffsetsRequestPartition(partition=number, timestamp=timestamp_ms)
@@ -219,7 +217,7 @@ def _fetched(partition: fetch.FetchResponsePartition) -> Fetched | str:
 
 
 def _entries(records: Buffer) -> tuple[Entry, ...]:
-    """A batch whose content does not fit its own CRC counts as checksum -1, so rotten data cannot look equal."""
+    """Read the batches; content that does not fit its own CRC has checksum -1, so that rotten data never looks equal."""
     return tuple(
         Entry(batch.last_offset, batch.crc if check_crc(records, position) else -1)
         for position, batch in iter_batches(records)

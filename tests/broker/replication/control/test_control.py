@@ -3,9 +3,12 @@
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkatool.broker.replication.following import fetcher_manager
+from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.partition.partition_reads import Reader
 from kafkatool.core.errors import ConnectionLostError
 from kafkatool.core.model.values import TopicPartition
@@ -38,7 +41,7 @@ def codes(response: LeaderAndIsrResponse | StopReplicaResponse) -> dict[int, int
 def stop(
     broker: World, *partitions: TopicPartition, delete: bool = False, epoch: int = 1, broker_epoch: int = -1
 ) -> StopReplicaResponse:
-    return broker.manager.stop_replicas(
+    return broker.manager.control.stop_replicas(
         StopReplicaRequest(
             controller_id=9,
             controller_epoch=epoch,
@@ -56,7 +59,7 @@ def test_an_older_controller_is_refused_by_every_request(broker: World) -> None:
     assert (refused.error_code, codes(refused)) == (11, {0: 11})
     stopped = stop(broker, TP, delete=True, epoch=4)
     assert (stopped.error_code, stopped.partitions) == (11, [])
-    assert broker.manager.update_metadata(metadata_request([TP], {1: 1}, 1, controller_epoch=4)).error == 11
+    assert broker.manager.control.update_metadata(metadata_request([TP], {1: 1}, 1, controller_epoch=4)).error == 11
     assert broker.partition().leader_epoch == 0
     assert not broker.cache.contains(TP)
     assert ("WARN", "[Broker id=1] Received stop replica request from an old controller epoch 4. "
@@ -68,7 +71,7 @@ def test_an_older_controller_is_refused_by_every_request(broker: World) -> None:
 def test_requests_for_another_life_of_this_broker_are_refused_before_all_else(broker: World) -> None:
     stale = broker.leader_and_isr(role(TP, 1, 0, [1], [1]), controller_epoch=5, broker_epoch=BROKER_EPOCH - 1)
     assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
-    assert broker.manager.partition(TP) is None
+    assert broker.manager.partitions.get(TP) is None
     assert stop(broker, TP, broker_epoch=BROKER_EPOCH - 1).error_code == 77
     accepted = broker.leader_and_isr(role(TP, 1, 0, [1], [1]), controller_epoch=1, broker_epoch=BROKER_EPOCH)
     assert accepted.error_code == 0, "the refused request's controller epoch was not stored"
@@ -77,11 +80,11 @@ def test_requests_for_another_life_of_this_broker_are_refused_before_all_else(br
 @pytest.mark.spec("BRK-25")
 @pytest.mark.parametrize(("told", "code"), [(BROKER_EPOCH, 0), (BROKER_EPOCH - 1, 77)])
 def test_a_broker_that_is_just_registering_waits_to_know_which_life_is_meant(
-    broker: World, told: int, code: int
+    tmp_path: Path, told: int, code: int
 ) -> None:
     answers = iter([None, None, BROKER_EPOCH])
-    broker.manager._control._broker_epoch = lambda: next(answers)
-    assert broker.leader_and_isr(role(TP, 1, 0, [1], [1]), broker_epoch=told).error_code == code
+    with world(tmp_path, clock=Clock(), broker_epoch=lambda: next(answers)) as broker:
+        assert broker.leader_and_isr(role(TP, 1, 0, [1], [1]), broker_epoch=told).error_code == code
 
 
 @pytest.mark.spec("BRK-25")
@@ -96,7 +99,7 @@ def test_each_partition_is_judged_by_itself_and_all_are_answered(broker: World) 
     broker.lead(epoch=3)
     response = broker.leader_and_isr(role(TP, 1, 3, [1], [1]), role(TP1, 2, 0, [2], [2, 3]), role(TP2, 1, 0, [1], [1]))
     assert codes(response) == {0: 11, 1: 3, 2: 0}
-    assert broker.manager.partition(TP1) is None, "no object for a partition that is not ours"
+    assert broker.manager.partitions.get(TP1) is None, "no object for a partition that is not ours"
     assert broker.partition(TP2).is_leader
     ignored = [m for level, m in broker.lines.written if level == "WARN"]
     assert ignored == [
@@ -190,7 +193,7 @@ def test_a_deposed_leader_serves_nobody_while_the_new_one_is_unknown(broker: Wor
     assert [r.error for r in broker.produce()] == [ErrorCode.NOT_LEADER_FOR_PARTITION]
     told: list[tuple[int, list[TopicPartition]]] = []
     request = metadata_request([TP], {1: 1, 2: 2}, 2)
-    broker.manager.update_metadata(
+    broker.manager.control.update_metadata(
         request, lambda lead, follow: told.append((len(lead), [p.tp for p in follow])), correlation_id=1
     )
     assert told == [(0, [TP])]
@@ -198,14 +201,24 @@ def test_a_deposed_leader_serves_nobody_while_the_new_one_is_unknown(broker: Wor
 
 
 @pytest.mark.spec("BRK-30")
-def test_the_leaders_of_the_request_serve_when_the_cache_does_not_know_them(broker: World) -> None:
+def test_the_leaders_of_the_request_serve_when_the_cache_does_not_know_them(
+    broker: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports: list[int] = []
+
+    class Noted(LeaderEndpoint):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            ports.append(self.port)
+
+    monkeypatch.setattr(fetcher_manager, "LeaderEndpoint", Noted)
     live = LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=7)
     broker.leader_and_isr(role(TP, 2, 0, [2], [2, 1]), live=[live])
     assert list(broker.manager.fetchers.traffic()) == [(2, 0)]
     broker.know(brokers={2: 5})
     broker.leader_and_isr(role(TP, 2, 1, [2], [2, 1]), live=[live])
-    fetcher = broker.manager.fetchers._fetchers[(2, 0)]
-    assert fetcher.leader.port == 5, "the cache comes first; the fetcher is replaced when the port changed (BRK-65)"
+    assert list(broker.manager.fetchers.traffic()) == [(2, 0)]
+    assert ports == [7, 5], "the cache comes first; the fetcher is replaced when the port changed (BRK-65)"
 
 
 @pytest.mark.spec("BRK-23")
@@ -219,7 +232,7 @@ def test_control_requests_take_turns(broker: World) -> None:
         order.append("leader_and_isr")
 
     request = LeaderAndIsrRequest(controller_id=9, controller_epoch=1, partition_states=[], live_leaders=[])
-    first = threading.Thread(target=lambda: broker.manager.become_leader_or_follower(request, slow))
+    first = threading.Thread(target=lambda: broker.manager.control.become_leader_or_follower(request, slow))
     first.start()
     assert inside.wait(60)
 
@@ -252,8 +265,7 @@ def test_a_disk_error_on_one_partition_leaves_the_rest_alone(tmp_path: Path) -> 
         lost, kept = TP, TP1
         offline: list[TopicPartition] = []
         broker.manager.on_offline = offline.extend
-        broker.logs._take_offline(broker.partition(lost).log.directory.parent, OSError("the disk is gone"))
-        broker.scheduler.run()
+        broker.fail_disk(broker.partition(lost).log.directory.parent)
         assert offline == [lost], "the group coordinator must not go on with its partition"
         assert broker.produce(lost)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
         assert broker.fetch(0, Reader(-1), lost)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
@@ -268,7 +280,7 @@ def test_a_disk_error_on_one_partition_leaves_the_rest_alone(tmp_path: Path) -> 
 def test_with_a_dir_offline_only_new_partitions_are_created(tmp_path: Path) -> None:
     dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     with world(tmp_path, clock=Clock(), log_dirs=dirs) as broker:
-        broker.logs._take_offline(tmp_path / "a", OSError("the disk is gone"))
+        broker.fail_disk(tmp_path / "a")
         response = broker.leader_and_isr(role(TP, 1, 0, [1], [1], is_new=False), role(TP1, 1, 0, [1], [1], is_new=True))
         assert codes(response) == {0: 56, 1: 0}
         assert broker.partition(TP1).log.directory.parent == tmp_path / "b"
@@ -294,10 +306,10 @@ def test_deleting_drops_partition_log_and_every_wait(broker: World, tmp_path: Pa
     fetched = broker.fetch(1, follower(2), max_wait_ms=60_000)
     assert codes(stop(broker, TP, delete=True)) == {0: 0}
     assert (produced[0].error, fetched[0].error) == (6, 6)
-    assert broker.manager.partition(TP) is None
+    assert broker.manager.partitions.get(TP) is None
     assert not (tmp_path / "logs/t-0").exists()
     assert broker.produce()[0].error == 6
-    broker.manager.update_metadata(metadata_request([TP], {1: 1}, -2))
+    broker.manager.control.update_metadata(metadata_request([TP], {1: 1}, -2))
     assert broker.produce()[0].error == 3
 
 
@@ -307,7 +319,7 @@ def test_deleting_works_when_only_the_directory_or_nothing_exists(tmp_path: Path
         broker.lead()
         broker.produce()
     with world(tmp_path, clock=Clock()) as broker:
-        assert broker.manager.partition(TP) is None
+        assert broker.manager.partitions.get(TP) is None
         assert codes(stop(broker, TP, TP1, delete=True)) == {0: 0, 1: 0}
         assert not (tmp_path / "logs/t-0").exists()
         assert ("TRACE", "[Broker id=1] Ignoring stop replica (delete=true) for partition t-1 as replica doesn't exist "
@@ -328,7 +340,7 @@ def test_a_topic_made_anew_does_not_inherit_a_high_watermark(tmp_path: Path) -> 
 @pytest.mark.spec("BRK-112", "BRK-113")
 def test_metadata_goes_to_the_cache_and_what_was_removed_comes_back(broker: World) -> None:
     broker.know(TP, TP1)
-    update = broker.manager.update_metadata(metadata_request([TP], {1: 1}, -2), correlation_id=3)
+    update = broker.manager.control.update_metadata(metadata_request([TP], {1: 1}, -2), correlation_id=3)
     assert update.removed == [TP]
     assert broker.cache.contains(TP1)
     assert broker.lines.written[-1][1] == (
@@ -342,17 +354,13 @@ def test_metadata_goes_to_the_cache_and_what_was_removed_comes_back(broker: Worl
 
 
 @pytest.mark.spec("BRK-26", "BRK-32")
-def test_a_topic_whose_configs_cannot_be_read_costs_no_other_partition_its_role(
-    broker: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = broker.logs._overrides_of
-
+def test_a_topic_whose_configs_cannot_be_read_costs_no_other_partition_its_role(tmp_path: Path) -> None:
     def unreadable(topic: str) -> Mapping[str, str]:
         if topic == "u":
             raise ConnectionLostError("lost")
-        return read(topic)
+        return {}
 
-    monkeypatch.setattr(broker.logs, "_overrides_of", unreadable)
     states = [role(TP, 1, 0, [1], [1]), role(TopicPartition("u", 5), 1, 0, [1], [1]), role(TP1, 1, 0, [1], [1])]
-    assert codes(broker.leader_and_isr(*states)) == {0: 0, 5: ErrorCode.KAFKA_STORAGE_ERROR, 1: 0}
-    assert broker.leaders == [TP, TP1]
+    with world(tmp_path, clock=Clock(), overrides_of=unreadable) as broker:
+        assert codes(broker.leader_and_isr(*states)) == {0: 0, 5: ErrorCode.KAFKA_STORAGE_ERROR, 1: 0}
+        assert broker.leaders == [TP, TP1]

@@ -18,7 +18,7 @@ def stop(broker: World, *partitions: TopicPartition, delete: bool, controller_ep
     request = StopReplicaRequest(
         controller_id=9, controller_epoch=controller_epoch, delete_partitions=delete, partitions=list(partitions)
     )
-    broker.manager.stop_replicas(request)
+    broker.manager.control.stop_replicas(request)
 
 
 def live_through_everything(broker: World) -> None:
@@ -30,17 +30,17 @@ def live_through_everything(broker: World) -> None:
     broker.leader_and_isr(role(GONE, 2, 0, [2], [2, 3]), controller_epoch=3)  # not assigned here
     broker.leader_and_isr(role(GONE, 7, 0, [7], [7, 1]), controller_epoch=3)  # an unknown leader
     broker.leader_and_isr(role(TP, 1, 2, [1], [1, 2]), controller_epoch=1)  # an old controller
-    broker.manager.update_metadata(metadata_request([TP, GONE], {1: 9001}, 1, controller_epoch=3), correlation_id=4)
-    broker.manager.update_metadata(metadata_request([TP], {1: 9001}, -2, controller_epoch=3), correlation_id=5)
-    broker.manager.update_metadata(metadata_request([TP], {1: 9001}, 1, controller_epoch=1), correlation_id=6)
-    broker.manager._control.shutting_down = True
+    broker.manager.control.update_metadata(
+        metadata_request([TP, GONE], {1: 9001}, 1, controller_epoch=3), correlation_id=4
+    )
+    broker.manager.control.update_metadata(metadata_request([TP], {1: 9001}, -2, controller_epoch=3), correlation_id=5)
+    broker.manager.control.update_metadata(metadata_request([TP], {1: 9001}, 1, controller_epoch=1), correlation_id=6)
+    broker.manager.control.shutting_down = True
     broker.leader_and_isr(role(U0, 2, 2, [2], [2, 1]), controller_epoch=3, live=LIVE)
     stop(broker, TP, delete=False)
     stop(broker, TP, TopicPartition("never", 3), delete=True)
     stop(broker, U0, delete=True, controller_epoch=1)
-    for dir_of in list(broker.logs.live_dirs):
-        broker.logs._take_offline(dir_of, OSError(5, "broken"))
-    broker.scheduler.run()
+    broker.fail_disk(*broker.logs.live_dirs)
     broker.leader_and_isr(role(U0, 1, 3, [1], [1]), role(TopicPartition("v", 0), 1, 0, [1], [1]), controller_epoch=3)
     stop(broker, U0, delete=True)
 

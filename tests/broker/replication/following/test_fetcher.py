@@ -57,10 +57,10 @@ def broker(tmp_path: Path) -> Iterator[World]:
 def fetcher_of(broker: World, leader: Any, *partitions: TopicPartition) -> ReplicaFetcher:
     made = ReplicaFetcher(
         "test",
-        broker.manager._config,
+        broker.config,
         leader,
         broker.manager.follower_quota,
-        wake=lambda _: None,
+        check_delayed=lambda _: None,
         on_failed=lambda _: None,
         clock_ms=broker.clock,
     )
@@ -117,7 +117,7 @@ def test_isr_changes_and_failed_writes_are_counted(broker: World) -> None:
 def test_a_throttled_replica_that_is_behind_is_left_out_of_the_request(broker: World) -> None:
     leader = FullResponses(high_watermark=5)
     fetcher = fetcher_of(broker, leader, *PARTITIONS)
-    broker.manager.on_topic_config("t", {"follower.replication.throttled.replicas": "0:1,1:1"})
+    broker.logs.update_topic_config("t", {"follower.replication.throttled.replicas": "0:1,1:1"})
     broker.manager.on_broker_config({"follower.replication.throttled.rate": "1"})
     fetcher.run_once()
     assert leader.asked == [[0, 1, 2]], "nothing had gone by yet"

@@ -49,7 +49,8 @@ def test_only_what_changed_is_listed_and_what_goes_is_forgotten_once(tmp_path: P
         second.wanted.fetch_offset = 5
         session.want(second)
         session.drop(third.partition.tp)
-        assert (numbers(session.question()), session._epoch) == (([1], [2]), 2)
+        changed = session.question()
+        assert (numbers(changed), changed.session_epoch) == (([1], [2]), 2)
         session.answered(FetchResponse(session_id=7, topics=[]))
         assert numbers(session.question()) == ([], [])
         session.answered(FetchResponse(session_id=7, topics=[]))

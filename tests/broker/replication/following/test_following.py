@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.handlers import load_handlers
-from kafkatool.broker.replication.following.fetcher_manager import fetcher_number, java_string_hash
+from kafkatool.broker.replication.following.fetcher_manager import fetcher_number
 from kafkatool.broker.replication.following.truncation import Truncation, decide_truncation
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
 from tests.broker.handlers.served import broker_of, handler_context
+from tests.broker.replication.leading.test_session_fetches import closing
 from tests.broker.replication.world import TP, World, role, world
 from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import everything
@@ -85,8 +86,8 @@ def test_a_follower_whose_session_the_leader_lost_goes_on_in_a_new_one(tmp_path:
             assert all(r.error == 0 for r in one.produce(acks=-1, count=3))
             eventually(lambda: same(one, two), "caught up")
             eventually(lambda: len(sessions) == 1, "a session")
-            for session_id in list(sessions._sessions):
-                sessions._close(session_id)
+            for session in sessions.watching(TP):
+                sessions.plan(closing(session))
             asked = two.manager.fetchers.traffic()[(1, 0)][0]
             eventually(lambda a=asked: two.manager.fetchers.traffic()[(1, 0)][0] > a + 2, f"goes on {count}")  # type: ignore[misc]
         one.produce(count=3)
@@ -103,7 +104,7 @@ def test_what_only_the_follower_has_is_cut_where_the_epochs_part(tmp_path: Path,
         eventually(lambda: same(one, two), "caught up")
         two.manager.fetchers.remove([TP])
         lead_alone(two, 1)
-        two.manager.append_records({TP: batch(5)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        two.manager.appends.append({TP: batch(5)}, acks=1, timeout_ms=100, on_done=lambda _: None)
         one.lead(epoch=2, isr=(1, 2))
         one.produce(count=1)
         follow(two, port, epoch=2)
@@ -121,11 +122,11 @@ def test_divergence_after_several_quick_changes_of_leader_is_found(tmp_path: Pat
         eventually(lambda: same(one, two), "caught up")
         two.manager.fetchers.remove([TP])
         lead_alone(two, 1)
-        two.manager.append_records({TP: batch(3)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        two.manager.appends.append({TP: batch(3)}, acks=1, timeout_ms=100, on_done=lambda _: None)
         one.lead(epoch=2)
         one.produce(count=4)
         lead_alone(two, 3)
-        two.manager.append_records({TP: batch(5)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        two.manager.appends.append({TP: batch(5)}, acks=1, timeout_ms=100, on_done=lambda _: None)
         one.lead(epoch=4, isr=(1, 2))
         follow(two, port, epoch=4)
         eventually(lambda: same(one, two), "the logs agree again")
@@ -136,7 +137,7 @@ def test_a_follower_with_more_than_its_leader_is_cut_not_stopped(tmp_path: Path)
     with pair(tmp_path) as (one, two, port):
         one.lead(isr=(1, 2))
         lead_alone(two, 0)
-        two.manager.append_records({TP: batch(9)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        two.manager.appends.append({TP: batch(9)}, acks=1, timeout_ms=100, on_done=lambda _: None)
         one.produce(count=2)
         one.lead(epoch=1, isr=(1, 2))
         two.partition().log.leader_epochs.clear()  # as a log without epochs: only the high watermark to go by
@@ -152,7 +153,7 @@ def test_committed_records_are_not_cut_if_so_configured(tmp_path: Path) -> None:
     with pair(tmp_path, kt_halt_on_truncation_below_hw="true") as (one, two, port):
         one.lead(isr=(1, 2))
         lead_alone(two, 0)
-        two.manager.append_records({TP: batch(9)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        two.manager.appends.append({TP: batch(9)}, acks=1, timeout_ms=100, on_done=lambda _: None)
         one.lead(epoch=1, isr=(1, 2))
         follow(two, port, epoch=1)
         eventually(lambda: two.manager.fetchers.failed == {TP}, "that partition stops")
@@ -214,7 +215,7 @@ def test_a_bad_partition_stops_alone(tmp_path: Path) -> None:
 def test_records_that_do_not_continue_the_log_stop_the_partition(tmp_path: Path) -> None:
     with pair(tmp_path) as (one, two, port):
         lead_alone(two, 0)
-        two.manager.append_records({TP: batch(4)}, acks=1, timeout_ms=100, on_done=lambda _: None)
+        two.manager.appends.append({TP: batch(4)}, acks=1, timeout_ms=100, on_done=lambda _: None)
         one.lead(isr=(1, 2))
         one.produce(count=10)  # one batch over the place where the follower's log ends
         one.lead(epoch=1, isr=(1, 2))
@@ -272,8 +273,6 @@ def test_a_leader_that_cannot_be_reached_is_asked_again(tmp_path: Path) -> None:
 
 @pytest.mark.spec("BRK-64")
 def test_the_number_of_a_fetcher_is_javas_hash() -> None:
-    assert java_string_hash("hello") == 99162322
-    assert java_string_hash("polygenelubricants") == -(2**31)
     assert fetcher_number(TopicPartition("hello", 3), 7) == abs((31 * 99162322 + 3 + 2**31) % 2**32 - 2**31) % 7
     numbers = {fetcher_number(TopicPartition("topic", p), 4) for p in range(50)}
     assert numbers == {0, 1, 2, 3}

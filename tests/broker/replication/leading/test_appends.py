@@ -56,7 +56,7 @@ def test_partitions_succeed_or_fail_one_by_one(broker: World) -> None:
     corrupt[-1] ^= 1
     results: list[AppendResults] = []
     entries = {TP: corrupt, TP1: batch(3)}
-    broker.manager.append_records(entries, acks=1, timeout_ms=1000, on_done=results.append)
+    broker.manager.appends.append(entries, acks=1, timeout_ms=1000, on_done=results.append)
     bad, good = results[0][TP], results[0][TP1]
     assert (bad.error, bad.base_offset, bad.log_start_offset) == (2, -1, -1)
     assert (good.error, good.base_offset, good.log_append_time_ms, good.log_start_offset) == (0, 4, -1, 0)
@@ -103,7 +103,7 @@ def test_settled_partitions_keep_their_result_when_the_time_is_out(broker: World
         done.set()
 
     with standing_still():
-        broker.manager.append_records({TP: batch(), TP1: batch()}, acks=-1, timeout_ms=150, on_done=note)
+        broker.manager.appends.append({TP: batch(), TP1: batch()}, acks=-1, timeout_ms=150, on_done=note)
         broker.fetch(1, follower(2), TP)
         assert results == []
     assert done.wait(60)
@@ -130,17 +130,19 @@ def test_a_repeated_idempotent_batch_waits_for_its_first_copy(broker: World) -> 
     outcomes: list[AppendResults] = []
     for _ in range(2):
         records = batch(2, producer=(77, 0, 0))
-        broker.manager.append_records({TP: records}, acks=-1, timeout_ms=60_000, on_done=outcomes.append)
+        broker.manager.appends.append({TP: records}, acks=-1, timeout_ms=60_000, on_done=outcomes.append)
     assert outcomes == []
     broker.fetch(2, follower(2))
     assert [(o[TP].error, o[TP].base_offset) for o in outcomes] == [(0, 0), (0, 0)]
 
 
 @pytest.mark.spec("BRK-48")
-def test_with_the_session_in_doubt_acks_all_is_refused_if_so_configured(broker: World) -> None:
-    broker.lead()
-    broker.manager._on_session(SessionState.SUSPENDED)
-    assert broker.produce(acks=-1)[0].error == 19
-    assert broker.produce(acks=1)[0].error == 0
-    broker.manager._on_session(SessionState.CONNECTED)
-    assert broker.produce(acks=-1)[0].error == 0
+@pytest.mark.parametrize("configured", [True, False])
+def test_with_the_session_in_doubt_acks_all_is_refused_if_so_configured(tmp_path: Path, configured: bool) -> None:
+    with world(tmp_path, clock=Clock(), kt_fence_on_zk_session_loss=str(configured).lower()) as broker:
+        broker.lead()
+        broker.zookeeper.on_session(SessionState.SUSPENDED)
+        assert broker.produce(acks=-1)[0].error == (19 if configured else 0)
+        assert broker.produce(acks=1)[0].error == 0
+        broker.zookeeper.on_session(SessionState.CONNECTED)
+        assert broker.produce(acks=-1)[0].error == 0

@@ -5,7 +5,7 @@ import pytest
 from kafkatool.broker.replication.leading.fetch_session import FetchSession
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan, FetchSessions
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader, failed_read
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestTopic, ForgottenTopic
@@ -51,11 +51,11 @@ def quiet(offset: int) -> PartitionRead:
     )
 
 
-def stir(sessions: FetchSessions, *partitions: int) -> None:
+def mark_changed(sessions: FetchSessions, *partitions: int) -> None:
     """They changed."""
     for partition in partitions:
         for session in sessions.watching(TopicPartition("t", partition)):
-            session.stir(TopicPartition("t", partition))
+            session.mark_changed(TopicPartition("t", partition))
 
 
 DATA = quiet(0)._replace(size_bytes=10, records=b"x" * 10, leader_end=9)
@@ -78,16 +78,16 @@ def test_a_session_looks_only_at_what_changed_and_tells_only_what_is_new() -> No
     assert session > 0
     assert told(full) == [0, 1, 2]
     assert looked_at(sessions.plan(request(session, 1))) == {}, "nothing happened"
-    stir(sessions, 0, 1)
+    mark_changed(sessions, 0, 1)
     third = sessions.plan(request(session, 2))
     assert looked_at(third) == {0: 0, 1: 0}
     assert told(third, p0=DATA) == [0], "partition 1 is as it was"
-    stir(sessions, 2, 1)
+    mark_changed(sessions, 2, 1)
     fourth = sessions.plan(request(session, 3, {0: 7, 3: 4}, forget=(1,)))
     assert looked_at(fourth) == {0: 7, 2: 0, 3: 4}
     assert told(fourth, p2=quiet(0)._replace(high_watermark=6)) == [2, 3]
     assert looked_at(sessions.plan(request(session, 4))) == {}
-    stir(sessions, 0, 2)
+    mark_changed(sessions, 0, 2)
     sixth = sessions.plan(request(session, 5))
     refused = failed_read(ErrorCode.NOT_LEADER_FOR_PARTITION)
     assert told(sixth, p2=refused, p0=quiet(7)._replace(log_start_offset=2)) == [0, 2]
@@ -111,7 +111,7 @@ def test_what_leaves_some_comes_again_and_after_all_others_if_it_was_served() ->
 def test_a_change_while_the_fetch_is_answered_is_seen_by_the_next_one() -> None:
     sessions = FetchSessions(10, Clock())
     full = sessions.plan(request(0, 0, {0: 0}))
-    stir(sessions, 0)
+    mark_changed(sessions, 0)
     assert told(full) == [0]
     assert looked_at(sessions.plan(request(full.session_id, 1))) == {0: 0}
 
@@ -143,7 +143,7 @@ def test_closed_and_forgotten_sessions_hear_of_nothing() -> None:
     assert [s.id for s in sessions.watching(TopicPartition("t", 0))] == [second]
     sessions.plan(request(first, -1, {0: 0}))
     sessions.plan(request(second, 1, forget=(0,)))
-    assert len(sessions) == 0 and not sessions._watching, "a session without partitions ends"
+    assert len(sessions) == 0 and not sessions.watched, "a session without partitions ends"
 
 
 @pytest.mark.spec("BRK-106")
@@ -159,16 +159,17 @@ def test_a_session_closed_while_it_forgets_leaves_nothing_behind(monkeypatch: py
 
     monkeypatch.setattr(FetchSession, "update", then_closed)
     sessions.plan(request(opened, 1, {2: 0}, forget=(0,)))
-    assert len(sessions) == 0 and not sessions._watching
+    assert len(sessions) == 0 and not sessions.watched
 
 
 @pytest.mark.spec("BRK-105")
 def test_unknown_sessions_and_wrong_epochs() -> None:
     sessions = FetchSessions(10, Clock())
     assert sessions.plan(request(99, 1)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    session = sessions.plan(request(0, 0, {0: 0})).session_id
+    made = sessions.plan(request(0, 0, {0: 0})).session
+    assert made is not None
+    session = made.id
     assert sessions.plan(request(session, 2)).error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    made = sessions._sessions[session]
     made.epoch = 2**31 - 1
     assert sessions.plan(request(session, 2**31 - 1)).error is ErrorCode.NONE
     assert made.epoch == 1

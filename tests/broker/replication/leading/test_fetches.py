@@ -87,7 +87,7 @@ def test_the_first_partition_with_data_gives_a_whole_batch_the_others_only_what_
 
     def sizes(max_bytes: int, partition_max: int) -> list[int]:
         results: list[FetchResults] = []
-        broker.manager.fetch(
+        broker.manager.fetches.fetch(
             [(TopicPartition("t", p), wanted(p, 0, max_bytes=partition_max)) for p in range(3)],
             CONSUMER,
             max_wait_ms=0,
@@ -110,7 +110,7 @@ def test_no_wait_without_wait_time_partitions_or_need(broker: World) -> None:
     assert len(broker.fetch(9, max_wait_ms=60_000)) == 1, "an error is told at once"
     assert len(broker.fetch(0, max_wait_ms=60_000, min_bytes=0)) == 1
     nothing: list[FetchResults] = []
-    broker.manager.fetch([], CONSUMER, max_wait_ms=60_000, min_bytes=1, max_bytes=1, on_done=nothing.append)
+    broker.manager.fetches.fetch([], CONSUMER, max_wait_ms=60_000, min_bytes=1, max_bytes=1, on_done=nothing.append)
     assert nothing == [[]]
 
 
@@ -125,7 +125,7 @@ def test_a_parked_fetch_gives_what_is_there_when_the_time_is_out(broker: World) 
         results.append(outcome)
         done.set()
 
-    broker.manager.fetch(
+    broker.manager.fetches.fetch(
         [(TP, wanted(0, 0))], CONSUMER, max_wait_ms=50, min_bytes=1 << 20, max_bytes=1 << 20, on_done=note
     )
     assert done.wait(60)
@@ -137,7 +137,7 @@ def test_min_bytes_counts_over_all_partitions_each_within_its_limit(broker: Worl
     broker.lead(TP)
     broker.lead(TP1)
     results: list[FetchResults] = []
-    broker.manager.fetch(
+    broker.manager.fetches.fetch(
         [(TP, wanted(0, 0, max_bytes=BATCH_BYTES)), (TP1, wanted(1, 0))],
         CONSUMER,
         max_wait_ms=60_000,
@@ -193,7 +193,7 @@ def test_a_throttled_replica_gets_nothing_while_it_is_behind_but_is_recorded(tmp
     clock = Clock()
     with world(tmp_path, clock=clock) as broker:
         partition = broker.lead(isr=(1, 2), replicas=(1, 2, 3))
-        broker.manager.on_topic_config("t", {"leader.replication.throttled.replicas": "0:1"})
+        broker.logs.update_topic_config("t", {"leader.replication.throttled.replicas": "0:1"})
         broker.manager.on_broker_config({"leader.replication.throttled.rate": "1"})
         for _ in range(3):
             broker.produce(count=100)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkatool.broker.replication.leading.fetch_session import FetchResults
+from kafkatool.broker.replication.leading.fetch_session import FetchResults, FetchSession
 from kafkatool.broker.replication.partition.partition_reads import Reader
+from kafkatool.broker.replication.partition.session_epochs import FINAL_EPOCH
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
@@ -40,7 +41,7 @@ class Client:
         plan = sessions.plan(request)
         assert plan.error == 0 and plan.session is not None
         self._session, self._epoch = plan.session_id, self._epoch + 1
-        self._broker.manager.fetch(
+        self._broker.manager.fetches.fetch(
             plan.entries,
             self._reader,
             max_wait_ms=WAIT_MS,
@@ -53,6 +54,19 @@ class Client:
     def last(self) -> list[tuple[int, int, int]]:
         """(partition, error, has data) of the last answer."""
         return sorted((tp.partition, int(read.error), bool(read.size_bytes)) for tp, read in self.told[-1])
+
+
+def closing(session: FetchSession) -> FetchRequest:
+    """The request that closes a session."""
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=0,
+        session_id=session.id,
+        session_epoch=FINAL_EPOCH,
+        topics=[],
+    )
 
 
 def lead(broker: World, partitions: Sequence[TopicPartition] = (TP, TP1), **options: Sequence[int]) -> None:
@@ -97,11 +111,11 @@ def test_a_log_start_raised_by_a_client_is_told_with_the_next_answer(broker: Wor
     broker.produce(TP)
     client = Client(broker)
     client.fetch(wanted(0, 1), wanted(1, 0))
-    broker.manager._fetches.expire_all()
+    broker.manager.delayed.fetches.expire_all()
     client.fetch()
     broker.partition(TP).log.advance_log_start(1)
-    broker.manager.log_start_raised(TP)
-    broker.manager._fetches.expire_all()
+    broker.manager.delayed.fetches.check(TP)
+    broker.manager.delayed.fetches.expire_all()
     assert [(tp.partition, read.log_start_offset) for tp, read in client.told[-1]] == [(0, 1)]
 
 
@@ -147,7 +161,7 @@ def test_a_stopped_replica_ends_the_wait(broker: World, delete: bool) -> None:
     lead(broker)
     client = Client(broker)
     client.fetch(wanted(0, 0), wanted(1, 0))
-    broker.manager.stop_replicas(
+    broker.manager.control.stop_replicas(
         StopReplicaRequest(
             controller_id=9, controller_epoch=1, broker_epoch=-1, delete_partitions=delete, partitions=[TP1]
         )
@@ -192,5 +206,5 @@ def test_a_quiet_follower_joins_when_the_change_before_is_written(broker: World)
 @pytest.fixture(autouse=True)
 def _nothing_is_left_waiting(broker: World) -> object:
     yield
-    broker.manager._fetches.expire_all()
-    assert len(broker.manager._fetches) == 0
+    broker.manager.delayed.fetches.expire_all()
+    assert len(broker.manager.delayed.fetches) == 0

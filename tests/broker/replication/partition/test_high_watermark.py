@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.replication.partition.replica import NEVER, RemoteReplica
-from kafkatool.broker.storage.log.log_values import LogOffset
+from kafkatool.broker.storage.log.log_offset import LogOffset
 from tests.broker.replication.world import CONSUMER, Clock, World, follower, world
 
 
@@ -104,10 +104,8 @@ def test_it_never_goes_down_and_compares_as_64_bit(broker: World) -> None:
     assert partition.high_watermark.offset == 5
     far = 3_000_000_000
     partition.log.truncate_fully_and_start_at(far)  # offsets further apart than 32 bits tell
-    partition.remote[2].end = LogOffset(4, 0, 0)
-    assert not partition._raise_high_watermark(partition.log)
-    partition.remote[2].end = LogOffset(far, far, 0)
-    assert partition._raise_high_watermark(partition.log)
+    assert partition.record_fetch(2, LogOffset(4, 0, 0), far, 0) == (False, None)
+    assert partition.record_fetch(2, LogOffset(far, far, 0), far, 0) == (True, None)
     assert partition.high_watermark.offset == far
 
 

@@ -181,7 +181,7 @@ def test_the_lock_is_free_while_zookeeper_is_written_and_parked_requests_are_com
         return commit_many(transactions)  # type: ignore[arg-type]
 
     broker.zookeeper.commit_many = watched  # type: ignore[assignment,method-assign]
-    broker.manager.append_records(
+    broker.manager.appends.append(
         {TP: batch()}, acks=-1, timeout_ms=60_000, on_done=lambda _: held.append(partition.lock.locked())
     )
     broker.clock.pass_ms(LAG_MS + 1)
@@ -194,7 +194,7 @@ def test_a_leadership_decision_that_comes_during_the_write_wins(broker: World) -
     partition = broker.lead(isr=(1, 2))
     broker.produce()
     broker.clock.pass_ms(LAG_MS + 1)
-    change = partition.stragglers_out()
+    change = partition.propose_shrink()
     assert change is not None
     broker.lead(epoch=1, isr=(1, 2), version=2)
     assert not partition.isr_written(change, 1)
@@ -230,11 +230,11 @@ def test_changes_are_told_together_when_it_is_quiet_and_kept_when_it_fails(broke
 def test_under_constant_change_they_are_told_after_a_minute(broker: World) -> None:
     run, _ = broker.scheduler.periodic["isr-change-propagation"]
     for _ in range(30):
-        broker.manager._propagation.record(TP)
+        broker.manager.isr_propagation.record(TP)
         broker.clock.pass_ms(2000)
         run()
     assert changes_told(broker) == []
-    broker.manager._propagation.record(TP)
+    broker.manager.isr_propagation.record(TP)
     broker.clock.pass_ms(1)
     run()
     assert len(changes_told(broker)) == 1

@@ -44,7 +44,7 @@ def test_the_rate_is_over_the_last_windows_and_the_one_under_way() -> None:
 )
 def test_only_listed_replicas_that_are_behind_wait(broker: World, listed: str, throttled: bool) -> None:
     partition = broker.lead()
-    broker.manager.on_topic_config("t", {LEADER_REPLICAS: listed})
+    broker.logs.update_topic_config("t", {LEADER_REPLICAS: listed})
     quota = ReplicationQuota(1, lambda c: c.leader_replication_throttled_replicas, RateWindow(3, 1000, broker.clock))
     assert not quota.holds_back(partition, in_sync=False), "no rate is set"
     quota.set_rate(100)
@@ -61,7 +61,7 @@ def test_only_listed_replicas_that_are_behind_wait(broker: World, listed: str, t
 @pytest.mark.spec("BRK-76", "BRK-125")
 def test_rates_and_lists_come_from_dynamic_configs_for_each_direction(broker: World) -> None:
     partition = broker.lead(isr=(1,), replicas=(1, 2))
-    broker.manager.on_topic_config("t", {LEADER_REPLICAS: "0:1", FOLLOWER_REPLICAS: "0:2"})
+    broker.logs.update_topic_config("t", {LEADER_REPLICAS: "0:1", FOLLOWER_REPLICAS: "0:2"})
     broker.manager.on_broker_config(
         {"leader.replication.throttled.rate": "10", "follower.replication.throttled.rate": "20"}
     )
@@ -69,7 +69,7 @@ def test_rates_and_lists_come_from_dynamic_configs_for_each_direction(broker: Wo
         quota.count(partition, 1 << 20)
     assert broker.manager.leader_quota.holds_back(partition, in_sync=False)
     assert not broker.manager.follower_quota.holds_back(partition, in_sync=False), "0:2 is another broker's replica"
-    broker.manager.on_topic_config("t", {FOLLOWER_REPLICAS: "*"})
+    broker.logs.update_topic_config("t", {FOLLOWER_REPLICAS: "*"})
     broker.manager.follower_quota.count(partition, 1 << 20)
     assert broker.manager.follower_quota.holds_back(partition, in_sync=False)
     broker.manager.on_broker_config({})
@@ -79,7 +79,7 @@ def test_rates_and_lists_come_from_dynamic_configs_for_each_direction(broker: Wo
 @pytest.mark.spec("BRK-76", "BRK-102")
 def test_bytes_of_a_listed_replica_count_while_it_is_in_sync(broker: World) -> None:
     broker.lead(isr=(1, 2))
-    broker.manager.on_topic_config("t", {LEADER_REPLICAS: "*"})
+    broker.logs.update_topic_config("t", {LEADER_REPLICAS: "*"})
     broker.manager.on_broker_config({"leader.replication.throttled.rate": "1"})
     broker.produce(count=3)
     assert broker.fetch(0, follower(2))[0].size_bytes > 0, "in sync: not held back"

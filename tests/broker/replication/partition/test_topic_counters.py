@@ -11,7 +11,7 @@ OTHER = TopicPartition(TP.topic, 1)
 
 
 def counted(broker: World) -> tuple[int, int, int, int, int]:
-    counts = broker.manager.topic_counts()[TP.topic]
+    counts = broker.manager.partitions.counters.all()[TP.topic]
     return counts.appends, counts.failed_appends, counts.bytes_in, counts.reads, counts.bytes_out
 
 
@@ -38,6 +38,6 @@ def test_a_topics_counters_go_with_its_last_partition_here(broker: World) -> Non
     stop(broker, TP, delete=True)
     assert counted(broker)[0] == 1
     stop(broker, OTHER, delete=True)
-    assert broker.manager.topic_counts() == {}
+    assert broker.manager.partitions.counters.all() == {}
     broker.lead(TP)
     assert counted(broker)[0] == 0, "another topic of that name counts anew"

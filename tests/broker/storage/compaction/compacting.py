@@ -27,14 +27,14 @@ class Kept(NamedTuple):
 
 
 def compacted_log(directory: Path, later: Later | None = None, **options: Any) -> Log:
-    """Opened as after a crash, with everything replicated."""
+    """Open a log as after a crash, with everything replicated."""
     log = make_log(directory, later, **{**COMPACTED, **options})
     log.high_watermark = log.log_end_offset
     return log
 
 
 def append(log: Log, pairs: Sequence[tuple[str, str | None]], *, codec: int = 0, timestamp: int = 1000) -> None:
-    """One batch of (key, value) with everything replicated; None is a tombstone."""
+    """Append one batch of (key, value) with everything replicated; None is a tombstone."""
     records = [
         Record(i, timestamp + i, k.encode(), None if v is None else v.encode(), (("h", b"x"),))
         for i, (k, v) in enumerate(pairs)
@@ -45,18 +45,18 @@ def append(log: Log, pairs: Sequence[tuple[str, str | None]], *, codec: int = 0,
 
 def roll(log: Log) -> None:
     """Close the active segment, if anything is in it."""
-    with log._lock:
+    with log.state.lock:
         if log.segments.active.size_bytes:
-            log._roll(log.log_end_offset)
+            log.roll(log.log_end_offset)
 
 
 def cleaner_of(log: Log, **properties: str) -> LogCleaner:
-    """A cleaner of this one log, without its thread."""
+    """Make a cleaner of this one log, without its thread."""
     return LogCleaner(broker_config(**properties), lambda: [log])
 
 
 def clean(log: Log, **properties: str) -> int:
-    """Rounds until nothing is dirty; how many."""
+    """Do rounds until nothing is dirty; return how many."""
     cleaner = cleaner_of(log, **properties)
     rounds = 0
     while cleaner.clean_dirtiest():
@@ -65,7 +65,7 @@ def clean(log: Log, **properties: str) -> int:
 
 
 def consumed(log: Log) -> list[Kept]:
-    """All records, fetched piece by piece from the log start."""
+    """Return all records, fetched piece by piece from the log start."""
     found: list[Kept] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -80,6 +80,6 @@ def consumed(log: Log) -> list[Kept]:
 
 
 def latest(records: Sequence[Kept]) -> dict[bytes | None, bytes]:
-    """The last value of each key that was not deleted."""
+    """Return the last value of each key that was not deleted."""
     values = {r.key: r.value for r in records}
     return {key: value for key, value in values.items() if value is not None}

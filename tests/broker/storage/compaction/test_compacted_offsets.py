@@ -6,7 +6,7 @@ import pytest
 
 from kafkatool.broker.server import Broker
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages import find_coordinator, offset_commit, offset_fetch
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.find_coordinator import FindCoordinatorRequest

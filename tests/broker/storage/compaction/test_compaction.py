@@ -58,12 +58,12 @@ def test_whatever_was_written_and_cleaned_each_key_has_its_last_value_at_its_off
                 log.close()
                 reopened = compacted_log(directory)
                 assert reopened.log_end_offset == log.log_end_offset
-                reopened.cleaned_to = log.cleaned_to
+                reopened.state.cleaned_to = log.state.cleaned_to
                 log = reopened
         found = consumed(log)
         assert all(written[r.offset] == r for r in found)
         assert latest(found) == latest(list(written.values()))  # type: ignore[arg-type]
-        dirty = log.cleaned_to or 0
+        dirty = log.state.cleaned_to or 0
         assert [r for r in found if r.offset >= dirty] == [r for o, r in sorted(written.items()) if o >= dirty]
 
 
@@ -88,7 +88,7 @@ def test_only_the_newest_of_each_key_stays_and_the_active_segment_is_left_alone(
         (5, b"a", b"4"),
     ]
     assert everything(log)[-50:] == before
-    assert log.cleaned_to == 3
+    assert log.state.cleaned_to == 3
 
 
 @pytest.mark.spec("BRK-167")
@@ -243,7 +243,7 @@ def test_a_map_too_small_for_all_keys_cleans_bit_by_bit(tmp_path: Path) -> None:
     roll(log)
     assert clean(log, log_cleaner_dedupe_buffer_size=str(7 * ENTRY_BYTES)) > 2
     assert latest(consumed(log)) == {b"k%d" % n: b"%d" % (n + 20) for n in range(20)}
-    assert log.cleaned_to == 40
+    assert log.state.cleaned_to == 40
 
 
 @pytest.mark.spec("BRK-167")
@@ -288,4 +288,4 @@ def test_a_cut_below_what_was_cleaned_makes_it_dirty_again(tmp_path: Path) -> No
     clean(log)
     written = later.checkpointed
     log.truncate_to(2)
-    assert (log.cleaned_to, later.checkpointed) == (2, written + 1)
+    assert (log.state.cleaned_to, later.checkpointed) == (2, written + 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.storage.compaction import compaction, log_cleaner
+from kafkatool.broker.storage.compaction import compaction_round, log_cleaner
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment import segment, segment_copy
 from kafkatool.broker.storage.segment.segment import Segment
@@ -19,7 +19,7 @@ from tests.broker.storage.logs import Later, broker_config, content, make_log
 
 
 def _written(directory: Path) -> dict[bytes | None, bytes]:
-    """A log of several segments in two groups, not closed; the last value of each key."""
+    """Write a log of several segments in two groups, not closed; return the last value of each key."""
     log = compacted_log(directory, segment_bytes="400")
     for number in range(18):
         append(log, [(f"k{number % 5}", f"value {number}"), (f"d{number % 3}", None if number > 14 else "x")])
@@ -149,7 +149,7 @@ def test_a_batch_cut_off_while_it_is_read_is_no_damage(tmp_path: Path, monkeypat
 
     cleaner = cleaner_of(log)
     with monkeypatch.context() as cutting:
-        cutting.setattr(compaction, "check_crc", half_read)
+        cutting.setattr(compaction_round, "check_crc", half_read)
         assert cleaner.clean_dirtiest()
     roll(log)
     assert cleaner.clean_dirtiest()

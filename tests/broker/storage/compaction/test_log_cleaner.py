@@ -25,7 +25,7 @@ Start = Callable[..., LogManager]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Makes managers of compacted logs on ``tmp_path``, with the cleaner running."""
+    """Make managers of compacted logs on ``tmp_path``, with the cleaner running."""
     scheduler = Scheduler(2)
     managers: list[LogManager] = []
 
@@ -61,7 +61,7 @@ def test_dirty_logs_are_cleaned_and_the_next_life_goes_on_from_there(start: Star
     again = start(log_cleaner_enable="false")
     found = again.get(_A)
     assert found is not None
-    assert (found.cleaned_to, [r.offset for r in consumed(found)]) == (6, [4, 5])
+    assert (found.state.cleaned_to, [r.offset for r in consumed(found)]) == (6, [4, 5])
 
 
 @pytest.mark.spec("BRK-167")
@@ -81,7 +81,7 @@ def test_a_deleted_partition_leaves_the_checkpoint(start: Start, tmp_path: Path)
     eventually(lambda: checkpoint.exists() and "a 0 6" in checkpoint.read_text(), "the cleaning", 60)
     manager.delete(_A)
     fresh = manager.get_or_create(_A)
-    assert fresh.cleaned_to is None
+    assert fresh.state.cleaned_to is None
     eventually(lambda: "a 0" not in checkpoint.read_text(), "the checkpoint to be written", 60)
 
 
@@ -143,7 +143,7 @@ def test_a_checkpoint_beyond_the_log_counts_for_nothing(start: Start, tmp_path: 
     log = start().get(_A)
     assert log is not None
     log.high_watermark = 6
-    eventually(lambda: log.cleaned_to == 6, "the whole log to be cleaned", 60)
+    eventually(lambda: log.state.cleaned_to == 6, "the whole log to be cleaned", 60)
 
 
 @pytest.mark.spec("BRK-145")

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from kafkatool.broker.storage.compaction.throttle import Pace
+from kafkatool.broker.storage.compaction.throttle import CleanerThrottle
 
 
 class Waits(threading.Event):
@@ -20,16 +20,16 @@ class Waits(threading.Event):
 @pytest.mark.spec("BRK-167")
 def test_large_batches_keep_to_the_rate_too() -> None:
     waits = Waits()
-    pace = Pace(1_000_000, waits)
+    throttle = CleanerThrottle(1_000_000, waits)
     for _ in range(3):
-        assert not pace(5_000_000)
+        assert not throttle(5_000_000)
     assert waits.asked_s == [pytest.approx(5, abs=0.2)] * 3
 
 
 @pytest.mark.spec("BRK-167")
 def test_a_stop_ends_the_round() -> None:
     waits = Waits()
-    pace = Pace(1_000_000, waits)
-    assert not pace(1)
+    throttle = CleanerThrottle(1_000_000, waits)
+    assert not throttle(1)
     waits.set()
-    assert pace(1) and pace(5_000_000)
+    assert throttle(1) and throttle(5_000_000)

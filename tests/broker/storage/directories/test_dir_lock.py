@@ -16,7 +16,7 @@ DirLock(Path(sys.argv[1]))
 
 
 def _take_elsewhere(directory: Path) -> bool:
-    """Whether another process can have the lock."""
+    """Tell whether another process can have the lock."""
     done = subprocess.run([sys.executable, "-c", _TAKE, str(directory)], capture_output=True, timeout=60, check=False)
     return done.returncode == 0
 

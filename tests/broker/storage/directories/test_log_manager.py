@@ -20,7 +20,7 @@ Start = Callable[..., LogManager]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Makes loaded managers on the log dirs ``1`` and ``2``; all are shut down at the end."""
+    """Make loaded managers on the log dirs ``1`` and ``2``; all are shut down at the end."""
     scheduler = Scheduler(2)
     managers: list[LogManager] = []
 
@@ -35,13 +35,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for manager in managers:
         manager.shutdown()
     scheduler.shutdown()
-
-
-def _crash(manager: LogManager) -> None:
-    """As kill -9: no mark, no checkpoints; only the lock goes with the process."""
-    for directory in manager._dirs:
-        directory.close()
-    manager._closed = True
 
 
 @pytest.mark.spec("BRK-137", "BRK-141", "BRK-127")
@@ -60,7 +53,9 @@ def test_clean_stop_leaves_the_mark_and_checkpoints_and_the_next_start_takes_the
 
     again = start()
     assert not marker.exists()
-    opened = {one.partition: (one.log_start_offset, one.log_end_offset, one.recovery_point) for one in again.logs()}
+    opened = {
+        one.partition: (one.log_start_offset, one.log_end_offset, one.state.recovery_point) for one in again.logs()
+    }
     assert opened == {_A: (2, 3, 3), _DASHED: (0, 3, 3)}
 
 
@@ -72,7 +67,7 @@ def test_after_a_crash_logs_are_scanned_and_a_damaged_recovery_file_means_from_t
     log = manager.get_or_create(_A)
     log.append_as_leader(batch(3), 2)
     log.append_as_leader(batch(2), 2)
-    _crash(manager)
+    manager.abandon()
     (tmp_path / "1" / "recovery-point-offset-checkpoint").write_text("rubbish")
     path = tmp_path / "1" / "a-0" / "00000000000000000000.log"
     path.write_bytes(path.read_bytes()[:-1])
@@ -240,7 +235,7 @@ def test_a_log_made_anew_after_a_deletion_has_no_high_watermark_from_before(star
     manager.write_high_watermarks({_A: 5, _B: 4})
     manager.delete(_A)
     manager.get_or_create(_A, is_new=True).append_as_leader(batch(9), 0)
-    _crash(manager)
+    manager.abandon()
     assert start().read_high_watermarks() == {_B: 4}
 
 
@@ -280,6 +275,6 @@ def test_many_recovery_threads_open_the_same_logs(start: Start) -> None:
     manager = start()
     for number in range(20):
         manager.get_or_create(TopicPartition("t", number)).append_as_leader(batch(number + 1), 0)
-    _crash(manager)
+    manager.abandon()
     again = start(num_recovery_threads_per_data_dir="4")
     assert {one.partition.partition: one.log_end_offset for one in again.logs()} == {n: n + 1 for n in range(20)}

@@ -11,7 +11,7 @@ from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.topics.changes import create_topic
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages import fetch, produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
@@ -31,7 +31,7 @@ _EVERY = 3  # steps from one kill to the next: that of all of them is tried on t
 
 
 def _fetched(connection: Connection, topic: str, partition: int) -> list[Kept] | None:
-    """All records of the partition; None while it has no leader."""
+    """Return all records of the partition; None while it has no leader."""
     found: list[Kept] = []
     offset = 0
     while True:

@@ -19,7 +19,8 @@ from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.model.topic_configs import DOCUMENTED
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
-from kafkatool.core.operations.topics.changes import change_configs, create_topic
+from kafkatool.core.operations.topics.configs import change_configs
+from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages import produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch
@@ -34,7 +35,7 @@ _TESTED: set[str] = set()
 
 
 def changes(name: str) -> pytest.MarkDecorator:
-    """Marks the test of one config's effect."""
+    """Mark the test of one config's effect."""
     _TESTED.add(name)
     return pytest.mark.spec("BRK-125", "TOP-21")
 
@@ -50,7 +51,7 @@ class Topic:
         self.log: Log = world.manager.get(TopicPartition(name, 0))  # type: ignore[assignment]
 
     def send(self, pairs: list[tuple[str, str | None]], *, timestamp: int | None = None, acks: int = -1) -> int:
-        """Produce one batch; the error code."""
+        """Produce one batch; return the error code."""
         at = int(time.time() * 1000) if timestamp is None else timestamp
         records = [Record(i, at, k.encode(), None if v is None else v.encode()) for i, (k, v) in enumerate(pairs)]
         partition = produce.ProduceRequestPartition(partition=0, records=bytes(encode_batch(records)))
@@ -84,7 +85,7 @@ class World:
         self.manager = manager
 
     def topic(self, name: str, **configs: str) -> Topic:
-        """Configs are given with ``_`` for ``.``."""
+        """Make topics; configs are given with ``_`` for ``.``."""
         return Topic(self, name, {k.replace("_", "."): v for k, v in configs.items()})
 
 
@@ -131,11 +132,11 @@ def test_tombstones_go_sooner(world: World) -> None:
     topic.send([("gone", None)])
     for number in range(3):
         topic.send([("a", str(number))])
-    eventually(lambda: topic.log.cleaned_to is not None and topic.log.cleaned_to > 1, "the first cleaning", PATIENCE_S)
+    eventually(lambda: (topic.log.state.cleaned_to or 0) > 1, "the first cleaning", PATIENCE_S)
     topic.send([("a", "more")])
     topic.send([("a", "more")])
     end = topic.log.log_end_offset
-    eventually(lambda: (topic.log.cleaned_to or 0) >= end - 2, "the second cleaning", PATIENCE_S)
+    eventually(lambda: (topic.log.state.cleaned_to or 0) >= end - 2, "the second cleaning", PATIENCE_S)
     assert 1 in topic.offsets()
     topic.change("delete.retention.ms", "0")
 
@@ -167,19 +168,19 @@ def test_removed_files_are_erased_sooner(world: World) -> None:
 def test_every_record_is_flushed(world: World) -> None:
     topic = world.topic("flushed-by-number")
     topic.send([("a", "1")])
-    assert topic.log.recovery_point == 0
+    assert topic.log.state.recovery_point == 0
     topic.change("flush.messages", "1")
     topic.send([("a", "2")])
-    assert topic.log.recovery_point == topic.log.log_end_offset
+    assert topic.log.state.recovery_point == topic.log.log_end_offset
 
 
 @changes("flush.ms")
 def test_records_are_flushed_after_a_time(world: World) -> None:
     topic = world.topic("flushed-by-time")
     topic.send([("a", "1")])
-    assert topic.log.recovery_point == 0
+    assert topic.log.state.recovery_point == 0
     topic.change("flush.ms", "1")
-    eventually(lambda: topic.log.recovery_point == topic.log.log_end_offset, "the flush", PATIENCE_S)
+    eventually(lambda: topic.log.state.recovery_point == topic.log.log_end_offset, "the flush", PATIENCE_S)
 
 
 @changes("index.interval.bytes")

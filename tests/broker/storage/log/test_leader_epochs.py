@@ -19,7 +19,7 @@ _steps = st.lists(
 
 
 def _apply(model: dict[int, int], step: tuple[str, int, int]) -> dict[int, int]:
-    """The rules of BRK-60, said as sets."""
+    """Apply the rules of BRK-60, said as sets."""
     kind, first, second = step
     if kind == "assign":
         if model and first == max(model) and second >= model[first]:
@@ -34,7 +34,7 @@ def _apply(model: dict[int, int], step: tuple[str, int, int]) -> dict[int, int]:
 
 
 def _answer(model: dict[int, int], epoch: int, log_end: int) -> tuple[int, int]:
-    """The rules of BRK-61."""
+    """Answer by the rules of BRK-61."""
     if epoch < 0 or not model or epoch > max(model):
         return UNDEFINED
     if epoch == max(model):
@@ -79,7 +79,7 @@ def test_the_end_of_an_epoch_is_where_the_next_known_one_begins(tmp_path: Path) 
     assert cache.end_offset_for(5, 50) == (5, 50)
     assert cache.end_offset_for(6, 50) == UNDEFINED
     assert [cache.epoch_at(o) for o in (9, 10, 29, 30)] == [None, 2, 2, 5]
-    assert cache.latest_start == 30
+    assert cache.entries[-1] == (5, 30)
 
 
 @pytest.mark.spec("BRK-161")
@@ -104,7 +104,7 @@ def test_the_epoch_a_leader_begins_is_known_at_once_and_in_the_file_when_asked(t
     cache = LeaderEpochCache(path)
     cache.assign(2, 10)
     cache.begin(5, 30)
-    assert (cache.latest, cache.latest_start, cache.end_offset_for(4, 50)) == (5, 30, (2, 30))
+    assert (cache.latest, cache.entries[-1], cache.end_offset_for(4, 50)) == (5, (5, 30), (2, 30))
     assert LeaderEpochCache(path).entries == [(2, 10)]
     cache.write()
     assert LeaderEpochCache(path).entries == [(2, 10), (5, 30)]
@@ -119,7 +119,7 @@ def test_the_epoch_a_leader_begins_is_known_at_once_and_in_the_file_when_asked(t
 def test_a_crash_never_forgets_an_epoch_that_has_records(
     tmp_path_factory: pytest.TempPathFactory, terms: list[tuple[bool, bool]]
 ) -> None:
-    """What is loaded after a crash equals what would be, had every epoch been written as soon as it began."""
+    """Load after a crash what would be, had every epoch been written as soon as it began."""
     directory = tmp_path_factory.mktemp("epochs")
     late, early = LeaderEpochCache(directory / "late"), LeaderEpochCache(directory / "early")
     end = 0

@@ -15,7 +15,7 @@ _UNCHECKED = set(range(16))  # base offset, length and leader epoch lie outside 
 
 
 def _write(directory: Path, counts: list[int]) -> tuple[list[bytes], list[str]]:
-    """A log that was not closed: the bytes of its batches, and the file each of them is in."""
+    """Write a log and do not close it; return the bytes of its batches, and the file each of them is in."""
     log = make_log(directory, **_OPTIONS)
     batches, files = [], []
     for number, count in enumerate(counts):
@@ -27,18 +27,18 @@ def _write(directory: Path, counts: list[int]) -> tuple[list[bytes], list[str]]:
 
 
 def _assert_holds(log: Log, batches: list[bytes], counts: list[int]) -> None:
-    """Exactly these batches, with everything derived from them."""
+    """Assert that it has exactly these batches, with everything derived from them."""
     assert everything(log) == b"".join(batches)
     assert log.log_end_offset == sum(counts[: len(batches)])
     starts = {number // 3: sum(counts[:number]) for number in range(len(batches) - 1, -1, -1) if number % 3 == 0}
     assert log.leader_epochs.entries == sorted(starts.items())
-    kept = log.producers.entries[5].batches if batches else []
+    kept = log.state.producers.entries[5].batches if batches else []
     assert [b.last_offset + 1 for b in kept][-1:] == ([log.log_end_offset] if batches else [])
     for offset in range(log.log_end_offset):
         found = log.read(offset, 1, log.log_end_offset, min_one_batch=True)
         number = next(i for i in range(len(counts)) if sum(counts[: i + 1]) > offset)
         assert found.size_bytes == len(batches[number])
-    assert log.recovery_point == log.log_end_offset
+    assert log.state.recovery_point == log.log_end_offset
     next_sequence = batch(producer=(5, 0, log.log_end_offset))
     assert log.append_as_leader(next_sequence, 9).first_offset == sum(counts[: len(batches)])
 
@@ -171,7 +171,7 @@ def test_clean_directory_without_snapshots_forgets_idempotence(tmp_path: Path) -
     log.close()
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
-    assert make_log(tmp_path, clean=True).producers.entries == {}
+    assert make_log(tmp_path, clean=True).state.producers.entries == {}
 
 
 @pytest.mark.spec("BRK-60")

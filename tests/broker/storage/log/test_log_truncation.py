@@ -25,7 +25,7 @@ def test_cut_keeps_the_batches_wholly_below_the_offset_and_all_follows(
     for number, count in enumerate(counts):
         log.append_as_leader(batch(count, timestamp=100 + number, producer=(5, 0, sum(counts[:number]))), number)
     before, total = everything(log), sum(counts)
-    log.high_watermark = log.recovery_point = total
+    log.high_watermark = log.state.recovery_point = total
 
     log.truncate_to(offset)
 
@@ -35,7 +35,7 @@ def test_cut_keeps_the_batches_wholly_below_the_offset_and_all_follows(
     if reopen:
         log = make_log(directory, **_OPTIONS)
     else:
-        assert (log.high_watermark, log.recovery_point) == (end, end)
+        assert (log.high_watermark, log.state.recovery_point) == (end, end)
         assert later.lowered == (end < total)
     assert log.log_end_offset == end
     assert everything(log) == before[: sum(h.size_bytes for h in kept)]
@@ -88,7 +88,7 @@ def test_a_flush_during_which_the_log_is_cut_and_grows_again_vouches_for_nothing
 
     monkeypatch.setattr(Segment, "flush", cut_meanwhile)
     log.flush()
-    assert log.recovery_point == 0
+    assert log.state.recovery_point == 0
     monkeypatch.undo()
     log.flush()
-    assert log.recovery_point == 10
+    assert log.state.recovery_point == 10

@@ -13,7 +13,7 @@ _SIZE = len(batch())
 
 
 def _log(directory: Path, later: Later | None = None, ages_h: tuple[int, ...] = (9, 7, 5, 0), **options: Any) -> Log:
-    """A segment for each age, with one record."""
+    """Make a log of a segment for each age, with one record."""
     options = {"segment_bytes": str(_SIZE), "retention_ms": "-1"} | options
     log = make_log(directory, later, **options)
     now = int(time.time() * 1000)
@@ -79,9 +79,9 @@ def test_segments_below_the_log_start_go_whatever_the_policy(tmp_path: Path) -> 
 def test_flush_moves_the_recovery_point_and_old_snapshots_go(tmp_path: Path) -> None:
     later = Later()
     log = _log(tmp_path, later)
-    assert log.recovery_point == 0
+    assert log.state.recovery_point == 0
     later.run()  # the flushes that rolling asked for
-    assert log.recovery_point == 4
+    assert log.state.recovery_point == 4
     log.flush()
     assert sorted(int(p.stem) for p in tmp_path.glob("*.snapshot")) == [2, 3]
 
@@ -90,6 +90,6 @@ def test_flush_moves_the_recovery_point_and_old_snapshots_go(tmp_path: Path) -> 
 def test_flush_messages_flushes_after_so_many_records(tmp_path: Path) -> None:
     log = make_log(tmp_path, flush_messages="3")
     log.append_as_leader(batch(2), 0)
-    assert log.recovery_point == 0
+    assert log.state.recovery_point == 0
     log.append_as_leader(batch(2), 0)
-    assert log.recovery_point == 4
+    assert log.state.recovery_point == 4

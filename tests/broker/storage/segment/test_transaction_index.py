@@ -108,7 +108,7 @@ def test_a_segment_replaced_while_its_aborts_are_looked_up_is_looked_at_anew(
 
 
 def _log_with_an_abort_at_2(directory: Path) -> Log:
-    """The first segment holds 0 and 1, the one after it the aborted records 2 to 4 and their marker."""
+    """Make a log: its first segment holds 0 and 1, the next the aborted records 2 to 4 and their marker."""
     log = compacted_log(directory)
     for offset, key in enumerate((b"a", None)):
         log.append_as_follower(memoryview(batch(base_offset=offset, key=key)))

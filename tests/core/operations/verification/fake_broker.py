@@ -19,7 +19,7 @@ SERVED = (api_versions.API, metadata.API, fetch.API, list_offsets.API)
 
 
 def batch(offset: int, value: bytes) -> bytes:
-    """A batch of one record."""
+    """Encode a batch of one record."""
     return bytes(encode_batch([Record(offset, 0, None, value, ())], base_offset=offset))
 
 
@@ -128,7 +128,7 @@ class _Server(socketserver.ThreadingTCPServer):
 def fake_cluster(
     logs: Mapping[int, dict[TopicPartition, list[bytes]]], *, down: Sequence[int] = ()
 ) -> Iterator[dict[int, FakeBroker]]:
-    """One broker per entry, each holding its replica of the partitions it has; the lowest id leads. ``down`` refuse."""
+    """Run one broker per entry, each holding its replica of the partitions it has; the lowest id leads. ``down`` refuse."""
     with ExitStack() as ends:
         servers = {}
         for broker_id in logs:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.verification import replica_reader
 from kafkatool.core.operations.verification.read_rate import ReadRate
-from kafkatool.core.operations.verification.replica_reader import BrokerReader
 from kafkatool.core.protocol.messages import fetch
 
 
@@ -27,19 +27,22 @@ def test_what_was_read_is_paid_for_before_the_next_request_to_that_broker() -> N
 
 @pytest.mark.spec("RPV-12X")
 def test_a_fetch_asks_for_a_seconds_bytes_at_most_and_waits_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = BrokerReader({1: ("h", 1)}, fetch_size_bytes=1 << 20, max_wait_ms=10, max_bytes_per_second=1000)
     asked: list[int] = []
     waited: list[float] = []
 
-    def ask(broker_id: int, api: Any, request: fetch.FetchRequest, **_: Any) -> fetch.FetchResponse:
+    def ask(api: Any, request: fetch.FetchRequest, **_: Any) -> fetch.FetchResponse:
         asked.append(request.max_bytes)
         found = fetch.FetchResponsePartition(
             partition=0, error_code=1, records=b"x" * 61
         )  # what is in it is not looked at
         return fetch.FetchResponse(topics=[fetch.FetchResponseTopic(topic="t", partitions=[found])])
 
-    monkeypatch.setattr(reader, "_ask", ask)
-    reader._closed = SimpleNamespace(wait=waited.append)  # type: ignore[assignment]
+    event = SimpleNamespace(wait=waited.append)
+    monkeypatch.setattr(replica_reader, "threading", SimpleNamespace(Event=lambda: event))
+    monkeypatch.setattr(replica_reader, "NegotiatedConnection", lambda *_: SimpleNamespace(send=ask))
+    reader = replica_reader.BrokerReader(
+        {1: ("h", 1)}, fetch_size_bytes=1 << 20, max_wait_ms=10, max_bytes_per_second=1000
+    )
     reader.fetch(1, {TopicPartition("t", 0): 0})
     reader.fetch(1, {TopicPartition("t", 0): 0})
     assert asked == [1000, 1000]

@@ -1,0 +1,239 @@
+"""Appending to a log, as leader and as follower, and bringing it to the disk (BRK-130 to BRK-132, BRK-140).
+
+Source: Kafka 2.3.1 log/Log.scala.
+"""
+
+import random
+import time
+from typing import NamedTuple
+
+from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
+from kafkatool.broker.storage.batches.received_batches import ReceivedBatch, received_batches
+from kafkatool.broker.storage.log.log_offset import LogOffset
+from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
+from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.producers.producer_reload import apply_marker
+from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, write_snapshot
+from kafkatool.broker.storage.segment.rolling import must_roll
+from kafkatool.broker.storage.segment.segment import Segment, erase
+from kafkatool.broker.storage.segment.transaction_index import append_aborted
+from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, set_base_offset_and_epoch
+
+_KEPT_BYTES = 2048  # a larger newest batch is read from the file: it is sent from there without a copy
+
+
+class AppendInfo(NamedTuple):
+    """The outcome of an append. ``first_offset`` > ``last_offset`` when there was nothing to append."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int | None
+    """The broker's time when the topic keeps that, else None."""
+    log_start_offset: int
+    duplicate: bool = False
+    """The batch had been appended before; nothing was written, the offsets are those of then (BRK-91)."""
+    leader_epoch: int | None = None
+    """Of the last batch; None when it has none (v0/v1)."""
+    size_bytes: int = 0
+
+
+class LogWriter:
+    """The writing part of a log: appends, rolls and flushes. Any method raises StorageError when the disk fails."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def append_as_leader(
+        self, records: bytearray | memoryview, leader_epoch: int, *, origin_client: bool = True
+    ) -> AppendInfo:
+        """Check one batch, give it offsets (written into ``records``, which must be writable) and append it.
+
+        A topic with a codec of its own gets the batch in that codec (BRK-130).
+
+        Without ``origin_client`` (the coordinators) sequences are not checked and control batches are taken.
+        Raises AppendError, and then nothing was written.
+        """
+        state = self._state
+        config = state.config
+        now_ms = int(time.time() * 1000)
+        header = check_batch(memoryview(records), config, now_ms, origin_client=origin_client)
+        batch, header = recompressed(memoryview(records), header, config)
+        with state.lock:
+            state.check_open()
+            base = state.end.offset
+            if header.producer_id >= 0 and origin_client and (earlier := state.producers.check(header)):
+                first = earlier.last_offset - earlier.offset_delta
+                append_time = earlier.timestamp if config.message_timestamp_type == "LogAppendTime" else None
+                return AppendInfo(first, earlier.last_offset, append_time, state.log_start_offset, True, leader_epoch)
+            append_time = None
+            timestamp = header.max_timestamp
+            set_base_offset_and_epoch(batch, 0, base, leader_epoch)
+            if config.message_timestamp_type == "LogAppendTime":
+                append_time = timestamp = now_ms
+                stamp_append_time(batch, now_ms)
+            try:
+                if leader_epoch != state.leader_epochs.latest:
+                    state.leader_epochs.assign(leader_epoch, base)
+                self._append(batch, [ReceivedBatch(0, header, base, timestamp)])
+            except OSError as e:
+                raise state.disk_failed(e) from e
+            self._keep_in_memory(batch, base)
+            info = AppendInfo(
+                base,
+                base + header.last_offset_delta,
+                append_time,
+                state.log_start_offset,
+                False,
+                leader_epoch,
+                len(batch),
+            )
+        self._flush_if_due(config)
+        return info
+
+    def _keep_in_memory(self, batch: memoryview, base: int) -> None:
+        size, end = len(batch), self._state.end
+        if size < _KEPT_BYTES:
+            assert end.position is not None  # the end always has its place
+            start = LogOffset(base, end.segment_base, end.position - size)
+            self._state.newest = NewestBatch(start, end, bytes(batch))
+
+    def append_as_follower(self, records: memoryview) -> AppendInfo:
+        """Append what the leader sent, as it is; a cut last batch is left out (BRK-161, BRK-91).
+
+        Raises CorruptRecordsError for a wrong checksum, OffsetOrderError for offsets that do not continue the log;
+        whole batches before the bad one are appended first.
+        """
+        state = self._state
+        records = memoryview(records)
+        with state.lock:
+            state.check_open()
+            first = state.end.offset
+            is_bare = len(state.segments) == 1 and not state.segments.active.size_bytes
+            batches, trouble = received_batches(records, first, accept_overlap=is_bare)
+            try:
+                if batches and batches[0].base_offset < first and batches[0].header.magic == 2:
+                    self._restart_at(batches[0].base_offset)  # the log start lies inside the leader's batch
+                for batch in batches:
+                    if batch.header.magic != 2:
+                        state.leader_epochs.clear()
+                    elif batch.header.partition_leader_epoch not in (-1, state.leader_epochs.latest):
+                        state.leader_epochs.assign(batch.header.partition_leader_epoch, batch.base_offset)
+                if batches:
+                    self._append(records, batches)
+            except OSError as e:
+                raise state.disk_failed(e) from e
+            info = AppendInfo(
+                batches[0].base_offset if batches else first,
+                state.end.offset - 1,
+                None,
+                state.log_start_offset,
+                leader_epoch=state.leader_epochs.latest,
+                size_bytes=sum(batch.header.size_bytes for batch in batches),
+            )
+        if trouble is not None:
+            raise trouble
+        self._flush_if_due(state.config)
+        return info
+
+    def _append(self, records: memoryview, batches: list[ReceivedBatch]) -> None:
+        """Write batches that lie back to back in ``records``: one write for each segment they go to."""
+        state, config = self._state, self._state.config
+        if state.leader_epochs.unwritten:
+            state.leader_epochs.write()
+        done = 0
+        while done < len(batches):
+            segment = state.segments.active
+            if must_roll(segment, segment.size_bytes, batches[done], config):
+                segment = self.roll(batches[done].base_offset)
+            planned = segment.size_bytes + batches[done].header.size_bytes
+            through = done + 1
+            while through < len(batches) and not must_roll(segment, planned, batches[through], config):
+                planned += batches[through].header.size_bytes
+                through += 1
+            start = batches[done].position
+            segment.write(records[start : start + planned - segment.size_bytes], segment.size_bytes)
+            interval = config.index_interval_bytes
+            for position, header, base, timestamp in batches[done:through]:
+                last_offset = base + header.last_offset_delta
+                segment.note_batch(header.size_bytes, last_offset, timestamp, interval)
+                if header.producer_id >= 0:
+                    if header.attributes & CONTROL:
+                        self._note_marker(segment, header, base, records[position : position + header.size_bytes])
+                    else:
+                        state.producers.record(header, base, timestamp)
+            state.end = LogOffset(last_offset + 1, segment.base_offset, segment.size_bytes)
+            state.producers.end_offset = last_offset + 1
+            done = through
+
+    def _note_marker(self, segment: Segment, header: BatchHeader, base: int, batch: memoryview) -> None:
+        if aborted := apply_marker(self._state.producers, header, base, batch):
+            append_aborted(segment.transaction_index_path, aborted)
+
+    def _restart_at(self, base_offset: int) -> None:
+        """Begin the empty log at the base of the leader's batch, in which the log start lies."""
+        state = self._state
+        self.remove_segments(list(state.segments))
+        state.segments.replace([self.new_segment(base_offset)])
+        state.end = LogOffset(base_offset, base_offset, 0)
+
+    def roll(self, base_offset: int) -> Segment:
+        """Close the active segment and begin one at ``base_offset``."""
+        state = self._state
+        old = state.segments.active
+        segment = self.new_segment(base_offset)
+        if old.size_bytes:
+            old.seal()
+            state.segments.add(segment)
+            state.producers.end_offset = base_offset
+            write_snapshot(state.directory, state.producers)
+            state.services.defer(self.flush, 0)
+        else:  # empty, and the offset does not fit it
+            state.segments.replace([*list(state.segments)[:-1], segment])
+            self.remove_segments([old])
+        state.end = LogOffset(state.end.offset, base_offset, 0)
+        return segment
+
+    def new_segment(self, base_offset: int) -> Segment:
+        """Make the files of an active segment at ``base_offset``."""
+        state, config = self._state, self._state.config
+        segment = Segment(state.directory, base_offset, state.lock)
+        segment.create(preallocate_bytes=config.segment_bytes if config.preallocate else 0)
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        segment.roll_jitter_ms = random.randrange(jitter) if jitter else 0
+        return segment
+
+    def remove_segments(self, segments: list[Segment]) -> None:
+        """Rename their files now, erase them when readers have had their time (BRK-144)."""
+        state = self._state
+        for segment in segments:
+            segment.mark_deleted()
+        if segments:
+            state.services.defer(lambda: erase(segments), state.config.file_delete_delay_ms)
+
+    def _flush_if_due(self, config: LogConfig) -> None:
+        if self._state.end.offset - self._state.recovery_point >= config.flush_messages:
+            self.flush()
+
+    def flush(self) -> None:
+        """Bring everything to the disk and move the recovery point up (BRK-140)."""
+        state = self._state
+        truncations, target = state.truncations, state.end.offset
+        if state.closed or target <= state.recovery_point:
+            return
+        try:
+            for segment in state.segments.from_offset(state.recovery_point):
+                segment.flush()
+            state.leader_epochs.sync()
+        except FileNotFoundError:
+            return  # removed meanwhile; the next flush sees what is left
+        except OSError as e:
+            raise state.disk_failed(e) from e
+        with state.lock:
+            if truncations != state.truncations:
+                return  # what lies below the target now may have been written behind the flush
+            state.recovery_point = max(state.recovery_point, min(target, state.end.offset))
+            state.last_flush_ms = time.time() * 1000
+            older = [s.base_offset for s in state.segments][-2:]
+            delete_snapshots(state.directory, below=min(state.recovery_point, *older))

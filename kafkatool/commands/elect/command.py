@@ -1,0 +1,323 @@
+"""``kt elect``: preferred replica elections, in the words of Kafka's own tool, with results one can trust (ELE).
+
+stdout has Kafka's lines; each partition's outcome, and the reason, goes to stderr as text, or to stdout as JSON or TSV.
+"""
+
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from kafkatool.commands.completion import complete_brokers, complete_topics
+from kafkatool.commands.elect.rendering import (
+    COLUMNS,
+    REPORT_COLUMNS,
+    batch_text,
+    counted,
+    outcome_item,
+    outcome_lines,
+    report_answer,
+)
+from kafkatool.commands.shared.options import (
+    KtCommand,
+    connect,
+    no_topic_text,
+    output_option,
+    partition_form_option,
+    same_cluster,
+    writing_options,
+    zookeeper_option,
+)
+from kafkatool.commands.shared.output import Answer, Output, error_item
+from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
+from kafkatool.core.model import topic_names
+from kafkatool.core.model.values import TopicPartition, join_ids
+from kafkatool.core.operations.election import election
+from kafkatool.core.operations.election.election import ElectionResult, Outcome, Selection
+from kafkatool.core.planner.plan_files import (
+    STDIN,
+    PartitionName,
+    election_json,
+    parse_election,
+    read_text,
+    split_election,
+    write_file,
+)
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import Create, ZooKeeper
+from kafkatool.core.zookeeper.znodes import PreferredElectionZnode
+
+FAILED_TO_START: Final = "Failed to start preferred replica election"
+CAUTION: Final = (
+    "Balanced leaders are not balanced load: leaders differ in traffic by orders of magnitude. In production keep "
+    "auto.leader.rebalance.enable=false, put an alarm on the imbalance (--report), and elect by hand in small batches "
+    "at a quiet hour."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The flags as click has parsed them."""
+
+    zookeeper: str
+    out: Output
+    name_of: PartitionName
+    cluster_id: str | None
+    zk_max_bytes: int
+    dry_run: bool
+    path_to_json_file: str | None
+    topic: str | None
+    broker: int | None
+    only_imbalanced: bool
+    max_json_size: int
+    batch_partitions: int
+    interval: float
+    timeout: float
+    no_wait: bool
+    force: bool
+    write_json: Path | None
+    report: bool
+    threshold: float
+
+
+@click.command(
+    cls=KtCommand,
+    examples=(
+        "kt elect --zookeeper zk1:2181/kafka --path-to-json-file election.json",
+        "kt elect --zookeeper zk1:2181/kafka --only-imbalanced --batch-partitions 50 --interval 30",
+        "kt elect --zookeeper zk1:2181/kafka --report",
+    ),
+    columns=COLUMNS,
+    notes=(
+        "status: elected, already_preferred, not_in_isr, preferred_down, unknown, failed, pending (--no-wait). "
+        f"--report: items hold {', '.join(REPORT_COLUMNS)}.",
+        CAUTION,
+        "One znode holds about 13,000 partitions with names of 50 characters; kt cuts larger elections into batches.",
+    ),
+)
+@zookeeper_option
+@click.option("--path-to-json-file", metavar="FILE", help="Partitions to elect; - is stdin. [default: all]")
+@click.option(
+    "--topic",
+    metavar="REGEX",
+    shell_complete=complete_topics,
+    help="Only partitions of topics whose whole name matches.",
+)
+@click.option(
+    "--broker",
+    type=click.IntRange(min=0),
+    metavar="ID",
+    shell_complete=complete_brokers,
+    help="Only partitions that prefer this broker.",
+)
+@click.option("--only-imbalanced", is_flag=True, help="Only partitions that an election would change.")
+@click.option(
+    "--max-json-size", type=click.IntRange(min=64), default=512_000, show_default=True, help="Bytes of one batch."
+)
+@click.option(
+    "--batch-partitions", type=click.IntRange(min=0), default=0, help="Partitions of one batch. [default: all]"
+)
+@click.option("--interval", type=click.FloatRange(min=0), default=0, metavar="S", help="Pause between batches.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=30, show_default=True, metavar="S", help="Wait per batch."
+)
+@click.option("--no-wait", is_flag=True, help="End once the last batch was asked for, as Kafka's tool does.")
+@click.option("--force", is_flag=True, help="Also without a controller, or beside a reassignment.")
+@click.option(
+    "--write-json", type=click.Path(path_type=Path), metavar="FILE", help="Save the selection; elect nothing."
+)
+@click.option("--report", is_flag=True, help="Show leaders and imbalance per broker; elect nothing.")
+@click.option("--threshold", type=click.FloatRange(min=0), default=10, show_default=True, help="--report: percent.")
+@writing_options
+@partition_form_option("dash")
+@output_option
+def elect(**flags: Any) -> int:
+    """Give leadership back to each partition's preferred replica.
+
+    The preferred replica is the first of the assignment. It is elected if its broker is up and it is in the ISR, so no
+    data is lost. kt waits until the controller has tried every partition, and exits 0 only if each is led by its
+    preferred replica.
+    """
+    options = Options(**flags)
+    if options.path_to_json_file and (options.topic or options.broker is not None):
+        raise UsageError("--topic and --broker select without a file: they can't be used with --path-to-json-file")
+    if options.report:
+        others = {
+            "--write-json": options.write_json,
+            "--broker": options.broker,
+            "--only-imbalanced": options.only_imbalanced or None,
+        }
+        if given := [flag for flag, value in others.items() if value is not None]:
+            raise UsageError(f"--report can't be used with {given[0]}: it tells of all brokers")
+    try:
+        return _run(options)
+    except UsageError:
+        raise
+    except KafkatoolError as e:
+        return _failed(options, e)
+
+
+def _run(o: Options) -> int:
+    wanted = None
+    if o.path_to_json_file:
+        name = "stdin" if o.path_to_json_file == STDIN else o.path_to_json_file
+        wanted = parse_election(read_text(o.path_to_json_file, sys.stdin), name, name_of=o.name_of)
+    with connect(o.zookeeper, cluster_id=o.cluster_id, zk_max_bytes=o.zk_max_bytes) as zk:
+        view = read_cluster(zk, None if wanted is None else {p.topic for p in wanted})
+        if o.topic is not None:
+            chosen = set(topic_names.select(view.topics, o.topic))
+            wanted = tuple(p for p in view.partitions() if p.topic in chosen)
+            if o.report:
+                if not chosen:
+                    o.out.note(no_topic_text(o.topic, list(view.topics)))
+                view = replace(view, topics={name: view.topics[name] for name in chosen})
+        if o.report:
+            o.out.show(report_answer(view, o.threshold))
+            o.out.note(CAUTION)
+            return 0
+        selection = election.select(view, wanted, preferring=o.broker, only_imbalanced=o.only_imbalanced)
+        _say_what_is_left_out(o, selection)
+        batches = split_election(selection.partitions, max_bytes=o.max_json_size, max_count=o.batch_partitions)
+        if o.write_json:
+            _write(o.out, o.write_json, batches)
+        elif o.dry_run:
+            ops = [Create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode(batch)) for batch in batches]
+            o.out.planned(ops)
+        else:
+            return _elect(o, zk, selection, batches)
+    return 0
+
+
+# --- electing --------------------------------------------------------------------------------------------------
+
+
+def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Sequence[TopicPartition]]) -> int:
+    if batches and not o.force:
+        election.check_can_start(selection.view)
+    asked = told = 0
+    begun = time.monotonic()
+
+    def on_asking() -> None:
+        nonlocal asked
+        asked += 1
+
+    def on_batch(batch: Sequence[TopicPartition]) -> None:
+        nonlocal told
+        told += 1
+        names = [o.name_of(p) for p in batch]
+        o.out.line(f"Created preferred replica election path with {','.join(names)}")
+        o.out.line(f"Successfully started preferred replica election for partitions Set({', '.join(names)})")
+        if len(batches) > 1:
+            o.out.note(batch_text(batches, told, time.monotonic() - begun))
+
+    try:
+        result = election.run(
+            zk,
+            selection,
+            batches,
+            timeout_s=o.timeout,
+            wait=not o.no_wait,
+            interval_s=o.interval,
+            on_asking=on_asking,
+            on_batch=on_batch,
+            name_of=o.name_of,
+        )
+    except KeyboardInterrupt:
+        _say_how_to_go_on(o, asked, told, len(batches))
+        raise
+    if result.stopped and not told:
+        return _failed(o, RefusedError(result.stopped), selection.view.cluster_id)
+    o.out.lines(
+        f"Skipping preferred replica leader election for partition {o.name_of(p)} since it doesn't exist."
+        for p in selection.unknown
+    )
+    _show(o, result, selection)
+    return _exit_code(o, result)
+
+
+def _say_how_to_go_on(o: Options, asked: int, sent: int, batches: int) -> None:
+    """Tell after Ctrl-C how to elect the rest: the controller ends the batch it has; there is nothing to clean up.
+
+    More ``asked`` than ``sent``: a create was under way, and ZooKeeper may have carried it out.
+    """
+    if not asked:
+        o.out.note("nothing was asked for")
+        return
+    perhaps = ", the next perhaps too" if asked > sent else ""
+    stdin = o.path_to_json_file == STDIN
+    rest = "To elect the rest" + (", FILE being what was on stdin" if stdin else "")
+    o.out.note(f"{sent} of {batches} batches were sent{perhaps}; the controller ends the last without kt. {rest}:")
+    chosen = f" --path-to-json-file {shlex.quote(o.path_to_json_file)}" if o.path_to_json_file else ""
+    chosen += f" --topic {shlex.quote(o.topic)}" if o.topic is not None else ""
+    chosen += f" --broker {o.broker}" if o.broker is not None else ""
+    how = f" --batch-partitions {o.batch_partitions}" if o.batch_partitions else ""
+    how += f" --interval {o.interval:g}" if o.interval else ""
+    how += " --force" if o.force else ""
+    how += " < FILE" if stdin else ""
+    o.out.note(f"kt elect{same_cluster(o.zookeeper, o.cluster_id)}{chosen} --only-imbalanced{how}")
+
+
+def _exit_code(o: Options, result: ElectionResult) -> int:
+    """Return 0 only when every partition asked for is led by its preferred replica, or was not waited for."""
+    if not result.items:
+        return 0 if o.only_imbalanced else 1  # nothing to improve is well; nothing to elect is not what was asked for
+    if o.no_wait and result.stopped is None:
+        return 0 if all(item.status is Outcome.PENDING for item in result.items) else 1
+    return 0 if result.all_led_by_preferred else 1
+
+
+def _show(o: Options, result: ElectionResult, selection: Selection) -> None:
+    if result.stopped:
+        o.out.note(result.stopped)
+    if not o.no_wait and (found := "\n".join(outcome_lines(result.items, o.name_of))):
+        o.out.note(found)  # at once: thousands of writes take as long as the election
+    counts = Counter(item.status for item in result.items)
+    o.out.note(counted(counts) or _why_none(o, selection))
+    items = [] if o.out.is_text else [outcome_item(item) for item in result.items]
+    errors = [error_item(RefusedError(result.stopped))] if result.stopped else []
+    o.out.show(Answer((), items, COLUMNS, selection.view.cluster_id, errors))
+
+
+def _why_none(o: Options, selection: Selection) -> str:
+    if selection.skipped or selection.never_led or selection.unknown:
+        return "no partition to elect"
+    if o.topic is not None and not topic_names.select(selection.view.topics, o.topic):
+        return f"no partition to elect: {no_topic_text(o.topic, list(selection.view.topics))}"
+    if o.broker is not None:
+        registered = join_ids(sorted(selection.view.brokers), ", ") or "none"
+        return f"no partition to elect: none prefers broker {o.broker}; registered brokers: {registered}"
+    where = "the file names none" if o.path_to_json_file else "there is none"
+    return f"no partition to elect: {where}"
+
+
+def _say_what_is_left_out(o: Options, selection: Selection) -> None:
+    for partition in selection.never_led:
+        o.out.note(
+            f"{o.name_of(partition)} never had a leader and is left out: a controller breaks an election off at it"
+        )
+    if selection.skipped:
+        o.out.note(f"left out as an election would not change them: {counted(selection.skipped)}")
+
+
+def _failed(o: Options, error: KafkatoolError, cluster_id: str | None = None) -> int:
+    """Print Kafka's two lines on stdout (ELE-6). Return the exit code."""
+    return o.out.failed(error, text=f"{FAILED_TO_START}\n{error}", cluster_id=cluster_id)
+
+
+# --- selecting only ------------------------------------------------------------------------------------------
+
+
+def _write(out: Output, path: Path, batches: Sequence[Sequence[TopicPartition]]) -> None:
+    """Save the selection as files of ELE-2: numbered when there are several (ELE-19X)."""
+    for number, batch in enumerate(batches or [()], 1):
+        file = path if len(batches) <= 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        write_file(file, election_json(batch))
+        out.note(f"wrote {len(batch)} partitions to {file}")
+    items = [{"topic": t, "partition": p} for batch in batches for t, p in batch]
+    out.show(Answer((), items, ("topic", "partition")))

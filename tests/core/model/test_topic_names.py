@@ -1,0 +1,34 @@
+"""Legal names of topics, and the patterns that select them."""
+
+import pytest
+
+from kafkatool.core.model import topic_names as names
+
+
+@pytest.mark.spec("TOP-3")
+@pytest.mark.parametrize("name", ["a", "A-b_c.9", "n" * 249, "__consumer_offsets", "..."])
+def test_legal_names(name: str) -> None:
+    names.check_name(name)
+
+
+@pytest.mark.spec("TOP-3")
+@pytest.mark.parametrize("name", ["", ".", "..", "n" * 250, "a b", "a/b", "ä", "a\n"])
+def test_illegal_names(name: str) -> None:
+    with pytest.raises(names.InvalidTopicError):
+        names.check_name(name)
+
+
+@pytest.mark.spec("TOP-19")
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (None, ["a", "b", "ab", "__consumer_offsets"]),
+        ("a", ["a"]),
+        ("a, b", ["a", "b"]),
+        ('"a.*"', ["a", "ab"]),
+        ("'.*'", ["a", "b", "ab", "__consumer_offsets"]),
+        ("[ab]", ["a", "b"]),
+    ],
+)
+def test_a_pattern_matches_whole_names(pattern: str | None, found: list[str]) -> None:
+    assert names.select(["b", "a", "__consumer_offsets", "ab"], pattern) == sorted(found)

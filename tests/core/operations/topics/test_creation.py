@@ -1,0 +1,53 @@
+"""Topics created while somebody else writes, and where their replicas go."""
+
+import random
+
+import pytest
+
+from kafkatool.core.operations.topics import creation
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigZnode, TopicZnode
+from tests.core.operations.topics.interfering import interfering
+from tests.core.zookeeper import cluster_nodes as nodes
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def data(zk: ZooKeeper, path: str) -> bytes:
+    node = zk.get(path)
+    assert node is not None
+    return node.data
+
+
+@pytest.mark.spec("TOP-23X", "TOP-5")
+def test_of_two_that_create_a_topic_one_wins_with_its_own_config(zk: ZooKeeper) -> None:
+    other = interfering(zk, lambda: creation.create_topic(zk, "x", {0: (2,)}, {"retention.ms": "2"}))
+    with pytest.raises(creation.TopicExistsError):
+        creation.create_topic(other, "x", {0: (1,)}, {"retention.ms": "1"})
+    assert nodes.assignment(zk, "x") == {0: (2,)}
+    assert data(zk, ConfigZnode.path("topics", "x")) == b'{"version":1,"config":{"retention.ms":"2"}}'
+
+
+@pytest.mark.spec("TOP-23X")
+def test_a_left_over_config_that_changes_meanwhile_is_read_again(zk: ZooKeeper) -> None:
+    path = ConfigZnode.path("topics", "x")
+    zk.create(path, b'{"version":1,"config":{"retention.ms":"9"}}')
+    creation.create_topic(interfering(zk, lambda: zk.set(path, b"{}", 0)), "x", {0: (1,)})
+    assert data(zk, path) == b'{"version":1,"config":{}}'
+
+
+@pytest.mark.spec("ASG-2", "ASG-3", "TOP-30X")
+def test_the_spread_is_drawn_unless_fixed(zk: ZooKeeper) -> None:
+    assert creation.plan_spread(zk, 2, 2, start_index=1) == {0: (2, 1), 1: (3, 2)}
+    assert creation.plan_spread(zk, 2, 2, start_index=1, replica_shift=0) == {0: (2, 3), 1: (3, 1)}
+    drawn = {tuple(creation.plan_spread(zk, 1, 2, rng=random.Random(seed))[0]) for seed in range(50)}
+    assert len(drawn) == 6  # every ordered pair of three brokers
+    again = [creation.plan_spread(zk, 4, 2, rng=random.Random(7)) for _ in range(2)]
+    assert again[0] == again[1]
+
+
+@pytest.mark.spec("TOP-1")
+def test_nothing_but_the_two_nodes_is_made(zk: ZooKeeper) -> None:
+    made = creation.create_topic(zk, "x", {0: (1,)})
+    assert [op.path for op in made.ops] == [ConfigZnode.path("topics", "x"), TopicZnode.path("x")]
+    assert zk.children(TopicZnode.path("x")) == []
