@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
+from kafkatool.commands.lazy import COMPLETE_VARIABLE
 from kafkatool.commands.shared.options import KAZOO_LOGGER, KtCommand
 from kafkatool.core.errors import KafkatoolError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from kafkatool.core.zookeeper.session import ZooKeeper
 
 SHELLS: Final = ("bash", "zsh", "fish")
-COMPLETE_VARIABLE: Final = "_KT_COMPLETE"
 ANSWER_WITHIN_S: Final = 0.8  # with the interpreter's start, a second
 
 
