@@ -83,7 +83,7 @@ def alter(
     zk_max_bytes: int,
 ) -> int:
     """Change overrides, add partitions, or change the number of replicas."""
-    if partitions is None and replica_assignment:
+    if partitions is None and replica_assignment is not None:
         raise UsageError("--replica-assignment needs --partitions")
     if replication_factor is not None and partitions is not None:
         raise UsageError("--replication-factor can't be used with --partitions: one after the other")
@@ -98,7 +98,7 @@ def alter(
         configs = parse_configs(config)
         removed = [name.strip() for name in delete_config]
         check_names(removed)
-        groups = parse_replica_lists(replica_assignment) if replica_assignment else None
+        groups = None if replica_assignment is None else parse_replica_lists(replica_assignment)
     except RefusedError as e:
         return failed(out, e, topic=topic)
     note_ignored_configs(out, configs)

@@ -183,6 +183,13 @@ def test_another_replication_factor_starts_a_reassignment_after_telling_its_plan
     assert refusal(zk_connect, "alter", *args).endswith("There is an existing assignment running.")
 
 
+@pytest.mark.spec("TOP-16", "COM-3X")
+def test_an_empty_replica_assignment_is_one(zk_connect: str) -> None:
+    flags = ("--topic", "orders", "--replica-assignment", "")
+    assert refusal(zk_connect, "alter", *flags, "--partitions", 3).startswith("replica assignment of partition 0 is ''")
+    assert topics(zk_connect, "alter", *flags, "--config", "flush.ms=3").exit_code == 2
+
+
 # --- delete ----------------------------------------------------------------------------------------------------
 
 
