@@ -97,8 +97,8 @@ def chosen(
         fixed := [flag for parameter, flag in given.items() if parameter in FIXED_BY_THE_FIRST_RUN]
     ):
         raise UsageError(f"{fixed[0]} can't be used with --resume")
-    if "rollback" in taken and flags["rollback_file"] is not None and not flags["rollback"]:
-        raise UsageError(f"--rollback-file needs --rollback with --{name}")
+    if name == "verify" and flags["rollback_file"] is not None and not flags["rollback"]:
+        raise UsageError("--rollback-file needs --rollback with --verify")
     if flags["timeout"] is not None and name != "cancel" and not (flags["wait"] or flags["resume"]):
         raise UsageError("--timeout needs --wait")
     return kind(**{parameter: flags[parameter] for parameter in taken})

@@ -158,6 +158,12 @@ class TopicZnode:
         """The same node with another assignment; version, topic_id and unknown keys stay (Z-13)."""
         return type(self)(dict(sorted(assignment.items())), self.raw)
 
+    @property
+    def being_moved(self) -> frozenset[int]:
+        """Return the partitions that Kafka >= 2.4 has noted to be moving, of whichever kind the move is (KIP-455)."""
+        noted = [value for key in _MOVES if isinstance(value := self.raw.get(key), dict)]
+        return frozenset(int(p) for moves in noted for p, brokers in moves.items() if brokers and p.isdecimal())
+
     def with_moved(self, moved: Assignment) -> Self:
         """Those partitions have other replicas, and Kafka >= 2.4 is moving none of them.
 

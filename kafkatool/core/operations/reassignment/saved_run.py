@@ -5,6 +5,7 @@ when all is done and every throttle is as it was.
 """
 
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +14,7 @@ from typing import Any, Final, Self, TextIO
 
 import orjson
 
-from kafkatool.core.errors import RefusedError
+from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.operations.reassignment import run_lock, throttles
 from kafkatool.core.operations.reassignment.submission import Prepared
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
@@ -173,3 +174,12 @@ class RunFiles:
             names = ",".join(map(name_of, strange))
             raise RefusedError(f"{self.rollback} is not the rollback of this plan, which does not have {names}")
         return found
+
+    def known_way_back(self, plan: Moves, *, name_of: PartitionName) -> Moves:
+        """Read the way back if there is one of this plan; empty: none is known."""
+        if not self.rollback.is_file():
+            return {}
+        try:
+            return self.read_rollback(plan, sys.stdin, name_of=name_of)
+        except KafkatoolError:
+            return {}

@@ -79,7 +79,7 @@ def test_a_cancelled_run_goes_back_to_what_was_there(zk: ZooKeeper, zk_connect: 
     before = plan({0: (1,), 1: (2,), 3: (1,)})
     other, _ = new_run(zk, tmp_path)
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        told = list(other.cancel(before, timeout_s=60, force=False, preserve_throttles=False))
+        told = list(other.cancel(before, rollback=True, timeout_s=60, force=False, preserve_throttles=False))
     assert kinds(told) == ["Following", "Following", "ThrottleRemoved", "Cancelled"]
     assert isinstance(told[-1], events.Cancelled) and told[-1].ended and told[-1].found.completed
     assert nodes.assignment(zk, "t") == NINE and not files.state.exists()
