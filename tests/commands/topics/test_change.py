@@ -183,6 +183,23 @@ def test_another_replication_factor_starts_a_reassignment_after_telling_its_plan
     assert refusal(zk_connect, "alter", *args).endswith("There is an existing assignment running.")
 
 
+@pytest.mark.spec("TOP-15", "RSN-31X")
+def test_a_topic_does_not_grow_while_it_moves_and_has_replicas_of_before_and_after(
+    zk: ZooKeeper, zk_connect: str
+) -> None:
+    path = TopicZnode.path("orders")
+    zk.create(ReassignmentZnode.PATH, b'{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[4]}]}')
+    zk.set(path, b'{"version":1,"partitions":{"0":[1,2,3,4],"1":[2,3,4]}}', 0)
+    why = "A partition reassignment is in progress for the topic 'orders'."
+    assert refusal(zk_connect, "alter", "--topic", "orders", "--partitions", 3).endswith(why)
+    zk.delete(ReassignmentZnode.PATH)
+    zk.set(path, b'{"version":3,"partitions":{"0":[4,1,2,3],"1":[2,3,4]},"adding_replicas":{"0":[4]}}', 1)
+    assert refusal(zk_connect, "alter", "--topic", "orders", "--partitions", 3).endswith(why)
+    zk.set(path, b'{"version":3,"partitions":{"0":[4,1,2],"1":[2,3,4]},"adding_replicas":{}}', 2)
+    answer(zk_connect, "alter", "--topic", "orders", "--partitions", 3)
+    assert len(nodes.assignment(zk, "orders")[2]) == 3
+
+
 @pytest.mark.spec("TOP-16", "COM-3X")
 def test_an_empty_replica_assignment_is_one(zk_connect: str) -> None:
     flags = ("--topic", "orders", "--replica-assignment", "")
