@@ -15,8 +15,8 @@ from kafkatool.core.operations.reassignment import run as reassignment_run
 from kafkatool.core.operations.reassignment.saved_run import RunState
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
-from tests.commands.reassign.killed_runs import BEFORE, GOAL
+from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode, TopicZnode
+from tests.commands.reassign.killed_runs import BEFORE, BROKER_1, GOAL
 from tests.commands.reassign.runner import plan_file, run
 from tests.core.operations.reassignment.plans import config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
@@ -176,6 +176,19 @@ def test_a_throttle_of_a_run_that_was_not_followed_does_not_outlive_its_cancel(
         result = run(zk_connect, "--cancel", *file, *rollback)
     assert result.exit_code == 0 and "Throttle was removed." in result.stdout
     assert config(zk, "brokers", "2") == {} == config(zk, "topics", "t")
+
+
+@pytest.mark.spec("RSN-37X", "RSN-13")
+def test_rates_that_somebody_has_set_stay_when_a_plan_without_throttle_is_cancelled(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path
+) -> None:
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+    zk.create(ConfigZnode.path("brokers", "1"), ConfigZnode.encode(BROKER_1), make_parents=True)
+    file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    assert run(zk_connect, "--execute", *file).exit_code == 0
+    nodes.reassign(zk)
+    assert run(zk_connect, "--cancel", *file).exit_code == 0
+    assert config(zk, "brokers", "1") == BROKER_1
 
 
 @pytest.mark.spec("RSN-37X", "RSN-13", "RSN-31X")

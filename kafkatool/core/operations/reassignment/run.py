@@ -292,12 +292,15 @@ class Run:
     def _take_throttles_off(self, run: RunState | None) -> Iterator[Event]:
         if run is not None and run.throttles:
             yield from self._remove_throttle(run)
-        elif removal := throttles.plan_removal(self._zk, self._topics):
-            if set(status.running(self._zk) or ()).difference(self._plan):
-                yield events.ThrottleStays()
-            else:
-                throttles.apply(self._zk, removal)
-                yield ThrottleRemoved()
+            return
+        removal = throttles.plan_removal(self._zk, self._topics)
+        if all(write.entity_type == "brokers" for write in removal):
+            return  # without lists of its topics the rates are not this plan's
+        if set(status.running(self._zk) or ()).difference(self._plan):
+            yield events.ThrottleStays()
+        else:
+            throttles.apply(self._zk, removal)
+            yield ThrottleRemoved()
 
     @property
     def _topics(self) -> set[str]:

@@ -270,7 +270,7 @@ def test_turned_round_behind_every_write_it_ends_where_it_was_told_to() -> None:
         cluster.create_topic("t", {0: [1, 2, 3]})
         controller, writes, turned = cluster.brokers[8].session, 0, False
 
-        def turn(session: FakeZooKeeper, op: Op) -> None:
+        def turn(session: MemoryZooKeeper, op: Op) -> None:
             nonlocal writes, turned
             if session is not controller:
                 return
