@@ -143,7 +143,8 @@ REASSIGN = Page(
         Run(f"kt reassign {ZK} --execute --resume {PLAN}"),
         "`--verify --wait` watches what somebody else has started, with Kafka's own tool or without `--wait`.",
         "## Go back",
-        "`--execute` saves what was there before, as a plan. `--cancel --rollback` lets end what was sent and goes back.",
+        "`--execute` saves what was there before, as a plan. `--cancel` sends back what is under way, and with `--rollback` "
+        "what has ended too.",
         Run("cat plan.rollback.json"),
         Run(f"kt reassign {ZK} --cancel --rollback {PLAN}"),
         Run(f"kt reassign {ZK} --verify --rollback {PLAN}"),

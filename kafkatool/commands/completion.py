@@ -9,11 +9,11 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
+from kafkatool.commands.lazy import COMPLETE_VARIABLE
 from kafkatool.commands.shared.options import KAZOO_LOGGER, KtCommand
 from kafkatool.core.errors import KafkatoolError
 
 SHELLS: Final = ("bash", "zsh", "fish")
-COMPLETE_VARIABLE: Final = "_KT_COMPLETE"
 ANSWER_WITHIN_S: Final = 0.8  # with the interpreter's start, a second
 
 

@@ -3,9 +3,11 @@
 import difflib
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
+
+COMPLETE_VARIABLE: Final = "_KT_COMPLETE"  # set by the shells' scripts while a line is being completed
 
 
 class LazyGroup(click.Group):

@@ -13,13 +13,12 @@ from typing import Any, Final, NoReturn
 import click
 
 from kafkatool import __version__
-from kafkatool.commands.lazy import LazyGroup
+from kafkatool.commands.lazy import COMPLETE_VARIABLE, LazyGroup
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
 from kafkatool.commands.shared.settings import choose_context, complete_contexts
 from kafkatool.core.errors import KafkatoolError, UsageError
 
 INTERRUPTED: Final = 130
-COMPLETE_VARIABLE: Final = "_KT_COMPLETE"
 
 
 class RootGroup(LazyGroup):

@@ -124,7 +124,7 @@ MUTATIONS: tuple[Mutation, ...] = (
              "self._write_assignments({p: rar[p] for p in led})"),
     Mutation("step 10 is left out", "work.reassignment:Reassignment._conclude",
              "self._write_assignments({p: done[p] for p in ended})", "pass"),
-    Mutation("step 11 is left out", "work.reassignment:Reassignment._conclude", "self._remove_entries(done)", "pass"),
+    Mutation("step 11 is left out", "work.reassignment:Reassignment._conclude", "self._remove_entries(done, done)", "{}"),
     Mutation("a dead broker's answer is waited for", "work.reassignment:Reassignment.on_brokers_lost",
              "for broker in brokers:", "for broker in ():"),
     Mutation("a broker out of reach is never told to delete", "work.reassignment:Reassignment.on_brokers_started",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,20 +233,24 @@ class EmbeddedCluster:
 
     def _make_spec(self, owned: bool) -> ClusterSpec:
         """Check the ports given, keep those of the last run that are still free, pick the others."""
+        given = {} if self._zookeeper_port is None else {"ZooKeeper": self._zookeeper_port}
+        brokers = {i: f"broker {i}" for i in range(1, self._wanted_brokers + 1)}
+        if self._first_port is not None:
+            given |= {name: self._first_port + i - 1 for i, name in brokers.items()}
+        if twice := sorted(port for port, times in Counter(given.values()).items() if times > 1):
+            names = " and ".join(name for name, port in given.items() if port == twice[0])
+            raise RefusedError(f"port {twice[0]} is for {names}: give another --port or --zookeeper-port")
+        for name, port in given.items():
+            self._check_free(port, name)
         before = self.files.load()
-        free = free_ports(self._wanted_brokers + 1)
-
-        def pick(given: int | None, last: int | None, what: str) -> int:
-            if given is not None:
-                self._check_free(given, what)
-                return given
-            return last if last and is_free(last) else next(free)
-
-        ports = {}
-        for i in range(1, self._wanted_brokers + 1):
-            given = None if self._first_port is None else self._first_port + i - 1
-            ports[i] = pick(given, before.ports.get(i) if before else None, f"broker {i}")
-        zookeeper_port = pick(self._zookeeper_port, before.zookeeper_port if before else None, "ZooKeeper")
+        last: dict[str, int] = {}
+        if before is not None:
+            last = {name: before.ports[i] for i, name in brokers.items() if i in before.ports}
+            last["ZooKeeper"] = before.zookeeper_port
+        kept = {n: port for n, port in last.items() if port not in given.values() and is_free(port)} | given
+        free = (p for p in free_ports(2 * (len(brokers) + 1)) if p not in kept.values())  # no more are kept than picked
+        ports = {i: kept.get(name) or next(free) for i, name in brokers.items()}
+        zookeeper_port = kept.get("ZooKeeper") or next(free)
         return ClusterSpec(zookeeper_port, ports, self._options, this_process() if owned else None)
 
     def _check_free(self, port: int, what: str, patience_ms: int = 0) -> None:

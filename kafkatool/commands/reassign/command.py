@@ -53,6 +53,9 @@ MODES: Final[Mapping[str, type[Mode]]] = {
         "--verify --wait ends when nothing of the plan is under way. Of a plan that --execute sends in batches it waits "
         "for those to come as well, as long as a kt on this machine is at it, however long that stands still. Exit code "
         "1: not all is as planned; stderr says what is seen and what to type.",
+        "--cancel sends back what is under way, to what the rollback file tells; --rollback also what has ended. The "
+        "controller of kt turns round at once; one of Kafka's does when the next controller is elected, or by "
+        "kafka-reassign-partitions.sh --bootstrap-server … --cancel (2.6 and later).",
         "generate --explain adds reason and copies_to to each partition, and an item for each broker: broker, "
         "replicas_before, replicas_after, leaders_before, leaders_after, incoming, outgoing, copied_bytes "
         "(null: not known).",
@@ -61,7 +64,9 @@ MODES: Final[Mapping[str, type[Mode]]] = {
 @click.option("--generate", "modes", flag_value="generate", multiple=True, help="Propose a plan; write nothing.")
 @click.option("--execute", "modes", flag_value="execute", multiple=True, help="Start a plan.")
 @click.option("--verify", "modes", flag_value="verify", multiple=True, help="Compare a plan; done: remove throttles.")
-@click.option("--cancel", "modes", flag_value="cancel", multiple=True, help="Send no more of a plan; --rollback: undo.")
+@click.option(
+    "--cancel", "modes", flag_value="cancel", multiple=True, help="Send no more of a plan, turn what moves round."
+)
 @click.option("--list", "modes", flag_value="list", multiple=True, help="Show what is being reassigned.")
 @zookeeper_option
 @click.option("--topics-to-move-json-file", metavar="FILE", help="generate: topics to plan for; - is stdin.")
@@ -96,9 +101,9 @@ MODES: Final[Mapping[str, type[Mode]]] = {
     "--rollback-file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="execute: save the current replicas there; verify --rollback: read them. [default: plan.rollback.json]",
+    help="execute: save the current replicas there; cancel, verify --rollback: read them. [default: plan.rollback.json]",
 )
-@click.option("--rollback", is_flag=True, help="verify: compare with the rollback file. cancel: go back to it.")
+@click.option("--rollback", is_flag=True, help="verify: compare with the rollback file. cancel: go all back to it.")
 @click.option(
     "--wait",
     "--watch",

@@ -88,7 +88,7 @@ def chosen(
     if flags["throttle"] == -1:
         flags["throttle"] = None  # Kafka's spelling of none
     taken = {f.name for f in fields(kind)}
-    given = {p.name: p.opts[0] for p in parameters if p.name in flags and flags[p.name] not in (None, False)}
+    given = {p.name: p.opts[0] for p in parameters if p.name in flags and _is_given(flags[p.name])}
     if foreign := [flag for parameter, flag in given.items() if parameter not in taken]:
         raise UsageError(f"{foreign[0]} can't be used with --{name}")
     if not all(flags[required] for required in kind.REQUIRED):
@@ -97,8 +97,13 @@ def chosen(
         fixed := [flag for parameter, flag in given.items() if parameter in FIXED_BY_THE_FIRST_RUN]
     ):
         raise UsageError(f"{fixed[0]} can't be used with --resume")
-    if "rollback" in taken and flags["rollback_file"] is not None and not flags["rollback"]:
-        raise UsageError(f"--rollback-file needs --rollback with --{name}")
+    if name == "verify" and flags["rollback_file"] is not None and not flags["rollback"]:
+        raise UsageError("--rollback-file needs --rollback with --verify")
     if flags["timeout"] is not None and name != "cancel" and not (flags["wait"] or flags["resume"]):
         raise UsageError("--timeout needs --wait")
     return kind(**{parameter: flags[parameter] for parameter in taken})
+
+
+def _is_given(value: object) -> bool:
+    """Tell a flag's value from that of one that was not given; 0 is a value."""
+    return value is not None and value is not False

@@ -1,5 +1,6 @@
 """The events of a run as text: Kafka's words on stdout; kt's own, and the line of progress (RSN-33X), on stderr."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
@@ -7,17 +8,20 @@ from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import status_lines
 from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.status import Status
-from kafkatool.core.operations.reassignment.submission import Prepared
+from kafkatool.core.operations.reassignment.submission import CANCELLED_BY_REQUEST, Prepared
 from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, plan_json
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
 THROTTLE_WARNING: Final = (
     "Warning: You must run Verify periodically, until the reassignment completes, to ensure the throttle is removed. "
     "You can also alter the throttle by rerunning the Execute command passing a new value."
 )
+SHOWN: Final = 10  # names of partitions in a note
 
 
 def progress_text(p: Progress, copied: Copied | None) -> str:
@@ -76,6 +80,23 @@ class RunOutput(AbstractContextManager["RunOutput"]):
                 for path in event.changed:
                     self._out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
                 self._out.line("Throttle was removed.")
+            case events.ThrottleStays():
+                self._out.note(
+                    "other partitions are being moved: the throttle stays; --verify takes it off when they are"
+                )
+            case events.SentBack():
+                self._out.note(f"{event.partitions} partitions under way are sent back to the replicas from before")
+            case events.NotSentBack():
+                self._show_not_sent_back(event)
+            case events.MovedByRequest():
+                self._out.note(
+                    f"{self._names(event.partitions)}: moved by a request to the controller, and not cancelled"
+                )
+                self._out.note(CANCELLED_BY_REQUEST)
+            case events.NotTurnedRound():
+                self._show_not_turned_round(event)
+            case events.CancelCutShort():
+                self._show_cut_short(event)
             case events.LeftUnfinished():
                 self._show_ways_on(event)
             case events.NotCancelled():
@@ -129,3 +150,34 @@ class RunOutput(AbstractContextManager["RunOutput"]):
         way = "go on; takes the throttle off when all is done" if event.throttled else "go on"
         for what, mode in ((way, "--execute --resume"), ("look", "--verify"), ("send no more", "--cancel")):
             self._out.note(f"{self._mode.command(mode)}  # {what}")
+
+    def _names(self, partitions: Sequence[TopicPartition]) -> str:
+        more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
+        return ",".join(map(self._mode.name_of, partitions[:SHOWN])) + more
+
+    def _show_not_sent_back(self, event: events.NotSentBack) -> None:
+        self._out.note(
+            f"{self._names(event.partitions)}: under way, and {self._mode.files.rollback} does not tell a way back: their "
+            "end is waited for"
+        )
+
+    def _show_not_turned_round(self, event: events.NotTurnedRound) -> None:
+        """Say what remains to be done: kt deletes neither the request nor the controller's node (RSN-37X)."""
+        asked = f"{event.partitions} partitions have not gone back yet, though {ReassignmentZnode.PATH} asks for it"
+        if event.controller is None:
+            self._out.note(f"{asked}: no controller is elected")
+            return
+        self._out.note(
+            f"{asked}. Kafka's controllers read it anew only when one is elected: restart broker {event.controller}, and "
+            "the next controller takes them back; from Kafka 2.6 on kafka-reassign-partitions.sh --bootstrap-server … "
+            "--cancel does so too"
+        )
+
+    def _show_cut_short(self, event: events.CancelCutShort) -> None:
+        """Say where things stand when a cancel ends before what it has asked for (RSN-23X)."""
+        parts = [f"{event.back} partitions are going back"] if event.back else []
+        parts += [f"{event.forward} partitions go on to the planned replicas"] if event.forward else []
+        stays = "; the throttle stays" if event.throttled else "; no throttle is left"
+        self._out.note((", ".join(parts) or "nothing of the plan is under way") + stays)
+        if event.throttled:
+            self._out.note(f"{self._mode.command('--cancel')}  # takes it off when nothing is copied any more")

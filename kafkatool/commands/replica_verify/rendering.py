@@ -75,6 +75,11 @@ def mismatch_text(m: Mismatch, name_of: PartitionName) -> str:
             f"partition {name_of(m.partition)}: replica {m.replica}'s offset {m.value} doesn't match "
             f"replica {m.other_replica}'s offset {m.other_value}"
         )
+    if m.kind == "rotten":
+        where = join_ids(sorted({m.replica, m.other_replica}), " and ")
+        return (
+            f"partition {name_of(m.partition)} is rotten at offset {m.offset} on {where}: it does not fit its checksum"
+        )
     return (
         f"partition {name_of(m.partition)} has unmatched checksum at offset {m.offset}; replica {m.replica}'s checksum "
         f"{m.value}; replica {m.other_replica}'s checksum {m.other_value}"

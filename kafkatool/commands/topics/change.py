@@ -1,6 +1,5 @@
 """``kt topics alter`` and ``kt topics delete`` (TOP-14 to TOP-18, TOP-24X, TOP-28X)."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,9 +16,11 @@ from kafkatool.commands.shared.options import (
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.topics.flags import (
     CONFIG_DEFINITIONS,
+    agree,
     config_option,
     failed,
     failure_text,
+    force_option,
     matching,
     note_ignored_configs,
     pattern_option,
@@ -61,6 +62,7 @@ GROWTH_WARNING: Final = (
 @config_option
 @click.option("--delete-config", metavar="NAME", multiple=True, help="Override to drop; repeatable.")
 @click.option("--if-exists", is_flag=True, help="No error if no topic matches.")
+@force_option
 @racks_option
 @writing_options
 @output_option
@@ -74,13 +76,14 @@ def alter(
     config: Sequence[str],
     delete_config: Sequence[str],
     if_exists: bool,
+    force: bool,
     disable_rack_aware: bool,
     dry_run: bool,
     cluster_id: str | None,
     zk_max_bytes: int,
 ) -> int:
     """Change overrides, add partitions, or change the number of replicas."""
-    if partitions is None and replica_assignment:
+    if partitions is None and replica_assignment is not None:
         raise UsageError("--replica-assignment needs --partitions")
     if replication_factor is not None and partitions is not None:
         raise UsageError("--replication-factor can't be used with --partitions: one after the other")
@@ -95,7 +98,7 @@ def alter(
         configs = parse_configs(config)
         removed = [name.strip() for name in delete_config]
         check_names(removed)
-        groups = parse_replica_lists(replica_assignment) if replica_assignment else None
+        groups = None if replica_assignment is None else parse_replica_lists(replica_assignment)
     except RefusedError as e:
         return failed(out, e, topic=topic)
     note_ignored_configs(out, configs)
@@ -106,6 +109,7 @@ def alter(
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
         try:
             names = matching(zk, topic, zookeeper, if_exists=if_exists)
+            agree(names, f"Change {len(names)} topics", force=force or dry_run)
         except RefusedError as e:
             return failed(out, e, topic=topic)
         for name in names:
@@ -192,7 +196,7 @@ def _finish(out: Output, items: Rows, errors: Rows, cluster_id: str | None, plan
 @zookeeper_option
 @pattern_option(required=True)
 @click.option("--if-exists", is_flag=True, help="No error if no topic matches.")
-@click.option("--force", is_flag=True, help="Ask nothing.")
+@force_option
 @click.option(
     "--wait", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait for the topics to be gone; else exit 1."
 )
@@ -221,12 +225,9 @@ def delete(
             if dry_run:
                 out.planned([deletion.plan_deletion(name) for name in found])
                 return 0
+            agree(found, f"Mark {len(found)} topics for deletion", force=force)
         except RefusedError as e:
             return failed(out, e, topic=topic)
-        if len(found) > 1 and not force and sys.stdin.isatty():
-            question = f"Mark {len(found)} topics for deletion: {', '.join(found)}?"
-            if not click.confirm(question, err=True):
-                raise RefusedError("no topic was marked for deletion")
         for name in found:
             try:
                 deletion.mark_for_deletion(zk, name)

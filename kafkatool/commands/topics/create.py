@@ -75,7 +75,7 @@ def create(
 
     try:
         configs = parse_configs(config)
-        groups = replica_lists.parse_replica_lists(replica_assignment) if replica_assignment else None
+        groups = None if replica_assignment is None else replica_lists.parse_replica_lists(replica_assignment)
     except RefusedError as e:
         return failed(out, e, topic=topic)
     note_ignored_configs(out, configs)

@@ -1,6 +1,7 @@
-"""Flags that the actions of ``kt topics`` share, and the text of a refusal."""
+"""Flags that the actions of ``kt topics`` share, the text of a refusal, and the question before many are changed."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,8 +20,11 @@ CONFIG_DEFINITIONS: Final = {
     "Configs stored too": [(c.name, f"{c.meaning} ({c.kind})") for c in ACCEPTED],
 }
 
+SHOWN: Final = 10  # names of topics in a refusal
+
 config_option = click.option("--config", "config", metavar="NAME=VALUE", multiple=True, help="Override; repeatable.")
 racks_option = click.option("--disable-rack-aware", is_flag=True, help="Ignore the brokers' racks.")
+force_option = click.option("--force", is_flag=True, help="Ask nothing; needed for several topics off a terminal.")
 internal_option = click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
 
 
@@ -52,13 +56,30 @@ def note_ignored_configs(out: Output, configs: dict[str, str]) -> None:
 
 
 def matching(zk: "ZooKeeper", pattern: str, zookeeper: str, *, if_exists: bool) -> list[str]:
-    """Read the topics to change. Raises RefusedError when there are none (TOP-12), or the pattern is none."""
+    """Read the topics to change. Raises RefusedError when there are none (TOP-12), or the pattern is none.
+
+    A topic of exactly that name is meant alone: who types ``a.b`` does not think of ``a-b``.
+    """
     from kafkatool.core.model.topic_names import select
     from kafkatool.core.zookeeper.znodes import TopicsZnode
 
     existing = zk.children(TopicsZnode.PATH) or []
-    found = select(existing, pattern)
+    found = [pattern] if pattern in existing else select(existing, pattern)
     if not found and not if_exists:
         now = no_topic_text(pattern, existing)
         raise RefusedError(f"Topic {pattern} does not exist on ZK path {zookeeper}", now=now)
     return found
+
+
+def agree(topics: Sequence[str], question: str, *, force: bool) -> None:
+    """Ask before several topics are changed that one pattern matched. Raises RefusedError: no, or nobody to ask."""
+    if len(topics) < 2 or force:
+        return
+    if not sys.stdin.isatty():
+        shown = ", ".join(topics[:SHOWN]) + (f" and {len(topics) - SHOWN} more" if len(topics) > SHOWN else "")
+        raise RefusedError(
+            f"the pattern matches {len(topics)} topics: {shown}; nothing was changed",
+            now="off a terminal several topics need --force; --dry-run shows what would be written",
+        )
+    if not click.confirm(f"{question}: {', '.join(topics)}?", err=True):
+        raise RefusedError("nothing was changed")

@@ -165,6 +165,12 @@ class TopicZnode:
         """Return the same node with another assignment; version, topic_id and unknown keys stay (Z-13)."""
         return type(self)(dict(sorted(assignment.items())), self.raw)
 
+    @property
+    def being_moved(self) -> frozenset[int]:
+        """Return the partitions that Kafka >= 2.4 has noted to be moving, of whichever kind the move is (KIP-455)."""
+        noted = [value for key in _MOVES if isinstance(value := self.raw.get(key), dict)]
+        return frozenset(int(p) for moves in noted for p, brokers in moves.items() if brokers and p.isdecimal())
+
     def with_moved(self, moved: Assignment) -> Self:
         """Return the node with other replicas of those partitions, and with none of them being moved by Kafka >= 2.4.
 

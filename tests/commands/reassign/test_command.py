@@ -32,6 +32,12 @@ from tests.core.zookeeper import cluster_nodes as nodes
         ),
         (["--list", "--explain"], "--explain can't be used with --list"),
         (["--list", "--throttle", "5000"], "--throttle can't be used with --list"),
+        (["--list", "--throttle", "0"], "--throttle can't be used with --list"),
+        (["--list", "--timeout", "0"], "--timeout can't be used with --list"),
+        (
+            ["--verify", "--reassignment-json-file", "x", "--batch-partitions", "0"],
+            "--batch-partitions can't be used with --verify",
+        ),
         (["--execute", "--reassignment-json-file", "x", "--timeout", "1"], "--timeout needs --wait"),
         (
             ["--execute", "--resume", "--reassignment-json-file", "x", "--throttle", "5000"],

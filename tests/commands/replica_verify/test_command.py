@@ -137,6 +137,20 @@ def test_rotten_data_under_an_intact_checksum_is_found() -> None:
     assert "unmatched checksum at offset 1" in result.stdout and "replica 2's checksum -1" in result.stdout
 
 
+@pytest.mark.spec("RPV-3", "RPV-11X")
+@pytest.mark.parametrize(("copies", "where"), [(2, "1 and 2"), (1, "1")])
+def test_rotten_data_is_found_where_every_replica_is_rotten(copies: int, where: str) -> None:
+    good = batches(b"a", b"b")
+    rotten = [good[0], good[1][:-2] + b"\xff" + good[1][-1:]]
+    with fake_cluster(replicas(*[rotten] * copies)) as brokers:
+        result = run(brokers, "--once")
+        as_json = run(brokers, "--once", "--output", "json")
+    assert result.exit_code == 1 == as_json.exit_code
+    assert f"partition [t,0] is rotten at offset 1 on {where}: it does not fit its checksum" in result.stdout
+    (item,) = json.loads(as_json.stdout)["items"]
+    assert item["status"] == "different" and [m["kind"] for m in item["mismatches"]] == ["rotten"]
+
+
 @pytest.mark.spec("RPV-1", "COM-3X")
 def test_no_topic_is_an_error_and_a_bad_pattern_too() -> None:
     with fake_cluster(replicas(batches(b"a"))) as brokers:

@@ -128,7 +128,7 @@ def test_the_offsets_topic_neither_grows_nor_goes(zk: ZooKeeper, zk_connect: str
 @pytest.mark.spec("TOP-19", "COM-3X")
 def test_one_topic_of_many_that_is_refused_does_not_keep_the_others(zk: ZooKeeper, zk_connect: str) -> None:
     zk.create(TopicZnode.path("order2"), TopicZnode({0: (1,)}).encode())
-    result = topics(zk_connect, "alter", "--topic", "order.*", "--partitions", 2, "--output", "json")
+    result = topics(zk_connect, "alter", "--topic", "order.*", "--force", "--partitions", 2, "--output", "json")
     document = json.loads(result.stdout)
     assert result.exit_code == 1
     assert document["items"] == [{"topic": "order2", "change": "partitions", "value": {"1": [2]}}]
@@ -183,6 +183,30 @@ def test_another_replication_factor_starts_a_reassignment_after_telling_its_plan
     assert refusal(zk_connect, "alter", *args).endswith("There is an existing assignment running.")
 
 
+@pytest.mark.spec("TOP-15", "RSN-31X")
+def test_a_topic_does_not_grow_while_it_moves_and_has_replicas_of_before_and_after(
+    zk: ZooKeeper, zk_connect: str
+) -> None:
+    path = TopicZnode.path("orders")
+    zk.create(ReassignmentZnode.PATH, b'{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[4]}]}')
+    zk.set(path, b'{"version":1,"partitions":{"0":[1,2,3,4],"1":[2,3,4]}}', 0)
+    why = "A partition reassignment is in progress for the topic 'orders'."
+    assert refusal(zk_connect, "alter", "--topic", "orders", "--partitions", 3).endswith(why)
+    zk.delete(ReassignmentZnode.PATH)
+    zk.set(path, b'{"version":3,"partitions":{"0":[4,1,2,3],"1":[2,3,4]},"adding_replicas":{"0":[4]}}', 1)
+    assert refusal(zk_connect, "alter", "--topic", "orders", "--partitions", 3).endswith(why)
+    zk.set(path, b'{"version":3,"partitions":{"0":[4,1,2],"1":[2,3,4]},"adding_replicas":{}}', 2)
+    answer(zk_connect, "alter", "--topic", "orders", "--partitions", 3)
+    assert len(nodes.assignment(zk, "orders")[2]) == 3
+
+
+@pytest.mark.spec("TOP-16", "COM-3X")
+def test_an_empty_replica_assignment_is_one(zk_connect: str) -> None:
+    flags = ("--topic", "orders", "--replica-assignment", "")
+    assert refusal(zk_connect, "alter", *flags, "--partitions", 3).startswith("replica assignment of partition 0 is ''")
+    assert topics(zk_connect, "alter", *flags, "--config", "flush.ms=3").exit_code == 2
+
+
 # --- delete ----------------------------------------------------------------------------------------------------
 
 
@@ -223,20 +247,55 @@ def test_waiting_ends_when_the_topic_is_gone(zk: ZooKeeper, zk_connect: str) -> 
 @pytest.mark.spec("TOP-28X")
 def test_a_terminal_is_asked_when_a_regex_hits_several(zk: ZooKeeper, zk_connect: str) -> None:
     zk.create(TopicZnode.path("order2"), TopicZnode({0: (1,)}).encode())
-    refused = on_terminal("n\n", zk_connect, "order.*")
+    refused = on_terminal("n\n", "delete", zk_connect, "order.*")
     assert "Mark 2 topics for deletion: order2, orders? [y/N]" in refused.stderr
     assert (refused.returncode, zk.children(DeleteTopicsZnode.PATH)) == (1, [])
-    assert "Mark" not in on_terminal("", zk_connect, "orders").stderr
-    assert "Mark" not in on_terminal("", zk_connect, "order.*", "--force").stderr
+    assert "Mark" not in on_terminal("", "delete", zk_connect, "orders").stderr
+    assert "Mark" not in on_terminal("", "delete", zk_connect, "order.*", "--force").stderr
     assert sorted(zk.children(DeleteTopicsZnode.PATH) or ()) == ["order2", "orders"]
 
 
-def on_terminal(typed: str, zk_connect: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run ``kt topics delete`` as a process whose stdin is a terminal where ``typed`` has been typed."""
+@pytest.mark.spec("TOP-28X")
+def test_a_terminal_is_asked_before_several_are_altered(zk: ZooKeeper, zk_connect: str) -> None:
+    zk.create(TopicZnode.path("order2"), TopicZnode({0: (1,)}).encode())
+    refused = on_terminal("n\n", "alter", zk_connect, "order.*", "--config", "flush.ms=3")
+    assert "Change 2 topics: order2, orders? [y/N]" in refused.stderr and refused.returncode == 1
+    assert zk.get(CONFIG) is None
+    assert on_terminal("y\n", "alter", zk_connect, "order.*", "--config", "flush.ms=3").returncode == 0
+    assert data(zk, CONFIG) == b'{"version":1,"config":{"flush.ms":"3"}}'
+
+
+@pytest.mark.spec("TOP-28X")
+@pytest.mark.parametrize("action", [("delete",), ("alter", "--config", "flush.ms=3"), ("alter", "--partitions", "9")])
+def test_off_a_terminal_several_topics_are_changed_with_force_alone(
+    zk: ZooKeeper, zk_connect: str, action: tuple[str, ...]
+) -> None:
+    zk.create(TopicZnode.path("order2"), TopicZnode({0: (1,)}).encode())
+    before = data(zk, TopicZnode.path("orders"))
+    why = refusal(zk_connect, action[0], "--topic", "order.*", *action[1:])
+    assert why == "the pattern matches 2 topics: order2, orders; nothing was changed"
+    assert not zk.children(DeleteTopicsZnode.PATH) and zk.get(CONFIG) is None
+    assert data(zk, TopicZnode.path("orders")) == before
+    assert answer(zk_connect, action[0], "--topic", "order.*", *action[1:], "--dry-run")
+    assert answer(zk_connect, action[0], "--topic", "order.*", *action[1:], "--force")
+
+
+@pytest.mark.spec("TOP-19")
+@pytest.mark.parametrize("action", [("delete",), ("alter", "--config", "flush.ms=3")])
+def test_a_topic_of_exactly_that_name_is_meant_alone(zk: ZooKeeper, zk_connect: str, action: tuple[str, ...]) -> None:
+    for name in ("a.b", "a-b"):
+        zk.create(TopicZnode.path(name), TopicZnode({0: (1,)}).encode())
+    text = answer(zk_connect, action[0], "--topic", "a.b", *action[1:])
+    assert "a.b" in text and "a-b" not in text
+    assert (zk.children(DeleteTopicsZnode.PATH) or zk.children(ConfigZnode.path("topics", "").rstrip("/"))) == ["a.b"]
+
+
+def on_terminal(typed: str, action: str, zk_connect: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run that action of ``kt topics`` as a process whose stdin is a terminal where ``typed`` has been typed."""
     ours, theirs = os.openpty()
     try:
         os.write(ours, typed.encode())
-        command = [sys.executable, "-m", "kafkatool", "topics", "delete", "--zookeeper", zk_connect, "--topic", *args]
+        command = [sys.executable, "-m", "kafkatool", "topics", action, "--zookeeper", zk_connect, "--topic", *args]
         return subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=100, check=False)
     finally:
         os.close(ours)

@@ -61,6 +61,10 @@ def test_by_hand_brokers_need_not_be_there(zk: ZooKeeper, zk_connect: str) -> No
         pytest.param(
             ("x", "--replica-assignment", "1:1"), "Partition replica lists may not contain duplicate entries: 1"
         ),
+        pytest.param(
+            ("x", "--replica-assignment", ""),
+            "replica assignment of partition 0 is '': expected broker ids joined by ':' such as 1:2",
+        ),
         pytest.param(("x", "--replica-assignment", "1:2,3"), "Partition 1 has different replication factor: 3"),
         pytest.param(("x", "--replica-assignment", "1", "--config", "nope=1"), "Unknown Log configuration nope."),
         pytest.param(

@@ -85,7 +85,18 @@ class Reassignment(Part):
         self.topic_changes.catch_up(wanted)  # they may have been created a moment ago
         refused = {p: why for p, rar in wanted.items() if (why := self._why_refused(p, rar))}
         self._refuse(refused)
-        self._begin({p: rar for p, rar in wanted.items() if p not in refused})
+        turned = {p: rar for p, rar in request.items() if self._is_turned(p, rar)}
+        self._begin({**turned, **{p: rar for p, rar in wanted.items() if p not in refused}})
+
+    def _is_turned(self, partition: TopicPartition, wanted: Replicas) -> bool:
+        """Tell whether a move under way is to go elsewhere, back say: its entry has other replicas by now.
+
+        All replicas that it has are in AR, so it goes on as a move from there. From step 9 on it ends first.
+        """
+        context = self.context
+        if context.reassigning.get(partition, wanted) == wanted or partition in self._stopping:
+            return False
+        return not context.is_deleting(partition) and why_unusable(wanted) is None
 
     def _why_refused(self, partition: TopicPartition, wanted: Replicas) -> str | None:
         context = self.context
@@ -351,12 +362,13 @@ class Reassignment(Part):
                     del done[partition]
         if not done:
             return
-        self._remove_entries(done)  # 11
+        changed = self._remove_entries(done, done)  # 11
         for partition in done:
             context.reassigning.pop(partition, None)
         with self.batch.filling():
             self.batch.add_metadata(done)  # 12
         log.info("reassigned %s", ", ".join(f"{p} to {list(rar)}" for p, rar in done.items()))
+        self._take_up(changed)
         self.on_moved({p.topic for p in done})  # CTL-97
 
     # --- nodes --------------------------------------------------------------------------------------------------
@@ -369,15 +381,23 @@ class Reassignment(Part):
         for topic, changes in by_topic.items():
             self.zookeeper.change(TopicZnode.path(topic), _with(topic, changes))
 
-    def _remove_entries(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take entries out of the request; the last one takes the node with it (CTL-91 step 11)."""
+    def _remove_entries(
+        self, partitions: Iterable[TopicPartition], moved: Mapping[TopicPartition, Replicas] | None = None
+    ) -> dict[TopicPartition, Replicas]:
+        """Take entries out of the request; the last one takes the node with it (CTL-91 step 11).
+
+        Return those that stay as they ask for other replicas than those ``moved`` to.
+        """
         gone = set(partitions)
+        changed: dict[TopicPartition, Replicas] = {}
         if not gone:
-            return
+            return changed
 
         def without(data: bytes) -> bytes | None:
             entries = ReassignmentZnode.decode(data)
-            left = {p: rar for p, rar in entries.items() if p not in gone}
+            changed.clear()
+            changed.update({p: rar for p, rar in entries.items() if p in gone and (moved or entries).get(p) != rar})
+            left = {p: rar for p, rar in entries.items() if p not in gone or p in changed}
             if len(left) == len(entries):
                 return data
             return ReassignmentZnode.encode(left) if left else None
@@ -386,6 +406,7 @@ class Reassignment(Part):
             self.zookeeper.change(ReassignmentZnode.PATH, without)
         except ZnodeFormatError as e:
             log.error("%s; finished reassignments stay in it", e)
+        return changed
 
 
 def _with(topic: str, changes: Mapping[int, Replicas]) -> Callable[[bytes], bytes]:

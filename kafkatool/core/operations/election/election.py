@@ -8,7 +8,7 @@ import enum
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkatool.core.errors import NodeExistsError, RefusedError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition, leaders_by_preference
@@ -248,7 +248,11 @@ class BrokerBalance:
 
 
 def report(view: ClusterView) -> tuple[BrokerBalance, ...]:
-    """Return a row for each broker that is registered or preferred by a partition (ELE-18X)."""
+    """Return a row for each broker that is registered or preferred by a partition (ELE-18X).
+
+    Topics that are being deleted do not count: nobody elects leaders for them any more, and they will be gone.
+    """
+    view = replace(view, topics={t: node for t, node in view.topics.items() if t not in view.marked_for_deletion})
     leaders: Counter[int | None] = Counter()
     preferred = leaders_by_preference(r for topic in view.topics.values() for r in topic.assignment.values())
     elsewhere: Counter[int | None] = Counter()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkatool.core.errors import RefusedError, ZooKeeperError
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.copy_progress import ToCopy
 from kafkatool.core.operations.reassignment.status import Move, Verification
 from kafkatool.core.operations.reassignment.submission import Prepared
@@ -65,6 +66,11 @@ class ThrottleRemoved(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ThrottleStays(Event):
+    """The throttles were not removed: other partitions are moved under the same rates."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeftUnfinished(Event):
     """The run can be resumed. ``moving``: brokers go on with what was sent, or may, as ``unseen`` hides it.
 
@@ -103,3 +109,45 @@ class Cancelled(Event):
 
     found: Verification
     ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SentBack(Event):
+    """The znode asks for so many partitions to go back to what they were."""
+
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotSentBack(Event):
+    """No way back is known for these, which are under way: they are waited for."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MovedByRequest(Event):
+    """These are moved by a request to the controller, which the znode does not reach: they go on."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotTurnedRound(Event):
+    """So many that were sent back are still under way: it seems that ``controller`` does not look."""
+
+    partitions: int
+    controller: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCutShort(Event):
+    """What of the plan is in the znode when a cancel ends early: going on to the plan, and going back.
+
+    ``copying``: replicas have to catch up in some of them; only then ``throttled``, throttles being left as they are.
+    """
+
+    forward: int
+    back: int
+    copying: bool
+    throttled: bool

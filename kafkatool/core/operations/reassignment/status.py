@@ -44,12 +44,14 @@ def running(zk: ZooKeeper) -> Moves | None:
 class Verification:
     """The status of a plan. ``removal`` takes the throttles off: empty unless every partition completed (RSN-13).
 
-    ``awaited`` are brokers that partitions in progress are to be on, and that are not registered.
+    ``awaited`` are brokers that partitions in progress are to be on, and that are not registered. ``throttle_stays``:
+    there are throttles to take off, but others still move under them (ADM-38).
     """
 
     items: tuple[Move, ...]
     removal: tuple[ConfigWrite, ...]
     awaited: tuple[int, ...] = ()
+    throttle_stays: bool = False
 
     @property
     def completed(self) -> bool:
@@ -62,7 +64,24 @@ def verify(zk: ZooKeeper, plan: Moves, *, preserve_throttles: bool = False) -> V
     items = tuple(Move(p, replicas_of(view, p), target, _status(view, p, target)) for p, target in plan.items())
     done = all(move.status is Status.COMPLETED for move in items)
     removal = throttles.plan_removal(zk, {p.topic for p in plan}) if done and not preserve_throttles else []
-    return Verification(items, tuple(removal), _awaited(items, view))
+    others = bool(view.reassignment)  # rates are of brokers, not of plans
+    return Verification(items, () if others else tuple(removal), _awaited(items, view), others and bool(removal))
+
+
+def moved_by_request(view: ClusterView, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return those that are moved, but not by the znode: by a request to the controller, as Kafka >= 2.4 takes it."""
+    moving = {TopicPartition(t, p) for t, node in view.topics.items() for p in node.being_moved}
+    return sorted(moving.intersection(partitions).difference(view.reassignment or ()))
+
+
+def copying(zk: ZooKeeper, plan: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    """Return the partitions of the plan in the znode that have replicas to catch up with, wherever they are going."""
+    wanted = set(plan)
+    moves = {p: to for p, to in (running(zk) or {}).items() if p in wanted}
+    states = read_states(zk, moves)
+    return frozenset(
+        p for p, to in moves.items() if p not in states or not set(to) <= set(states[p].leader_and_isr.isr)
+    )
 
 
 def list_running(zk: ZooKeeper) -> tuple[Move, ...]:

@@ -5,13 +5,13 @@ finish. Starting is one exclusive create, so of two that start together one wins
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import throttles
-from kafkatool.core.operations.reassignment.status import replicas_of, running
+from kafkatool.core.operations.reassignment.status import moved_by_request, replicas_of, running
 from kafkatool.core.planner.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
@@ -19,6 +19,9 @@ from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
 MAX_BATCH_BYTES: Final = 512_000  # of one znode, half of ZooKeeper's limit (RSN-19X)
 SHOWN_BY_LIST: Final = "kt reassign --list shows what runs; kt waits for it with --verify --wait and its plan"
+CANCELLED_BY_REQUEST: Final = (
+    "kt does not end such a move; Kafka's tool does: kafka-reassign-partitions.sh --bootstrap-server … --cancel"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,9 @@ def prepare(
     ``max_bytes`` and ``max_count`` entries (0: any number) bound a batch. They cut the whole plan, before unchanged
     partitions are left out, so that batches are the same whenever it is started (RSN-20X).
 
-    ``force`` goes on with brokers that are not registered, beside a preferred election of the same partitions, and
-    with a throttle too low to end. Raises RefusedError in Kafka's words.
+    ``force`` goes on with brokers that are not registered, beside a preferred election of the same partitions, in place
+    of moves that were requested of the controller, and with a throttle too low to end. Raises RefusedError in Kafka's
+    words.
     """
     view = read_cluster(zk, {p.topic for p in plan}, states=False)
     current = {p: replicas for p in plan if (replicas := replicas_of(view, p))}
@@ -116,6 +120,12 @@ def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_o
             f"a preferred replica election is under way for {','.join(map(name_of, electing))}; "
             "wait until it has ended, or add --force"
         )
+    if moving := moved_by_request(view, plan):
+        raise RefusedError(
+            f"a request to the controller is moving {','.join(map(name_of, moving))}, which this plan would replace; "
+            "wait until it has ended, or add --force",
+            now=CANCELLED_BY_REQUEST,
+        )
     if throttle is not None and throttle < throttles.MIN_SAFE_RATE:
         raise RefusedError(
             f"a throttle of {throttle} B/s may never let the move end: give at least {throttles.MIN_SAFE_RATE}, "
@@ -143,3 +153,29 @@ def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracket
     except ZnodeTooLargeError:
         throttles.undo(zk, undo)
         raise
+
+
+class SentBack(NamedTuple):
+    """What was turned round in the znode, and what could not be, as no way back is known that is one."""
+
+    back: frozenset[TopicPartition]
+    unknown: frozenset[TopicPartition]
+
+
+def send_back(zk: ZooKeeper, plan: Moves, before: Moves) -> SentBack:
+    """Ask for what is under way to the replicas of ``plan`` to go back to those ``before`` (RSN-37X).
+
+    The rest of the znode stays: it is never deleted, since Kafka's controllers would not look at one that follows.
+    Replicas that are not assigned any more were not those before this move: going there would be another one. Raises
+    VersionConflictError and NoNodeError: it was written meanwhile.
+    """
+    node = zk.get(ReassignmentZnode.PATH)
+    moves = ReassignmentZnode.decode(node.data) if node else {}
+    forward = {p for p, to in moves.items() if plan.get(p) == to != before.get(p)}
+    if node is None or not forward:
+        return SentBack(frozenset(), frozenset())
+    view = read_cluster(zk, {p.topic for p in forward}, states=False)
+    back = {p: before[p] for p in forward if p in before and set(before[p]) <= set(replicas_of(view, p))}
+    if back:
+        zk.set(ReassignmentZnode.PATH, ReassignmentZnode.encode({**moves, **back}), node.version)
+    return SentBack(frozenset(back), frozenset(forward.difference(back)))

@@ -11,7 +11,7 @@ from kafkatool.core.operations.topics.creation import ATTEMPTS, registered_broke
 from kafkatool.core.operations.topics.replica_lists import check_added_lists
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import SetData, ZooKeeper
-from kafkatool.core.zookeeper.znodes import TopicZnode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
 
 
 class TopicMissingError(RefusedError):
@@ -45,6 +45,7 @@ def plan_growth(
     if node is None:
         raise TopicMissingError(f"Topic '{topic}' does not exist any more")
     znode = TopicZnode.decode(topic, node.data)
+    _check_not_moving(zk, topic, znode)
     count = len(znode.assignment)
     if partitions <= count:
         raise RefusedError(
@@ -64,6 +65,17 @@ def plan_growth(
         check_added_lists(added, len(znode.assignment.get(0, ())), [b.id for b in brokers])
     data = znode.with_assignment({**znode.assignment, **added}).encode()
     return Growth(topic, added, (SetData(TopicZnode.path(topic), data, node.version),))
+
+
+def _check_not_moving(zk: ZooKeeper, topic: str, znode: TopicZnode) -> None:
+    """Refuse while partitions move: they have the old and the new replicas, and are no model for those to be added."""
+    request = zk.get(ReassignmentZnode.PATH)
+    moving = ReassignmentZnode.decode(request.data) if request is not None else {}
+    if znode.being_moved or any(p.topic == topic for p in moving):
+        raise RefusedError(
+            f"A partition reassignment is in progress for the topic '{topic}'.",
+            now="kt reassign --list shows what runs; try again when it has ended",
+        )
 
 
 def grow(

@@ -21,8 +21,11 @@ STALL_S: Final = 5.0  # --once: no progress for so long means that a replica doe
 MIN_ROUND_S: Final = 0.1  # a round without news lasts at least so long (a broker may answer errors at once)
 
 
+ROTTEN: Final = -1  # in place of the checksum of a batch that does not fit its own CRC
+
+
 class Entry(NamedTuple):
-    """A record batch, or a message of format 0 and 1: its last offset and its CRC (RPV-3)."""
+    """A record batch, or a message of format 0 and 1: its last offset and its CRC (RPV-3), or ROTTEN."""
 
     last_offset: int
     checksum: int
@@ -38,10 +41,13 @@ class Fetched:
 
 
 class Mismatch(NamedTuple):
-    """Two replicas that differ: in their next offset, or in the checksum of the entry at ``offset``."""
+    """Two replicas that differ: in their next offset, or in the checksum of the entry at ``offset``.
+
+    Or two, or one twice, whose entry there is rotten: rot on both is no agreement.
+    """
 
     partition: TopicPartition
-    kind: Literal["offset", "checksum"]
+    kind: Literal["offset", "checksum", "rotten"]
     offset: int
     replica: int
     value: int
@@ -70,11 +76,18 @@ def compare(partition: TopicPartition, fetched: Mapping[int, Fetched], offset: i
         first, *others = heads
         highest = max(head.last_offset for head in heads.values())
         if all(head.last_offset == highest for head in heads.values()):
+            checksum = heads[first].checksum
             mismatches += [
-                Mismatch(partition, "checksum", highest, first, heads[first].checksum, b, heads[b].checksum)
+                Mismatch(partition, "checksum", highest, first, checksum, b, heads[b].checksum)
                 for b in others
-                if heads[b].checksum != heads[first].checksum
+                if heads[b].checksum != checksum
             ]
+            if checksum == ROTTEN:
+                mismatches += [
+                    Mismatch(partition, "rotten", highest, first, ROTTEN, b, ROTTEN)
+                    for b in others or [first]
+                    if heads[b].checksum == ROTTEN
+                ]
             entries += 1
             offset = highest + 1
             for rows in left.values():

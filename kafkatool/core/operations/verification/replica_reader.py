@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, CorruptRecordsError, ProtocolError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.verification.comparison import Entry, Fetched, Layout
+from kafkatool.core.operations.verification.comparison import ROTTEN, Entry, Fetched, Layout
 from kafkatool.core.operations.verification.read_rate import ReadRate
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.schema import Api, Request
@@ -217,9 +217,9 @@ def _fetched(partition: fetch.FetchResponsePartition) -> Fetched | str:
 
 
 def _entries(records: Buffer) -> tuple[Entry, ...]:
-    """Read the batches; content that does not fit its own CRC has checksum -1, so that rotten data never looks equal."""
+    """Read the batches; content that does not fit its own CRC is ROTTEN, so that it never looks equal."""
     return tuple(
-        Entry(batch.last_offset, batch.crc if check_crc(records, position) else -1)
+        Entry(batch.last_offset, batch.crc if check_crc(records, position) else ROTTEN)
         for position, batch in iter_batches(records)
     )
 

@@ -220,6 +220,85 @@ def test_a_reassignment_waits_for_a_broker_that_is_down() -> None:
     assert not cluster.exists(ReassignmentZnode.PATH)
 
 
+def ask_anew(cluster: FakeCluster, replicas: Sequence[int]) -> None:
+    """Change what the request asks for, as kt reassign --cancel does."""
+    cluster.zk.set(ReassignmentZnode.PATH, ReassignmentZnode.encode({T0: replicas}), -1)
+    cluster.run()
+
+
+@pytest.mark.spec("RSN-37X", "CTL-87", "CTL-90")
+@pytest.mark.parametrize("dead", [(2, 9), (9,), (1, 2, 3, 9), (4, 9)])
+@pytest.mark.parametrize("back", [(1, 2, 3), (3, 2, 1), (2, 4)])
+def test_a_move_to_a_broker_that_is_down_turns_round_when_its_entry_changes(
+    dead: tuple[int, ...], back: tuple[int, ...]
+) -> None:
+    cluster = FakeCluster(8, 1, 2, 3, 4, properties=STABLE)
+    cluster.create_topic("t", {0: [1, 2, 3]})
+    cluster.reassign({T0: dead})
+    assert 9 in cluster.assignment("t")[0]
+    ask_anew(cluster, back)
+    assert cluster.assignment("t") == {0: back} and not cluster.exists(ReassignmentZnode.PATH)
+    assert set(cluster.state("t").isr) == set(back) and cluster.state("t").leader in back
+    for broker in (1, 2, 3, 4):
+        assert (T0 in cluster.brokers[broker].roles) == (broker in back)
+    cluster.reassign({T0: [4, 1]})  # the next request is seen
+    assert cluster.assignment("t") == {0: (4, 1)}
+    cluster.restart(9)
+    assert T0 not in cluster.brokers[9].roles
+
+
+@pytest.mark.spec("RSN-37X", "CTL-87")
+def test_an_entry_that_changes_to_nonsense_while_its_move_is_under_way_changes_nothing() -> None:
+    cluster = FakeCluster(1, 2, 3, properties=STABLE)
+    cluster.create_topic("t", {0: [1, 2]})
+    cluster.reassign({T0: [2, 9]})
+    ask_anew(cluster, (2, 2))
+    assert cluster.assignment("t") == {0: (1, 2, 9)}
+    ask_anew(cluster, (1, 2))
+    assert cluster.assignment("t") == {0: (1, 2)} and not cluster.exists(ReassignmentZnode.PATH)
+
+
+@pytest.mark.spec("RSN-37X", "CTL-91", "CTL-99")
+def test_turned_round_behind_every_write_it_ends_where_it_was_told_to() -> None:
+    """Also behind those of steps 7 to 11, when the way there is completed first, and with a controller that dies then."""
+
+    turned = False
+
+    def turned_after(number: int, *, crash: bool) -> FakeCluster | None:
+        nonlocal turned
+        cluster = FakeCluster(8, 1, 2, 3, 4, 5, 6, properties=STABLE)
+        cluster.create_topic("t", {0: [1, 2, 3]})
+        controller, writes, turned = cluster.brokers[8].session, 0, False
+
+        def turn(session: MemoryZooKeeper, op: Op) -> None:
+            nonlocal writes, turned
+            if session is not controller:
+                return
+            writes += 1
+            if writes == number and cluster.exists(ReassignmentZnode.PATH):
+                cluster.zk.set(ReassignmentZnode.PATH, ReassignmentZnode.encode({T0: (1, 2, 3)}), -1)
+                turned = True
+                if crash:
+                    controller.crash()
+                    raise Crash
+
+        cluster.ensemble.on_write = turn
+        cluster.reassign({T0: (4, 5, 3)})
+        return cluster if writes >= number else None
+
+    for crash in (False, True):
+        number = 0
+        while cluster := turned_after(number + 1, crash=crash):
+            number += 1
+            assert not cluster.exists(ReassignmentZnode.PATH), number
+            last = cluster.assignment("t")[0]
+            assert last == ((1, 2, 3) if turned else (4, 5, 3)), number  # the last write removes the request
+            assert set(cluster.state("t").isr) == set(last) and cluster.state("t").leader in last, number
+            for broker in {1, 2, 3, 4, 5} - set(last):
+                assert T0 not in cluster.brokers[broker].roles, number
+        assert number >= 5 and not turned
+
+
 @pytest.mark.spec("CTL-95")
 def test_nothing_is_moved_when_none_of_the_wanted_replicas_can_lead() -> None:
     cluster = six_brokers()

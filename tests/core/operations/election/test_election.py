@@ -11,7 +11,7 @@ from kafkatool.core.operations.election.election import ElectionResult, Outcome
 from kafkatool.core.planner.plan_files import split_election
 from kafkatool.core.zookeeper.cluster_view import read_cluster, read_states
 from kafkatool.core.zookeeper.session import Node, Watch, ZooKeeper
-from kafkatool.core.zookeeper.znodes import PreferredElectionZnode
+from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, PreferredElectionZnode
 from tests.core.zookeeper import cluster_nodes as nodes
 
 AR = {0: (1, 3, 4), 1: (2, 4, 5), 2: (3, 5, 6), 3: (4, 6, 7), 4: (5, 7, 0), 5: (6, 0, 1), 6: (7, 1, 2), 7: (0, 2, 3)}
@@ -218,6 +218,20 @@ def test_the_report_counts_leaders_led_elsewhere(zk: ZooKeeper) -> None:
     assert (rows[1].preferred, rows[1].led_by_others, rows[1].imbalance) == (1, 1, 1.0)
     assert (rows[7].leaders, rows[7].preferred, rows[7].imbalance) == (2, 1, 0.0)
     assert not rows[2].registered and rows[2].imbalance == 1.0
+
+
+@pytest.mark.spec("ELE-11", "ELE-18X")
+def test_the_report_leaves_out_topics_that_are_being_deleted(zk: ZooKeeper) -> None:
+    stays = {TopicPartition("stays", 0): (1, (1, 2))}
+    goes = {TopicPartition("goes", p): (2, (1, 2)) for p in range(3)}
+    nodes.make_cluster(
+        zk, topics={"stays": {0: (1, 2)}, "goes": dict.fromkeys(range(3), (1, 2))}, states={**stays, **goes}
+    )
+    before = election.report(read_cluster(zk))
+    assert [(row.leaders, row.preferred, row.led_by_others) for row in before[:2]] == [(1, 4, 3), (3, 0, 0)]
+    zk.create(DeleteTopicsZnode.topic_path("goes"), make_parents=True)
+    after = election.report(read_cluster(zk))
+    assert [(row.leaders, row.preferred, row.led_by_others) for row in after[:2]] == [(1, 1, 0), (0, 0, 0)]
 
 
 @pytest.mark.spec("ELE-11")

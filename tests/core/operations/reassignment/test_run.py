@@ -76,10 +76,11 @@ def test_a_run_past_its_deadline_can_be_resumed_by_another(zk: ZooKeeper, zk_con
 def test_a_cancelled_run_goes_back_to_what_was_there(zk: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     run, files = new_run(zk, tmp_path)
     list(run.start(prepared_in_batches(zk), followed=True, timeout_s=0))
+    nodes.reassign(zk)  # the first batch: nothing is under way
     before = plan({0: (1,), 1: (2,), 3: (1,)})
     other, _ = new_run(zk, tmp_path)
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        told = list(other.cancel(before, timeout_s=60, force=False, preserve_throttles=False))
+        told = list(other.cancel(before, rollback=True, timeout_s=60, force=False, preserve_throttles=False))
     assert kinds(told) == ["Following", "Following", "ThrottleRemoved", "Cancelled"]
     assert isinstance(told[-1], events.Cancelled) and told[-1].ended and told[-1].found.completed
     assert nodes.assignment(zk, "t") == NINE and not files.state.exists()

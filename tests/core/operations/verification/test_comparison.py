@@ -12,6 +12,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.verification.comparison import (
     EARLIEST,
     LATEST,
+    ROTTEN,
     Entry,
     Fetched,
     Layout,
@@ -48,6 +49,16 @@ def test_uncommitted_data_is_never_compared() -> None:
 def test_different_checksums_are_told_and_the_walk_goes_on() -> None:
     found = compare(T0, {1: Fetched(2, entries((0, 1), (1, 5))), 2: Fetched(2, entries((0, 2), (1, 5)))}, 0)
     assert found == (2, 2, (Mismatch(T0, "checksum", 0, 1, 1, 2, 2),))
+
+
+@pytest.mark.spec("RPV-3", "RPV-11X")
+def test_rot_on_two_replicas_is_no_agreement() -> None:
+    rotten, whole = Fetched(1, entries((0, ROTTEN))), Fetched(1, entries((0, 7)))
+    found = compare(T0, {1: rotten, 2: whole, 3: rotten}, 0)
+    assert found.mismatches == (Mismatch(T0, "checksum", 0, 1, -1, 2, 7), Mismatch(T0, "rotten", 0, 1, -1, 3, -1))
+    others = compare(T0, {1: whole, 2: rotten, 3: rotten}, 0).mismatches
+    assert [(m.kind, m.other_replica) for m in others] == [("checksum", 2), ("checksum", 3)]
+    assert [m.kind for m in compare(T0, {2: rotten, 3: rotten}, 0).mismatches] == ["rotten"]
 
 
 @pytest.mark.spec("RPV-5", "RPV-11X")
