@@ -93,14 +93,19 @@ class Follow:
         if answer.error_code != ErrorCode.NONE:
             return _refused(followed, answer.error_code)
         partition = followed.partition
+        epochs = partition.log.leader_epochs
+        asked = epochs.latest
         cut = decide_truncation(
-            partition.log.leader_epochs,
+            epochs,
             partition.log.log_end_offset,
             partition.high_watermark.offset,
             answer.leader_epoch,
             answer.end_offset,
         )
-        return self._cut(followed, cut.offset, done=cut.done)
+        outcome = self._cut(followed, cut.offset, done=cut.done)
+        if outcome is FollowStep.DONE and not cut.done and epochs.latest == asked:
+            return FollowStep.DELAY  # the same question would follow at once, and the same answer
+        return outcome
 
     def _cut(self, followed: FollowedPartition, offset: int, *, done: bool) -> FollowStep:
         partition = followed.partition

@@ -23,17 +23,20 @@ class LogTruncation:
         self._writer = writer
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from ``offset`` on; nothing when the log ends there or before (BRK-142).
+        """Drop everything from ``offset`` on; no record when the log ends there or before (BRK-142).
 
-        A batch that holds ``offset`` inside goes whole, and the log then ends where that batch began.
+        A batch that holds ``offset`` inside goes whole, and the log then ends where that batch began. An epoch that
+        begins at the end goes in any case: this broker led in it without a write, and as the newest it would be what
+        the leader is asked about again and again (Kafka 2.6 log/Log.scala, truncateTo).
         """
         state = self._state
         with state.lock:
             state.check_open()
-            if offset >= state.end.offset:
-                return
-            log.info("%s: truncating from %d to %d", state.partition, state.end.offset, offset)
             try:
+                if offset >= state.end.offset:
+                    state.leader_epochs.truncate_from_end(state.end.offset)
+                    return
+                log.info("%s: truncating from %d to %d", state.partition, state.end.offset, offset)
                 if offset < state.segments.first.base_offset:
                     self._start_over(offset)
                 else:
