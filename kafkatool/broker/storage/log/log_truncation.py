@@ -9,6 +9,8 @@ from kafkatool.broker.storage.producers.producer_reload import reload_producers
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.retention import removable_segments
+from kafkatool.broker.storage.segment.segment import Segment
+from kafkatool.broker.storage.segment.segment_file import sync_directory
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +62,12 @@ class LogTruncation:
         kept = [s for s in state.segments if s.base_offset <= offset]
         gone = list(state.segments)[len(kept) :]
         last = kept[-1]
+        if gone:
+            self._remove_newest_first(gone)
         offset = last.truncate(offset)
         if gone:
             last.activate(offset)
             state.segments.replace(kept)
-            self._writer.remove_segments(gone)
         state.end = LogOffset(offset, last.base_offset, last.size_bytes)
         state.leader_epochs.truncate_from_end(offset)
         if state.producers.entries:
@@ -75,7 +78,7 @@ class LogTruncation:
 
     def _start_over(self, offset: int) -> None:
         state = self._state
-        self._writer.remove_segments(list(state.segments))
+        self._remove_newest_first(list(state.segments))
         state.segments.replace([self._writer.new_segment(offset)])
         state.end = LogOffset(offset, offset, 0)
         state.leader_epochs.clear()
@@ -84,6 +87,11 @@ class LogTruncation:
         delete_snapshots(state.directory, below=2**63 - 1)
         state.log_start_offset = offset
         self._cap(offset)
+
+    def _remove_newest_first(self, segments: list[Segment]) -> None:
+        """Take the end of the log away so that a crash at any moment leaves no hole: what is found is its beginning."""
+        self._writer.remove_segments(segments[::-1])
+        sync_directory(self._state.directory)  # else a power cut could keep their names and spare the cut that follows
 
     def _cap(self, end: int) -> None:
         """Keep every other offset of the log at or below its new end."""
