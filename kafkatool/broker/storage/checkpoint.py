@@ -1,13 +1,14 @@
 """Checkpoint files: small text files of a log dir or a partition (BRK-147).
 
 Lines: ``0`` (version), the number of entries, one entry a line with blanks between its words. Replaced as a whole:
-written beside, fsynced, renamed. Source: Kafka 1.1.1 server/checkpoints/CheckpointFile.scala.
+written beside, fsynced, renamed, the name fsynced. Source: Kafka 1.1.1 server/checkpoints/CheckpointFile.scala.
 """
 
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from kafkatool.broker.storage.segment.segment_file import sync_directory
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
 
@@ -46,16 +47,16 @@ def read_entries(path: Path, words: int) -> list[list[str]]:
     return entries
 
 
-def write_entries(path: Path, entries: Iterable[str], *, sync: bool = True) -> None:
-    """Replace the file by these lines, durably unless ``sync`` is False. Raises OSError."""
+def write_entries(path: Path, entries: Iterable[str]) -> None:
+    """Replace the file by these lines, durably: after a power cut it is this one or the one before. Raises OSError."""
     lines = list(entries)
     beside = path.with_name(path.name + ".tmp")
     with beside.open("w", encoding="utf-8") as file:
         file.write("\n".join((_VERSION, str(len(lines)), *lines)) + "\n")
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
     beside.replace(path)
+    sync_directory(path.parent)
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:

@@ -1,7 +1,8 @@
 """A disk whose power fails at any one of the changes made to it: what was not synced may be there, or may be gone.
 
 Data is durable by fsync of its file, a name by fsync of its directory; until then each of both may have reached the
-disk or not, in any order. ``outcomes`` gives the four extremes: names as of the last sync or as of now, data likewise.
+disk or not, in any order. ``outcomes`` gives the extremes: names as of the last sync or as of now, data likewise, and
+data of which only the length reached the disk.
 """
 
 import os
@@ -79,8 +80,8 @@ class Disk:
         for fd in self._held:
             data_now[os.fstat(fd).st_ino] = Path(f"/proc/self/fd/{fd}").read_bytes()
         for names_kind, names in (("old", self._names), ("new", names_now)):
-            for data_kind, data in (("old", self._data), ("new", data_now)):
-                kind = f"{names_kind} names, {data_kind} data"
+            for data_kind, data in (("old", self._data), ("new", data_now), ("no", self._lengths_only(data_now))):
+                kind = f"{names_kind} names and {data_kind} data"
                 copy = into / kind.replace(" ", "-")
                 for where in names_now:
                     target = copy / where.relative_to(self.root)
@@ -88,6 +89,15 @@ class Disk:
                     for file, inode in names.get(where, {}).items():
                         (target / file).write_bytes(data.get(inode, b""))
                 yield kind, copy
+
+    def _lengths_only(self, data_now: dict[int, bytes]) -> dict[int, bytes]:
+        found = {}
+        for inode, now in data_now.items():
+            before = self._data.get(inode, b"")
+            same = next((at for at, pair in enumerate(zip(now, before, strict=False)) if pair[0] != pair[1]), None)
+            same = min(len(now), len(before)) if same is None else same
+            found[inode] = now[:same] + bytes(len(now) - same)
+        return found
 
 
 def at_every_step(

@@ -25,6 +25,7 @@ from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_opening import open_log
 from kafkatool.broker.storage.log.log_state import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.broker.storage.segment.segment_file import sync_directory
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
 
@@ -133,7 +134,9 @@ class LogDir:
 
         with ThreadPoolExecutor(threads, "log-recovery") if threads > 1 else contextlib.nullcontext() as pool:
             self._logs = dict(zip(partitions, (pool.map if pool else map)(open_one, partitions), strict=True))
-        (self.path / CLEAN_MARKER).unlink(missing_ok=True)  # from now on a crash must be noticed
+        if self._was_clean:  # from now on a crash must be noticed, a power cut, too
+            (self.path / CLEAN_MARKER).unlink()
+            sync_directory(self.path)
         self.erase_deleted()
         took = time.monotonic() - started
         how = "after a clean stop" if self._was_clean else "after an unclean stop"

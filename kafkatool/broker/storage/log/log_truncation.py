@@ -112,10 +112,7 @@ class LogTruncation:
         with state.lock:
             if offset > state.log_start_offset:
                 state.log_start_offset = min(offset, state.end.offset)
-                try:
-                    state.leader_epochs.truncate_from_start(state.log_start_offset)
-                except OSError as e:
-                    raise state.disk_failed(e) from e
+                state.leader_epochs.truncate_from_start(state.log_start_offset)
 
     def apply_retention(self) -> int:
         """Remove the segments that are too old, too much, or below the log start (BRK-143); return how many."""

@@ -140,8 +140,6 @@ class LogWriter:
     def _append(self, records: memoryview, batches: list[ReceivedBatch]) -> None:
         """Write batches that lie back to back in ``records``: one write for each segment they go to."""
         state, config = self._state, self._state.config
-        if state.leader_epochs.unwritten:
-            state.leader_epochs.write()
         done = 0
         while done < len(batches):
             segment = state.segments.active

@@ -1,6 +1,7 @@
 """A crash or a power failure at each step of a truncation and of retention: what is found is a log without a hole."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_a_log_that_was_being_cut_is_found_without_a_hole(
         found = make_log(directory, recovery_point=point, segment_bytes="400", index_interval_bytes="100")
         assert found.log_start_offset == 0, why
         ends.add(found.log_end_offset)
-        _check(found, why, epochs_from=point)
+        _check(found, why)
     assert {cut // 2 * 2, 2 * _BATCHES} <= ends
 
 
@@ -83,3 +84,24 @@ def test_a_log_whose_old_segments_were_being_removed_is_found_without_a_hole(
         found = make_log(directory, segment_bytes="400", index_interval_bytes="100")
         assert found.log_end_offset == 2 * _BATCHES, why
         _check(found, why, epochs_from=30)
+
+
+@pytest.mark.spec("BRK-137", "BRK-136")
+def test_a_damaged_log_that_was_being_recovered_is_found_without_a_hole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compacted one: gaps between its segments could not be told from those that compaction leaves."""
+    options: dict[str, Any] = {"segment_bytes": "400", "index_interval_bytes": "100", "cleanup_policy": "compact"}
+
+    def damaged(directory: Path) -> Path:
+        log = _filled(directory)
+        third_last = list(log.segments)[-3]
+        log.close()
+        path = directory / f"{third_last.base_offset:020d}.log"
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        return directory
+
+    for why, directory in at_every_step(
+        tmp_path, monkeypatch, damaged, lambda at: make_log(at, recovery_point=30, **options)
+    ):
+        _check(make_log(directory, **options), why)
