@@ -21,6 +21,7 @@ from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
 from kafkatool.broker.registration.identity import establish_identity
 from kafkatool.broker.registration.registration import Health, make_base_paths, with_real_address
+from kafkatool.broker.registration.strays import find_strays
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import Timer
@@ -161,7 +162,13 @@ class Broker:
         metadata_cache = MetadataCache(self.broker_id)
         overrides = TopicOverrides(zookeeper)
         overrides.preload(topics_in(config.log_dirs))
-        log_manager = LogManager(config, overrides.of, scheduler, cluster_id)
+        log_manager = LogManager(
+            config,
+            overrides.of,
+            scheduler,
+            cluster_id,
+            strays_among=lambda found: find_strays(zookeeper, self.broker_id, found),
+        )
         log_manager.load()  # a failure lets go of the dirs by itself; the shutdown below would call them clean
         self._will_stop("logs", log_manager.shutdown)
         self._will_stop("timer", timer.close)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kafkatool.broker.storage.segment.segment_file import sync_directory
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
 
@@ -23,6 +22,15 @@ _VERSION = "0"
 
 class CheckpointDamagedError(StorageError):
     """A checkpoint file whose version, count or a line is wrong. What that means depends on the file (BRK-147)."""
+
+
+def sync_directory(path: Path) -> None:
+    """Bring the names in it to the disk as they are now. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def read_entries(path: Path, words: int) -> list[list[str]]:

@@ -18,6 +18,7 @@ from kafkatool.broker.storage.checkpoint import (
     REPLICATION_OFFSETS,
     CheckpointDamagedError,
     read_offsets,
+    sync_directory,
     write_offsets,
 )
 from kafkatool.broker.storage.directories.dir_lock import DirLock
@@ -25,7 +26,6 @@ from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_opening import open_log
 from kafkatool.broker.storage.log.log_state import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.broker.storage.segment.segment_file import sync_directory
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
 
@@ -33,7 +33,9 @@ log = logging.getLogger(__name__)
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 _PARTITION = re.compile(r"(.+)-(\d+)")  # a topic's name may hold "-": the last one counts
-_DELETED = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
+DELETED, STRAY = "delete", "stray"
+_DELETED = re.compile(rf".+-\d+\.[0-9a-f]{{32}}-{DELETED}")
+_STRAY = re.compile(rf".+-\d+\.[0-9a-f]{{32}}-{STRAY}")
 _MAX_NAME_BYTES = 255  # of a file; a topic's name may take 249 of them
 _CLOSING_THREADS = 4  # fsyncs of several files at a time share the disk's journal writes
 _FUTURE = re.compile(r".+-\d+\.[0-9a-f]{32}-future")
@@ -55,7 +57,7 @@ class LogDir:
     def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         """Yield the partition directories. Raises StorageError for one that is none of ours (BRK-145)."""
         for path in sorted(self.path.iterdir()):
-            if not path.is_dir() or _DELETED.fullmatch(path.name):
+            if not path.is_dir() or _DELETED.fullmatch(path.name) or _STRAY.fullmatch(path.name):
                 continue
             if _FUTURE.fullmatch(path.name):
                 log.warning("%s: replicas being moved between log dirs are left alone", path)
@@ -71,14 +73,18 @@ class LogDir:
             if _DELETED.fullmatch(path.name):
                 shutil.rmtree(path)
 
+    def strays(self) -> list[Path]:
+        """Return the directories that were set aside. Raises OSError."""
+        return [path for path in self.path.iterdir() if _STRAY.fullmatch(path.name)]
+
     def partition_path(self, partition: TopicPartition) -> Path:
         """Return the directory in which its log lies or would lie."""
         return self.path / f"{partition.topic}-{partition.partition}"
 
-    def rename_deleted(self, path: Path) -> Path:
-        """Give a partition directory the name of one that waits for removal. Raises OSError."""
+    def rename_away(self, path: Path, kind: str) -> Path:
+        """Give a partition directory a name that no log has, for DELETED or STRAY. Raises OSError."""
         topic, _, number = path.name.rpartition("-")
-        rest = f"-{number}.{uuid.uuid4().hex}-delete"
+        rest = f"-{number}.{uuid.uuid4().hex}-{kind}"
         renamed = path.with_name(topic[: _MAX_NAME_BYTES - len(rest)] + rest)  # names of topics are ASCII
         path.rename(renamed)
         return renamed

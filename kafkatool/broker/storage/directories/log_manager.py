@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from kafkatool.broker.runtime.gc_pause import gc_paused, pause_gc, resume_gc
@@ -17,7 +17,7 @@ from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
 from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.directories.directory_removal import DirectoryRemoval
-from kafkatool.broker.storage.directories.log_dir import LogDir
+from kafkatool.broker.storage.directories.log_dir import DELETED, STRAY, LogDir
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_opening import open_log
 from kafkatool.broker.storage.log.log_state import LogServices
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 _FIRST_RUN_MS = 30_000  # background work waits until the start is over
 _RELEASE_PERIOD_MS = 60_000
 _GATHER_MS = 1000
+_STRAYS_KEPT_MS = 86_400_000  # counted from the start that finds them, not by a clock that may be set
 _MANY = 100  # logs made in that time are worth taking from the cycle collector
 
 DirFailure = Callable[[Path, Sequence[TopicPartition]], None]
@@ -48,13 +49,18 @@ class LogManager:
         cluster_id: str | None = None,
         *,
         on_dir_failure: DirFailure | None = None,
+        strays_among: Callable[[Collection[TopicPartition]], Collection[TopicPartition]] = lambda _: (),
     ) -> None:
-        """Take ``overrides_of(topic)``, which gives the topic's own configs."""
+        """Take ``overrides_of(topic)``, which gives the topic's own configs.
+
+        ``strays_among`` tells which of the partitions found on disk are not assigned to this broker.
+        """
         self._config = config
         self._overrides_of = overrides_of
         self._scheduler = scheduler
         self.cluster_id = cluster_id
         self.on_dir_failure = on_dir_failure
+        self._strays_among = strays_among
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, Exception] = {}
@@ -88,6 +94,7 @@ class LogManager:
             except OSError as e:
                 self.take_offline(path, e)
         self._for_each_dir(self._load_dir)
+        self._forget_deleted()
         if not self._dirs:
             reasons = "; ".join(f"{path}: {error}" for path, error in self._offline.items())
             raise StorageError(f"no log dir can be used: {reasons}")
@@ -103,6 +110,13 @@ class LogManager:
 
     def _load_dir(self, directory: LogDir) -> None:
         found = dict(directory.partitions())
+        for stray in directory.strays():
+            self._erase_later(stray)
+        for partition in self._strays_among(found):
+            stray = directory.rename_away(found.pop(partition), STRAY)
+            self._just_deleted.add(partition)
+            log.warning("%s is not assigned to this broker: set aside as %s, erased in 24 h", partition, stray)
+            self._erase_later(stray)
         for partition, path in found.items():
             if partition in self._logs:
                 raise StorageError(f"{partition} lies in two log dirs: {path} and {self._logs[partition].directory}")
@@ -209,22 +223,37 @@ class LogManager:
 
         Raises StorageError.
         """
+        if (doomed := self._take_away(partition, DELETED)) is not None:
+            delay_ms = doomed.config.file_delete_delay_ms
+            renamed = doomed.directory
+            self._scheduler.schedule("log-delete", lambda: self._removal.erase(renamed), delay_ms=delay_ms)
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """Drop a log that belongs to no partition of this broker; its files are kept for a day. Raises StorageError."""
+        if (stray := self._take_away(partition, STRAY)) is not None:
+            log.warning("%s is new: the log found here is set aside as %s, erased in 24 h", partition, stray.directory)
+            self._erase_later(stray.directory)
+
+    def _erase_later(self, stray: Path) -> None:
+        self._scheduler.schedule("stray-erasing", lambda: self._removal.erase(stray), delay_ms=_STRAYS_KEPT_MS)
+
+    def _take_away(self, partition: TopicPartition, kind: str) -> Log | None:
+        """Let go of the log and rename its directory; None when there is none. Raises StorageError."""
         with self._lock:
-            doomed = self._logs.pop(partition, None)
-            if doomed is None:
-                return
+            gone = self._logs.pop(partition, None)
+            if gone is None:
+                return None
             directory = next(one for one in self._dirs if one.remove(partition))
             self._just_deleted.add(partition)
-        doomed.abandon()  # first: retention or compaction, finding no files, would take the disk for broken
+        gone.abandon()  # first: retention or compaction, finding no files, would take the disk for broken
         try:
-            renamed = directory.rename_deleted(doomed.directory)
+            renamed = directory.rename_away(gone.directory, kind)
         except OSError as e:
             self.take_offline(directory.path, e)
             raise StorageError(f"{partition}: {e}") from e
-        doomed.abandon(renamed)
-        delay_ms = doomed.config.file_delete_delay_ms
-        self._scheduler.schedule("log-delete", lambda: self._removal.erase(renamed), delay_ms=delay_ms)
+        gone.abandon(renamed)
         self._scheduler.schedule("log-checkpoint", self._forget_deleted, delay_ms=_GATHER_MS)
+        return gone
 
     def _forget_deleted(self) -> None:
         """Take deleted logs out of the checkpoints; one writing serves all deletions of a moment."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kafkatool.broker.settings.properties import load_properties
-from kafkatool.broker.storage.segment.segment_file import sync_directory
+from kafkatool.broker.storage.checkpoint import sync_directory
 from kafkatool.core.errors import ConfigError
 
 FILE = "meta.properties"

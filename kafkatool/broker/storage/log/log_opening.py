@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kafkatool.broker.storage.batches.batch_scan import scan_valid
-from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
+from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS, sync_directory
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_offset import LogOffset
@@ -21,7 +21,6 @@ from kafkatool.broker.storage.producers.producer_reload import newest_snapshot, 
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, snapshots, write_snapshot
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.segment import INDEX_SUFFIXES, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, file_name
-from kafkatool.broker.storage.segment.segment_file import sync_directory
 from kafkatool.broker.storage.segment.segments import Segments
 from kafkatool.broker.storage.segment.transaction_index import append_aborted
 from kafkatool.core.model.values import TopicPartition

@@ -2,6 +2,7 @@
 
 import logging
 
+from kafkatool.broker.storage.checkpoint import sync_directory
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState
 from kafkatool.broker.storage.log.log_writer import LogWriter
@@ -10,7 +11,6 @@ from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshot
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.retention import removable_segments
 from kafkatool.broker.storage.segment.segment import Segment
-from kafkatool.broker.storage.segment.segment_file import sync_directory
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ Source: Kafka 2.3.1 and 1.1.1 log/Log.scala (replaceSegments, completeSwapOperat
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafkatool.broker.storage.checkpoint import sync_directory
 from kafkatool.broker.storage.segment.segment import Segment
-from kafkatool.broker.storage.segment.segment_file import sync_directory
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
