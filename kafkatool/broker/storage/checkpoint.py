@@ -4,8 +4,10 @@ Lines: ``0`` (version), the number of entries, one entry a line with blanks betw
 written beside, fsynced, renamed, the name fsynced. Source: Kafka 1.1.1 server/checkpoints/CheckpointFile.scala.
 """
 
+import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from kafkatool.core.errors import StorageError
@@ -24,13 +26,25 @@ class CheckpointDamagedError(StorageError):
     """A checkpoint file whose version, count or a line is wrong. What that means depends on the file (BRK-147)."""
 
 
-def sync_directory(path: Path) -> None:
-    """Bring the names in it to the disk as they are now. Raises OSError."""
+def is_passing(error: Exception) -> bool:
+    """Tell whether the system lacked something for a while; the disk did not fail."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+@contextmanager
+def opened_directory(path: Path) -> Iterator[int]:
+    """Give the descriptor, to sync names with: opened before a change, it is not missing in the midst of it."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        yield fd
     finally:
         os.close(fd)
+
+
+def sync_directory(path: Path) -> None:
+    """Bring the names in it to the disk as they are now. Raises OSError."""
+    with opened_directory(path) as fd:
+        os.fsync(fd)
 
 
 def read_entries(path: Path, words: int) -> list[list[str]]:

@@ -10,7 +10,7 @@ from kafkatool.broker.replication.following.truncation import decide_truncation
 from kafkatool.broker.replication.partition.partition import StaleRoleError
 from kafkatool.broker.replication.partition.partition_reads import EARLIEST, LATEST
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
+from kafkatool.core.errors import CorruptRecordsError, KafkatoolError, OutOfResourcesError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchResponsePartition
@@ -72,7 +72,7 @@ class Follow:
             )
         except StaleRoleError:
             return FollowStep.DROP
-        except CorruptRecordsError as e:
+        except (CorruptRecordsError, OutOfResourcesError) as e:  # what came before is appended
             log.error("%s: fetched at %d: %s", partition.tp, wanted.fetch_offset, e)
             wanted.fetch_offset = partition.log.log_end_offset
             return FollowStep.DELAY

@@ -14,7 +14,7 @@ from pathlib import Path
 from kafkatool.broker.runtime.gc_pause import gc_paused, pause_gc, resume_gc
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
-from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
+from kafkatool.broker.storage.checkpoint import CheckpointDamagedError, is_passing
 from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.directories.directory_removal import DirectoryRemoval
 from kafkatool.broker.storage.directories.log_dir import DELETED, STRAY, LogDir
@@ -22,7 +22,7 @@ from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_opening import open_log
 from kafkatool.broker.storage.log.log_state import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.core.errors import StorageError
+from kafkatool.core.errors import OutOfResourcesError, StorageError
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name
 from kafkatool.core.model.values import TopicPartition
 
@@ -92,8 +92,9 @@ class LogManager:
             try:
                 self._dirs.append(LogDir(path))
             except OSError as e:
+                _check_resources(path, e)
                 self.take_offline(path, e)
-        self._for_each_dir(self._load_dir)
+        self._for_each_dir(self._load_dir, needed=True)
         self._forget_deleted()
         if not self._dirs:
             reasons = "; ".join(f"{path}: {error}" for path, error in self._offline.items())
@@ -200,9 +201,10 @@ class LogManager:
         directory = min(self._dirs, key=lambda one: one.log_count)
         path = directory.partition_path(partition)
         try:
-            path.mkdir()
+            path.mkdir(exist_ok=True)  # from a try that lacked descriptors; no log is opened in it
             created = open_log(path, partition, config, self._services(directory), clean=True)
         except OSError as e:
+            _check_resources(path, e)
             self.take_offline(directory.path, e)
             raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
         self._logs[partition] = created
@@ -323,7 +325,7 @@ class LogManager:
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the checkpointed ones of all live dirs; a dir whose file is damaged goes offline."""
         found: dict[TopicPartition, int] = {}
-        self._for_each_dir(lambda directory: found.update(directory.read_high_watermarks()))
+        self._for_each_dir(lambda directory: found.update(directory.read_high_watermarks()), needed=True)
         return found
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -342,16 +344,25 @@ class LogManager:
         """Return those that failed, at the start or since."""
         return list(self._offline)
 
-    def _for_each_dir(self, work: Callable[[LogDir], object]) -> None:
+    def _for_each_dir(self, work: Callable[[LogDir], object], *, needed: bool = False) -> None:
         for directory in list(self._dirs):
-            self._guarded(directory, work)
+            self._guarded(directory, work, needed=needed)
 
-    def _guarded(self, directory: LogDir, work: Callable[[LogDir], object]) -> None:
-        """Do the work on the dir; one whose disk fails, or whose checkpoints are damaged, goes offline."""
+    def _guarded(self, directory: LogDir, work: Callable[[LogDir], object], *, needed: bool = False) -> None:
+        """Do the work on the dir; one whose disk fails, or whose checkpoints are damaged, goes offline.
+
+        Where descriptors or memory are lacking it is left to the next time. Work that is ``needed`` raises
+        OutOfResourcesError then.
+        """
         try:
             work(directory)
         except (OSError, CheckpointDamagedError) as e:
-            self.take_offline(directory.path, e)
+            if needed:
+                _check_resources(directory.path, e)
+            if is_passing(e):
+                log.warning("%s: a checkpoint is left to the next time: %s", directory.path, e)
+            else:
+                self.take_offline(directory.path, e)
 
     def take_offline(self, path: Path, error: Exception) -> None:
         """Read nothing from the dir and write nothing to it from now on (BRK-146)."""
@@ -373,6 +384,12 @@ class LogManager:
             # not here: the caller may hold a log's lock
             tell, partitions = self.on_dir_failure, [one.partition for one in lost]
             self._scheduler.submit(lambda: tell(path, partitions), "log-dir-failure")
+
+
+def _check_resources(path: Path, error: Exception) -> None:
+    """Raise OutOfResourcesError for what is no failure of the disk."""
+    if is_passing(error):
+        raise OutOfResourcesError(f"{path}: {error}") from error
 
 
 def _check_name(partition: TopicPartition) -> None:

@@ -1,8 +1,9 @@
 """Taking records out of a log: after a leader change, by DeleteRecords, by retention (BRK-141 to BRK-143)."""
 
 import logging
+import os
 
-from kafkatool.broker.storage.checkpoint import sync_directory
+from kafkatool.broker.storage.checkpoint import opened_directory
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState
 from kafkatool.broker.storage.log.log_writer import LogWriter
@@ -44,7 +45,7 @@ class LogTruncation:
                 else:
                     self._cut(offset)
             except OSError as e:
-                raise state.disk_failed(e) from e
+                raise state.disk_failed(e, midway=state.midway) from e
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets ``offset``, which is the log start too."""
@@ -55,15 +56,18 @@ class LogTruncation:
             try:
                 self._start_over(offset)
             except OSError as e:
-                raise state.disk_failed(e) from e
+                raise state.disk_failed(e, midway=state.midway) from e
 
     def _cut(self, offset: int) -> None:
         state = self._state
         kept = [s for s in state.segments if s.base_offset <= offset]
         gone = list(state.segments)[len(kept) :]
         last = kept[-1]
-        if gone:
-            self._remove_newest_first(gone)
+        last.prepare_truncation()
+        with opened_directory(state.directory) as names:
+            state.midway = True
+            if gone:
+                self._remove_newest_first(gone, names)
         offset = last.truncate(offset)
         if gone:
             last.activate(offset)
@@ -75,10 +79,13 @@ class LogTruncation:
             state.producers = reload_producers(state.directory, list(state.segments), offset)
         state.producers.end_offset = offset
         self._cap(offset)
+        state.midway = False
 
     def _start_over(self, offset: int) -> None:
         state = self._state
-        self._remove_newest_first(list(state.segments))
+        with opened_directory(state.directory) as names:
+            state.midway = True
+            self._remove_newest_first(list(state.segments), names)
         state.segments.replace([self._writer.new_segment(offset)])
         state.end = LogOffset(offset, offset, 0)
         state.leader_epochs.clear()
@@ -87,11 +94,12 @@ class LogTruncation:
         delete_snapshots(state.directory, below=2**63 - 1)
         state.log_start_offset = offset
         self._cap(offset)
+        state.midway = False
 
-    def _remove_newest_first(self, segments: list[Segment]) -> None:
+    def _remove_newest_first(self, segments: list[Segment], names: int) -> None:
         """Take the end of the log away so that a crash at any moment leaves no hole: what is found is its beginning."""
         self._writer.remove_segments(segments[::-1])
-        sync_directory(self._state.directory)  # else a power cut could keep their names and spare the cut that follows
+        os.fsync(names)  # else a power cut could keep their names and spare the cut that follows
 
     def _cap(self, end: int) -> None:
         """Keep every other offset of the log at or below its new end."""
