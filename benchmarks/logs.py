@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 
 from benchmarks.report import machine
 from kafkatool.core.java import find_java
-from kafkatool.core.statelog.spark.archive import SWITCH, archive_path, make, usable
+from kafkatool.core.statelog.spark.archive import SWITCH, archive_path, usable
+from kafkatool.core.statelog.spark.archive_maker import make
 from tests.compat.real_kafka import libraries
 
 KAFKA_VERSION: Final = "2.8.2"
@@ -90,7 +91,7 @@ def run(command: Sequence[str], output: Path, **environment: str) -> Run:
 
 
 def measure(lines: int, rounds: int, directory: Path) -> str:
-    """The table for logs of that many lines."""
+    """Return the table for logs of that many lines."""
     logs = directory / "logs"
     logs.mkdir()
     paths = grow(logs, lines)

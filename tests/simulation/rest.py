@@ -1,7 +1,6 @@
 """What must be true once the faults have stopped and time has passed (liveness)."""
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
@@ -19,7 +18,7 @@ _REASSIGNED = "reassignment of {} to {} was neither done nor refused: it is assi
 
 
 def problems(cluster: Cluster) -> list[str]:
-    """Why the cluster is not as it should be; empty: it is."""
+    """Say why the cluster is not as it should be; empty: it is."""
     found = _controller(cluster)
     if found:
         return found
@@ -42,8 +41,8 @@ def _controller(cluster: Cluster) -> list[str]:
     process, term = ruling[0], ruling[0].worker.term
     assert term is not None
     found = []
-    if node.owner != process.client.session:
-        found.append(f"{process.id} rules, /controller belongs to session {node.owner}")
+    if node.ephemeral_owner != process.client.session:
+        found.append(f"{process.id} rules, /controller belongs to session {node.ephemeral_owner}")
     if term.context.epoch != cluster.invariants.controller_epoch():
         found.append(f"{process.id} rules by epoch {term.context.epoch}")
     if unaware := [p.id for p in cluster.alive() if p.worker.known_id != process.id]:
@@ -52,7 +51,7 @@ def _controller(cluster: Cluster) -> list[str]:
 
 
 def _context(cluster: Cluster, process: Process) -> list[str]:
-    """The controller's memory tells what ZooKeeper holds: gauges and the next decision rest on it."""
+    """Compare the controller's memory with ZooKeeper: gauges and the next decision rest on it."""
     term = process.worker.term
     assert term is not None
     context, found = term.context, []
@@ -96,10 +95,12 @@ def _requests(cluster: Cluster) -> list[str]:
         if path in nodes:
             found.append(f"{path} is still there: {nodes[path].data!r}")
     for path in (IsrChangeZnode.PATH, LogDirEventZnode.PATH):
-        if nodes[path].children:
-            found.append(f"nobody takes note of {path}: {list(nodes[path].children)}")
-    if cluster.properties["delete.topic.enable"] == "true" and nodes[DeleteTopicsZnode.PATH].children:
-        found.append(f"topics still to be deleted: {list(nodes[DeleteTopicsZnode.PATH].children)}")
+        if names := cluster.server.children(path):
+            found.append(f"nobody takes note of {path}: {names}")
+    if cluster.properties["delete.topic.enable"] == "true" and (
+        left := cluster.server.children(DeleteTopicsZnode.PATH)
+    ):
+        found.append(f"topics still to be deleted: {left}")
     for partition, (asked_at, wanted) in cluster.reassignments.items():
         assigned = cluster.invariants.assignment(partition.topic).get(partition.partition)
         refused = cluster.refusals.reassignments.get(partition, -1.0) >= asked_at
@@ -141,7 +142,7 @@ def _broker(cluster: Cluster, process: Process) -> list[str]:
 
 
 def _missed_the_end(cluster: Cluster, process: Process, partition: TopicPartition) -> bool:
-    """The topic was deleted by an earlier controller, or while the broker was not registered (docs/simulation.md)."""
+    """Tell whether an earlier controller deleted the topic, or while the broker was not registered (docs/simulation.md)."""
     epoch, known = cluster.invariants.deleted.get(partition, (0, {}))
     node = cluster.server.nodes[BrokerZnode.path(process.id)]
     return epoch != cluster.invariants.controller_epoch() or node.czxid != known.get(process.id)

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.telling.channels import Answer, ChannelFactory, ControlRequest, Message
+from kafkatool.broker.controller.term import Surroundings
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 from kafkatool.broker.settings.config import BrokerConfig
@@ -39,7 +40,8 @@ from kafkatool.core.zookeeper.znodes import (
     ReassignmentZnode,
     TopicZnode,
 )
-from tests.broker.controller.fake_zookeeper import Crash, Ensemble, FakeZooKeeper
+from tests.core.zookeeper.ensemble import Crash
+from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
 
 _MAX_STEPS = 100_000
 
@@ -71,7 +73,7 @@ class FakeBroker:
     """What a broker remembers of what it was told."""
 
     id: int
-    session: FakeZooKeeper
+    session: MemoryZooKeeper
     epoch: int = 0
     roles: dict[TopicPartition, LeaderAndIsrPartition] = field(default_factory=dict)
     deleted: list[TopicPartition] = field(default_factory=list)
@@ -86,7 +88,7 @@ class FakeChannel:
 
     cluster: "FakeCluster"
     broker: BrokerInfo
-    owner: FakeZooKeeper
+    owner: MemoryZooKeeper
     closed: bool = False
 
     def send(self, request: ControlRequest) -> None:
@@ -101,14 +103,15 @@ class FakeCluster:
     """``FakeCluster(1, 2, 3)``: brokers registered and electing in this order. ``sent`` holds (receiver, message)."""
 
     def __init__(self, *broker_ids: int, properties: Mapping[str, str] | None = None) -> None:
-        self.ensemble = Ensemble()
-        self.zk = FakeZooKeeper(self.ensemble)  # the observer's
+        self.ensemble = MemoryEnsemble()
+        self.zk = MemoryZooKeeper(self.ensemble)  # the observer's
         self.properties = dict(properties or {})
         self.network: deque[tuple[FakeChannel, ControlRequest]] = deque()
         self.sent: list[tuple[int, Message]] = []
         self.brokers: dict[int, FakeBroker] = {}
         self.workers: dict[int, ControllerWorker] = {}
         self.timer = FakeTimer()
+        self.now_s = 0.0
         self.catching_up = True
         self.slow_controller = False  # it handles an event only when nothing else happens
         self.log = StateChangeLog(None)
@@ -119,8 +122,8 @@ class FakeCluster:
     # --- brokers ---
 
     def start(self, broker_id: int, *, slow_election: bool = False) -> None:
-        """A broker starts: controller first, then registration (CTL-1); a slow controller wins after registration."""
-        session = FakeZooKeeper(self.ensemble)
+        """Start a broker: controller first, then registration (CTL-1); a slow controller wins after registration."""
+        session = MemoryZooKeeper(self.ensemble)
         self.brokers[broker_id] = FakeBroker(broker_id, session)
         config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", **self.properties})
 
@@ -128,13 +131,9 @@ class FakeCluster:
             return lambda info: FakeChannel(self, info, session)
 
         worker = ControllerWorker(
-            session,
-            config=config,
-            broker_id=broker_id,
-            state_change_log=self.log,
-            timer=self.timer,
-            open_channel=open_channel,
-            clock=lambda: 0.0,
+            Surroundings(
+                session, config, broker_id, EventQueue(), self.timer, self.log, open_channel, clock=lambda: self.now_s
+            )
         )
         session.add_session_listener(worker.on_session)
         self.workers[broker_id] = worker
@@ -183,7 +182,7 @@ class FakeCluster:
     # --- running ---
 
     def work(self, broker_id: int) -> None:
-        """Only that controller's events, and nothing they send arrives yet."""
+        """Handle that controller's events only; nothing they send arrives yet."""
         while self._work(broker_id):
             pass
 
@@ -201,7 +200,7 @@ class FakeCluster:
         return True
 
     def run(self) -> None:
-        """Until nothing is left to do."""
+        """Go on until nothing is left to do."""
         for _ in range(_MAX_STEPS):
             if self.slow_controller and (self._deliver() or self._catch_up()):
                 continue
@@ -267,7 +266,7 @@ class FakeCluster:
         return 0
 
     def _catch_up(self) -> bool:
-        """One leader takes one follower that fetches from it into the ISR."""
+        """Let one leader take one follower that fetches from it into the ISR."""
         if not self.catching_up:
             return False
         for broker in list(self.brokers.values()):
@@ -339,15 +338,15 @@ class FakeCluster:
         return ((b, m) for b, m in self.sent if isinstance(m, kind))
 
     def leader_and_isr(self) -> list[tuple[int, LeaderAndIsrPartition]]:
-        """(receiver, state) of every LeaderAndIsr entry sent since ``sent`` was cleared."""
+        """Return (receiver, state) of every LeaderAndIsr entry sent since ``sent`` was cleared."""
         return [(b, s) for b, m in self.sent if isinstance(m, LeaderAndIsrRequest) for s in m.partition_states]
 
     def stops(self) -> list[tuple[int, bool, TopicPartition]]:
-        """(receiver, delete, partition) of every StopReplica entry."""
+        """Return (receiver, delete, partition) of every StopReplica entry."""
         return [
             (b, m.delete_partitions, p) for b, m in self.sent if isinstance(m, StopReplicaRequest) for p in m.partitions
         ]
 
     def metadata(self) -> list[tuple[int, UpdateMetadataRequest]]:
-        """(receiver, request) of every UpdateMetadata."""
+        """Return (receiver, request) of every UpdateMetadata."""
         return [(b, m) for b, m in self.sent if isinstance(m, UpdateMetadataRequest)]

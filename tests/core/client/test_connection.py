@@ -13,6 +13,7 @@ from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.messages import fetch, heartbeat, produce
+from tests.core.protocol.apis import APIS
 from tests.ports import free_port
 
 Answer = Callable[[socket.socket, Any, int], None]  # socket, request, correlation id
@@ -21,15 +22,16 @@ _HEARTBEAT = heartbeat.HeartbeatRequest(group_id="g", generation_id=1, member_id
 
 @contextmanager
 def _peer(answer: Answer) -> Iterator[int]:
-    """Port of a peer that takes one connection and answers each request of it."""
+    """Yield the port of a peer that takes one connection and answers each request of it."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         with listener.accept()[0] as connection, connection.makefile("rb") as stream:
             while len(length := stream.read(4)) == 4:
                 frame = stream.read(int.from_bytes(length, "big"))
-                header, body = decode_header(frame)
-                answer(connection, decode_request(header, frame, body), header.correlation_id)
+                api = APIS[int.from_bytes(frame[:2], "big")]
+                header, body = decode_header(api, frame)
+                answer(connection, decode_request(api, header.api_version, frame, body), header.correlation_id)
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -175,11 +177,13 @@ class _Waiting:
 
 
 @pytest.mark.spec("BRK-127")
-def test_a_descriptor_is_given_back_by_the_thread_that_waits_for_it_not_under_it() -> None:
+def test_a_descriptor_is_given_back_by_the_thread_that_waits_for_it_not_under_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
+    stub = _Waiting(socket.create_connection(listener.getsockname()))
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: stub)
     connection = _connect(listener.getsockname()[1])
-    stub = _Waiting(connection._socket)
-    connection._socket = stub  # type: ignore[assignment]
     errors: list[Exception] = []
 
     def ask() -> None:

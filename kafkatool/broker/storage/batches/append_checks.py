@@ -14,7 +14,6 @@ from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.errors import CorruptRecordsError
-from kafkatool.core.protocol.codec.varints import read_varint
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import (
     CONTROL,
@@ -26,6 +25,7 @@ from kafkatool.core.protocol.records.batches import (
 )
 from kafkatool.core.protocol.records.compression import Codec
 from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
+from kafkatool.core.protocol.records.varints import read_varint
 
 _MOST_RECORDS = 1_000_000  # in a batch; the most that librdkafka can be told to gather
 _SMALLEST_RECORD_BYTES = 7

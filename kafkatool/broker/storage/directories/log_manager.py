@@ -48,7 +48,6 @@ class LogManager:
         scheduler: Scheduler,
         cluster_id: str | None = None,
         *,
-        on_dir_failure: DirFailure | None = None,
         strays_among: Callable[[Collection[TopicPartition]], Collection[TopicPartition]] = lambda _: (),
     ) -> None:
         """Take ``overrides_of(topic)``, which gives the topic's own configs.
@@ -59,8 +58,8 @@ class LogManager:
         self._overrides_of = overrides_of
         self._scheduler = scheduler
         self.cluster_id = cluster_id
-        self.on_dir_failure = on_dir_failure
         self._strays_among = strays_among
+        self._on_dir_failure: DirFailure = lambda _path, _lost: None
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, Exception] = {}
@@ -344,6 +343,10 @@ class LogManager:
         """Return those that failed, at the start or since."""
         return list(self._offline)
 
+    def on_dir_failure(self, listener: DirFailure) -> None:
+        """Have ``listener`` told of each log dir that fails from now on."""
+        self._on_dir_failure = listener
+
     def _for_each_dir(self, work: Callable[[LogDir], object], *, needed: bool = False) -> None:
         for directory in list(self._dirs):
             self._guarded(directory, work, needed=needed)
@@ -380,10 +383,9 @@ class LogManager:
             one.state.closed = True
         for directory in failed:
             directory.close()
-        if self.on_dir_failure is not None:
-            # not here: the caller may hold a log's lock
-            tell, partitions = self.on_dir_failure, [one.partition for one in lost]
-            self._scheduler.submit(lambda: tell(path, partitions), "log-dir-failure")
+        # not here: the caller may hold a log's lock
+        tell, partitions = self._on_dir_failure, [one.partition for one in lost]
+        self._scheduler.submit(lambda: tell(path, partitions), "log-dir-failure")
 
 
 def _check_resources(path: Path, error: Exception) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.replication.following.fetcher_manager import fetcher_number
 from kafkatool.broker.replication.following.truncation import Truncation, decide_truncation
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
@@ -25,7 +25,7 @@ FAST: dict[str, Any] = {"replica_fetch_wait_max_ms": "50", "replica_fetch_backof
 
 @contextmanager
 def served(node: World) -> Iterator[int]:
-    """The port where others fetch from that broker."""
+    """Give the port where others fetch from that broker."""
     handlers = {key: s for key, s in load_handlers().items() if key in (1, 2, 23)}
     context = handler_context(replica_manager=node.manager, metadata_cache=node.cache)
     with broker_of(handlers, context) as client:
