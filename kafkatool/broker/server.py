@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kafkatool.broker.administration.configs import ConfigAdmin
@@ -13,9 +12,8 @@ from kafkatool.broker.administration.producer_ids import ProducerIds
 from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.groups.coordinator import GroupCoordinator
-from kafkatool.broker.handlers.call import HandlerContext
+from kafkatool.broker.handlers.call import HandlerContext, load_handlers
 from kafkatool.broker.handlers.dispatch import Dispatcher
-from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas, parse_entity
 from kafkatool.broker.network.socket_server import SocketServer
@@ -55,20 +53,16 @@ class Broker:
         self._log_prefix = log_prefix
         self._lifecycle = threading.Lock()
         self._give_up_waiting = threading.Event()
-        self._endpoints: tuple[Endpoint, ...] = ()
+        self.endpoints: tuple[Endpoint, ...] = ()
+        """The listeners, with the ports they are bound to; empty before ``start``."""
         self._running = False
         self._stops: list[tuple[str, Callable[[], object]]] = []
         self._registration: Registration | None = None
 
     @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """Return the listeners, with the ports they are bound to; empty before ``start``."""
-        return self._endpoints
-
-    @property
     def port(self) -> int:
         """Return the port of the first listener."""
-        return self._endpoints[0].port
+        return self.endpoints[0].port
 
     @property
     def broker_epoch(self) -> int | None:
@@ -79,7 +73,7 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -114,11 +108,6 @@ class Broker:
         if self.failed.is_set():
             listener()
 
-    def _fail(self) -> None:
-        self.failed.set()
-        for listener in self._failure_listeners:
-            listener()
-
     def hurry(self) -> None:
         """Have a ``stop`` under way on another thread wait no longer for the controller."""
         self._give_up_waiting.set()
@@ -143,7 +132,7 @@ class Broker:
         self._join_cluster()
         self._load_logs()
         self._sockets.bind(self._name)  # connections are accepted, and wait
-        self._endpoints = self._sockets.endpoints
+        self.endpoints = self._sockets.endpoints
         self._start_replicas()
         self._start_groups()
         self._start_controller()
@@ -273,7 +262,7 @@ class Broker:
     def _register(self) -> None:
         """Make this broker known to the cluster; from here on the controller counts on it."""
         config, controller, dynamic_config = self.config, self._controller, self._dynamic_config
-        self._advertised = tuple(with_real_address(e, self._endpoints) for e in config.advertised_listeners)
+        self._advertised = tuple(with_real_address(e, self.endpoints) for e in config.advertised_listeners)
         self._registration = Registration(
             self._zookeeper,
             BrokerInfo(self.broker_id, self._advertised, config.broker_rack),
@@ -325,7 +314,9 @@ class Broker:
         else:
             carry_on(path, lost)
             return
-        self._fail()
+        self.failed.set()
+        for listener in self._failure_listeners:
+            listener()
 
 
 def _before_registering_again(controller: Controller, dynamic_config: DynamicConfig, config: BrokerConfig) -> None:

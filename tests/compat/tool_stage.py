@@ -1,7 +1,7 @@
 """Who does a step (kt, or the tools of a Kafka version), on which cluster, and how what is there afterwards is read.
 
 Facts are compared, not words: assignments, leaders, in-sync replicas, overrides, znodes; sets where Kafka keeps no
-order. What a version words differently is in tools.md and has golden tests of its own.
+order. What a version words differently has golden tests of its own.
 """
 
 import json

@@ -4,7 +4,7 @@ Leaders, replicas and the lines around them are as in the documents, to the tab.
 the order in which replicas come back into sync is a race in the documents' listings too.
 
 No rule gives two of the leaders of the eight brokers' moment B (partition 2 led by 6 though 3 is up, partition 3 by 7
-and not by 6; tools.md, section 7, row 11), so what leads to them is played first: brokers stop in such an order.
+and not by 6), so what leads to them is played first: brokers stop in such an order.
 """
 
 import json

@@ -7,9 +7,8 @@ server/AdminManager.scala, zk/AdminZkClient.scala.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
-from kafkatool.broker.administration.topics import TopicError
+from kafkatool.broker.administration.topics import AdminError
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.settings.description import DYNAMIC_RATES, Setting, broker_settings, topic_settings
 from kafkatool.broker.settings.dynamic import read_overrides
@@ -22,7 +21,9 @@ from kafkatool.core.errors import (
 )
 from kafkatool.core.model.topic_configs import CONFIGS, check_configs, check_names
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name
+from kafkatool.core.protocol.messages.alter_configs import AlterableConfig
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.incremental_alter_configs import ConfigOperation
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode, TopicZnode
 
@@ -31,10 +32,6 @@ TOPIC, BROKER = 2, 4
 
 _ATTEMPTS = 10  # at a node that others write too
 _LISTS = frozenset(name for name, config in CONFIGS.items() if config.kind == "list")
-
-
-class ConfigRequestError(TopicError):
-    """A change that is refused, with the code that says so on the wire."""
 
 
 class OpType(IntEnum):
@@ -46,16 +43,8 @@ class OpType(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
-    """One operation on one setting."""
-
-    name: str
-    op: int
-    value: str | None
-
-
 class ConfigAdmin:
-    """The settings of topics and of one broker. All methods raise ConfigRequestError, ZooKeeperError."""
+    """The settings of topics and of one broker. All methods raise AdminError, ZooKeeperError."""
 
     def __init__(self, zookeeper: ZooKeeper, config: BrokerConfig, broker_id: int) -> None:
         self._zookeeper = zookeeper
@@ -71,23 +60,21 @@ class ConfigAdmin:
             return []
         return broker_settings(self._config, read_overrides(self._zookeeper, "brokers", name))
 
-    def replace(self, kind: int, name: str, values: Sequence[tuple[str, str | None]], *, validate_only: bool) -> None:
+    def replace(self, kind: int, name: str, values: Sequence[AlterableConfig], *, validate_only: bool) -> None:
         """Give the resource exactly these settings; all others go back to their default."""
         self._check_resource(kind, name, what="alter")
-        _refuse_nulls(name for name, value in values if value is None)
-        wanted = {name: value or "" for name, value in values}
+        _refuse_nulls(c.name for c in values if c.value is None)
+        wanted = {c.name: c.value or "" for c in values}
         self._write(kind, name, lambda _: wanted, validate_only=validate_only)
 
-    def change(self, kind: int, name: str, changes: Sequence[Change], *, validate_only: bool) -> None:
+    def change(self, kind: int, name: str, changes: Sequence[ConfigOperation], *, validate_only: bool) -> None:
         """Change single settings; the others stay."""
         self._check_resource(kind, name, what="alter")
         if twice := [n for n, count in Counter(c.name for c in changes).items() if count > 1]:
-            raise ConfigRequestError(
-                ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(twice)}"
-            )
-        _refuse_nulls(c.name for c in changes if c.value is None and c.op != OpType.DELETE)
-        if unknown := [c.op for c in changes if c.op not in set(OpType)]:
-            raise ConfigRequestError(ErrorCode.INVALID_REQUEST, f"Unknown operation {unknown[0]} on a config")
+            raise AdminError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(twice)}")
+        _refuse_nulls(c.name for c in changes if c.value is None and c.config_operation != OpType.DELETE)
+        if unknown := [o for c in changes if (o := c.config_operation) not in set(OpType)]:
+            raise AdminError(ErrorCode.INVALID_REQUEST, f"Unknown operation {unknown[0]} on a config")
         inherited = {s.name: s.value or "" for s in topic_settings(self._config, {})} if kind == TOPIC else {}
         self._write(kind, name, lambda before: _changed(before, changes, inherited), validate_only=validate_only)
 
@@ -96,19 +83,19 @@ class ConfigAdmin:
             try:
                 check_name(name)
             except InvalidTopicError as e:
-                raise ConfigRequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
+                raise AdminError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
             if self._zookeeper.get(TopicZnode.path(name)) is None:
-                raise ConfigRequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+                raise AdminError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
         elif kind != BROKER:
-            raise ConfigRequestError(
+            raise AdminError(
                 ErrorCode.INVALID_REQUEST, f"Only topics and brokers have configs here, not resources of type {kind}"
             )
         elif not name and what == "alter":
-            raise ConfigRequestError(
+            raise AdminError(
                 ErrorCode.INVALID_REQUEST, "Defaults for all brokers of the cluster are not supported: name a broker"
             )
         elif name and name != str(self._broker_id):
-            raise ConfigRequestError(
+            raise AdminError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {self._broker_id}, but received {name}"
             )
 
@@ -138,19 +125,22 @@ class ConfigAdmin:
             told = ConfigChangeZnode.encode(ConfigZnode.entity_path(entity, name))
             self._zookeeper.create(ConfigChangeZnode.PREFIX, told, sequential=True, make_parents=True)
             return
-        raise ConfigRequestError(
+        raise AdminError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"the config of {name} is being changed by somebody else all the time"
         )
 
 
 def _refuse_nulls(names: Iterable[str]) -> None:
     if nulls := list(names):
-        raise ConfigRequestError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+        raise AdminError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
 
 
-def _changed(before: dict[str, str], changes: Sequence[Change], inherited: Mapping[str, str]) -> dict[str, str]:
+def _changed(
+    before: dict[str, str], changes: Sequence[ConfigOperation], inherited: Mapping[str, str]
+) -> dict[str, str]:
     after = dict(before)
-    for name, op, value in changes:
+    for change in changes:
+        name, op, value = change.name, change.config_operation, change.value
         if op == OpType.SET:
             after[name] = value or ""
         elif op == OpType.DELETE:
@@ -158,7 +148,7 @@ def _changed(before: dict[str, str], changes: Sequence[Change], inherited: Mappi
         else:
             if name not in _LISTS:
                 verb = OpType(op).name.lower()
-                raise ConfigRequestError(
+                raise AdminError(
                     ErrorCode.INVALID_REQUEST, f"Config value {verb} is not allowed for config key: {name}"
                 )
             have = _items(after.get(name, inherited.get(name, "")))
@@ -185,7 +175,7 @@ def _check(kind: int, changed: Mapping[str, str]) -> None:
     except RefusedError as e:
         unknown = kind == TOPIC and any(name not in CONFIGS for name in changed)
         code = ErrorCode.INVALID_CONFIG if unknown else ErrorCode.INVALID_REQUEST
-        raise ConfigRequestError(code, str(e)) from e
+        raise AdminError(code, str(e)) from e
 
 
 def _check_rates(changed: Mapping[str, str]) -> None:

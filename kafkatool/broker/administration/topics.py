@@ -32,8 +32,8 @@ from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, ReassignmentZnode
 log = logging.getLogger(__name__)
 
 
-class TopicError(KafkatoolError):
-    """A topic that cannot be created or deleted, with the code that says so on the wire."""
+class AdminError(KafkatoolError):
+    """A change that is refused, with the code that says so on the wire."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -82,17 +82,16 @@ class TopicAdmin:
     def create_internal_offsets_topic(self) -> ErrorCode:
         """Make ``__consumer_offsets`` with the offsets.topic settings, unless there are too few brokers (BRK-166)."""
         config = self._config
-        overrides = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        }
         return self._create_on_demand(
             NewTopic(
                 name=OFFSETS_TOPIC,
                 partitions=config.offsets_topic_num_partitions,
                 replication_factor=config.offsets_topic_replication_factor,
-                configs=overrides,
+                configs={
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.offsets_topic_segment_bytes),
+                },
             )
         )
 
@@ -107,7 +106,7 @@ class TopicAdmin:
     def _create_on_demand(self, topic: NewTopic) -> ErrorCode:
         try:
             self.create(topic)
-        except TopicError as e:
+        except AdminError as e:
             if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 log.warning("topic %s cannot be created on demand: %s", topic.name, e)
                 return e.code
@@ -118,13 +117,20 @@ class TopicAdmin:
     # --- topics asked for ---------------------------------------------------------------------------------------
 
     def create(self, topic: NewTopic, *, validate_only: bool = False) -> None:
-        """Check the topic and write its nodes. Raises TopicError, ZooKeeperError."""
-        self._check_name(topic.name)
+        """Check the topic and write its nodes. Raises AdminError, ZooKeeperError."""
+        existing = self._metadata_cache.snapshot.partitions
+        if topic.name in existing:
+            raise AdminError(ErrorCode.TOPIC_ALREADY_EXISTS, str(TopicExistsError(topic.name)))
+        try:
+            check_name(topic.name)
+            check_collision(topic.name, existing)
+        except InvalidTopicError as e:
+            raise AdminError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
         assignment = self._assignment(topic)
         try:
             check_configs(topic.configs)
         except (ConfigError, RefusedError) as e:
-            raise TopicError(ErrorCode.INVALID_CONFIG, str(e)) from e
+            raise AdminError(ErrorCode.INVALID_CONFIG, str(e)) from e
         if not validate_only:
             self._write(topic, assignment)
             log.info("created topic %s with assignment %s", topic.name, assignment)
@@ -132,20 +138,20 @@ class TopicAdmin:
     def grow(
         self, name: str, count: int, lists: Sequence[tuple[int, ...]] | None, *, validate_only: bool = False
     ) -> None:
-        """Bring a topic to ``count`` partitions; ``lists``: replicas of those added. Raises TopicError, ZooKeeperError."""
+        """Bring a topic to ``count`` partitions; ``lists``: replicas of those added. Raises AdminError, ZooKeeperError."""
         try:
             check_name(name)  # it becomes part of a path
         except InvalidTopicError as e:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from e
+            raise AdminError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from e
         topic, mark, moving = self._zookeeper.get_many(
             [TopicZnode.path(name), DeleteTopicsZnode.topic_path(name), ReassignmentZnode.PATH]
         )
         if topic is None:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            raise AdminError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         if mark is not None:
-            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+            raise AdminError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         if moving is not None and any(p.topic == name for p in ReassignmentZnode.decode(moving.data)):
-            raise TopicError(
+            raise AdminError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 f"A partition reassignment is in progress for the topic '{name}'.",
             )
@@ -154,10 +160,10 @@ class TopicAdmin:
             why = f"Topic already has {count} partitions."
             if count < len(existing):
                 why = f"Topic currently has {len(existing)} partitions, which is higher than the requested {count}."
-            raise TopicError(ErrorCode.INVALID_PARTITIONS, why)
+            raise AdminError(ErrorCode.INVALID_PARTITIONS, why)
         added = count - len(existing)
         if lists is not None and len(lists) != added:
-            raise TopicError(
+            raise AdminError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Increasing the number of partitions by {added} but {len(lists)} assignments provided.",
             )
@@ -165,31 +171,21 @@ class TopicAdmin:
         try:
             (plan_growth if validate_only else grow)(self._zookeeper, name, count, groups=groups)
         except TopicMissingError as e:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(e)) from e
+            raise AdminError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(e)) from e
         except RefusedError as e:
             code = ErrorCode.INVALID_PARTITIONS if lists is None else ErrorCode.INVALID_REPLICA_ASSIGNMENT
-            raise TopicError(code, str(e)) from e
+            raise AdminError(code, str(e)) from e
         if not validate_only:
             log.info("topic %s grows from %d to %d partitions", name, len(existing), count)
 
     def delete(self, name: str) -> None:
-        """Mark a topic for deletion; marked already is success. Raises TopicError, ZooKeeperError."""
+        """Mark a topic for deletion; marked already is success. Raises AdminError, ZooKeeperError."""
         if name not in self._metadata_cache.snapshot.partitions:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
+            raise AdminError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
         try:
             self._zookeeper.create(DeleteTopicsZnode.topic_path(name))
         except NodeExistsError:
             pass  # the earlier request's deletion serves this one as well
-
-    def _check_name(self, name: str) -> None:
-        existing = self._metadata_cache.snapshot.partitions
-        if name in existing:
-            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, str(TopicExistsError(name)))
-        try:
-            check_name(name)
-            check_collision(name, existing)
-        except InvalidTopicError as e:
-            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
 
     def _assignment(self, topic: NewTopic) -> Assignment:
         brokers = self._metadata_cache.snapshot.brokers
@@ -198,13 +194,13 @@ class TopicAdmin:
             return topic.assignment
         partitions, factor = topic.partitions or 0, topic.replication_factor or 0
         if partitions <= 0:
-            raise TopicError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+            raise AdminError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
         if partitions > MAX_PARTITIONS:
-            raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Number of partitions must be at most {MAX_PARTITIONS}.")
+            raise AdminError(ErrorCode.INVALID_PARTITIONS, f"Number of partitions must be at most {MAX_PARTITIONS}.")
         if factor <= 0:
-            raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+            raise AdminError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
         if factor > len(brokers):
-            raise TopicError(
+            raise AdminError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"Replication factor: {factor} larger than available brokers: {len(brokers)}.",
             )
@@ -218,22 +214,22 @@ class TopicAdmin:
         try:
             commit_creation(zookeeper, plan_nodes(zookeeper, topic.name, assignment, topic.configs))
         except TopicExistsError as e:
-            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, str(e)) from e
+            raise AdminError(ErrorCode.TOPIC_ALREADY_EXISTS, str(e)) from e
         except InvalidTopicError as e:
-            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
+            raise AdminError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
         except RefusedError as e:  # others write this topic's nodes all the time
-            raise TopicError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from e
+            raise AdminError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from e
 
 
 def _check_assignment(assignment: Assignment, live: Collection[int]) -> None:
     refused = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if sorted(assignment) != list(range(len(assignment))) or not assignment:
-        raise TopicError(refused, "partitions must be numbered from 0 without gaps")
+        raise AdminError(refused, "partitions must be numbered from 0 without gaps")
     sizes = {len(replicas) for replicas in assignment.values()}
     if len(sizes) != 1 or 0 in sizes:
-        raise TopicError(refused, "all partitions need equally many replicas, at least 1")
+        raise AdminError(refused, "all partitions need equally many replicas, at least 1")
     for partition, replicas in assignment.items():
         if len(set(replicas)) < len(replicas):
-            raise TopicError(refused, f"partition {partition} lists a broker twice: {list(replicas)}")
+            raise AdminError(refused, f"partition {partition} lists a broker twice: {list(replicas)}")
         if unknown := [r for r in replicas if r not in live]:
-            raise TopicError(refused, f"partition {partition} is assigned to brokers that are not alive: {unknown}")
+            raise AdminError(refused, f"partition {partition} is assigned to brokers that are not alive: {unknown}")

@@ -7,17 +7,18 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from functools import partial
 
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.gauges import FILE_NAME, GaugesFile
-from kafkatool.broker.controller.telling.channels import BrokerSender, Channel, ChannelFactory
+from kafkatool.broker.controller.telling.channels import BrokerSender, ChannelFactory
 from kafkatool.broker.controller.term import Surroundings
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.model.values import BrokerInfo, TopicPartition
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
 
@@ -116,18 +117,15 @@ class Controller:
         self._gauges_file.write()
 
     def _open_sender(self, actor: str) -> ChannelFactory:
-        def open_channel(broker: BrokerInfo) -> Channel:
-            return BrokerSender(
-                broker,
-                listener=self._config.inter_broker_listener_name,
-                actor=actor,
-                timeout_ms=self._config.controller_socket_timeout_ms,
-                client_id=str(self._broker_id),
-                state_change_log=self._state_change_log,
-                negotiate=self._alone,
-            )
-
-        return open_channel
+        return partial(
+            BrokerSender,
+            listener=self._config.inter_broker_listener_name,
+            actor=actor,
+            timeout_ms=self._config.controller_socket_timeout_ms,
+            client_id=str(self._broker_id),
+            state_change_log=self._state_change_log,
+            negotiate=self._alone,
+        )
 
     # --- for other threads --------------------------------------------------------------------------------------
 

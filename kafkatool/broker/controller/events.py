@@ -18,7 +18,7 @@ class Event(NamedTuple):
 
     name: str
     run: Callable[[], None]
-    discarded: Callable[[], None] | None = None
+    discarded: Callable[[], object] = lambda: None
 
 
 class EventQueue:
@@ -37,8 +37,7 @@ class EventQueue:
                 self._events.append((event, time.perf_counter()))
                 self._condition.notify()
                 return
-        if event.discarded is not None:
-            event.discarded()
+        event.discarded()
 
     def replace_all(self, event: Event) -> None:
         """Discard all that is queued and make ``event`` the next."""
@@ -46,8 +45,7 @@ class EventQueue:
             dropped = list(self._events)
             self._events.clear()
         for old, _ in dropped:
-            if old.discarded is not None:
-                old.discarded()
+            old.discarded()
         self.put(event)
 
     def take(self, *, wait: bool = True) -> Event | None:
@@ -69,8 +67,7 @@ class EventQueue:
             self._events.clear()
             self._condition.notify_all()
         for event, _ in dropped:
-            if event.discarded is not None:
-                event.discarded()
+            event.discarded()
 
     def __len__(self) -> int:
         return len(self._events)

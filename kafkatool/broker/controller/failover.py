@@ -118,10 +118,9 @@ def _dead_in_sync(context: ControllerContext) -> dict[TopicPartition, list[int]]
     found = {}
     for partition, state in context.leadership.items():
         live = context.live_for(partition)
-        if state.leader_and_isr.leader in live and not context.is_deleting(partition):
-            dead = [b for b in state.leader_and_isr.isr if b not in live]
-            if dead:
-                found[partition] = dead
+        dead = [b for b in state.leader_and_isr.isr if b not in live]
+        if dead and state.leader_and_isr.leader in live and not context.is_deleting(partition):
+            found[partition] = dead
     return found
 
 

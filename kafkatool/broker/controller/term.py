@@ -91,19 +91,13 @@ class Term:
             self.context, self.session, self.zookeeper, self.batch, self.partitions, self.replicas, self.watch,
         )  # fmt: skip
         self.topic_changes = TopicChanges(*shared)
-        self.reassignment = Reassignment(
-            *shared, self.enqueue, self.write_lines, self.topic_changes, self._on_replicas_moved
-        )
+        self.reassignment = Reassignment(*shared, self.enqueue, self.write_lines, self.topic_changes)
         self.deletion = TopicDeletion(*shared, self.topic_changes, self.reassignment, config.delete_topic_enable)
+        self.reassignment.on_moved = self.deletion.resume_after_change  # each needs the other (CTL-97)
         self.preferred_election = PreferredElection(*shared, self.deletion)
         self.rebalance = Rebalance(self.context, config, surroundings.timer, self.enqueue, self.preferred_election)
         self.broker_changes = BrokerChanges(
-            *shared,
-            self.channels,
-            self.write_plain_lines,
-            gauges.broker_changes,
-            self.deletion,
-            self.reassignment,
+            *shared, self.channels, self.write_plain_lines, gauges.broker_changes, self.deletion, self.reassignment
         )
         self.notifications = Notifications(*shared)
         self.controlled_shutdown = ControlledShutdown(*shared)
@@ -139,10 +133,6 @@ class Term:
     def watch(self, name: str, run: Callable[[WatchEvent], None]) -> Watch:
         """Return a watch that has ``run`` called on the event thread with what fired."""
         return lambda event: self.enqueue(name, lambda: run(event))
-
-    def _on_replicas_moved(self, topics: Iterable[str]) -> None:
-        """Let deletions go on that waited for a reassignment (CTL-97). Both parts need each other: they meet here."""
-        self.deletion.resume_after_change(topics)
 
     def _on_answer(self, broker: int, message: Message, answer: Answer) -> None:
         """Make an event of an answer that changes something. On the channel's thread."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -133,7 +132,7 @@ class EmbeddedCluster:
             self._remove_temporary()
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down(gentle=not self._temporary)
         self._remove_temporary()
 

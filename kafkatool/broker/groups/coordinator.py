@@ -247,7 +247,7 @@ class GroupCoordinator:
         if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             error = ErrorCode.NOT_COORDINATOR  # 15 here ends Java and aiokafka consumers (GRP-8)
         partition = self.partition_of(group)
-        since = self.groups.owned_since(partition)
+        since = self.groups.partitions.owned_since(partition)
         owned = self.groups.get(group)
         found: dict[TopicPartition, OffsetValue] = {}
         if error is ErrorCode.NONE and owned is not None:
@@ -255,7 +255,7 @@ class GroupCoordinator:
                 in_force = {} if owned.group.state is GroupState.DEAD else owned.group.offsets.in_force
                 wanted = in_force if partitions is None else [p for p in partitions if p in in_force]
                 found = {p: in_force[p].value for p in wanted}
-        if error is ErrorCode.NONE and (since is None or self.groups.owned_since(partition) != since):
+        if error is ErrorCode.NONE and (since is None or self.groups.partitions.owned_since(partition) != since):
             error = ErrorCode.NOT_COORDINATOR
         return FetchedOffsets(error, found if error is ErrorCode.NONE else {})
 
@@ -276,7 +276,7 @@ class GroupCoordinator:
         """Return all groups this broker has in memory, in the order of their ids."""
         if self._stopping:
             return ListedGroups(ErrorCode.COORDINATOR_NOT_AVAILABLE, ())
-        loading = self.groups.loading()
+        loading = self.groups.partitions.loading()
         groups = {h.group.id: h.group for h in self.groups.all()}
         alive = ((i, g.protocol_type or "") for i, g in sorted(groups.items()) if g.state is not GroupState.DEAD)
         return ListedGroups(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, tuple(alive))

@@ -1,4 +1,4 @@
-"""One group's membership as a state machine: its members, its generation, the requests parked (groups.md 3 to 6).
+"""One group's membership as a state machine: its members, its generation, the requests parked (GRP-18 to GRP-43).
 
 It reads no clock, takes no lock and does no I/O: each method takes ``now_ms`` and returns the effects to carry out
 after the caller has let go of the group's lock, in order. So a test is a list of calls (GRP-20).
@@ -89,10 +89,8 @@ class Group:
 
     def _rejoin(self, member: Member, request: JoinRequest, parked: Parked[JoinResult], now_ms: float) -> list[Effect]:
         same = member.protocols == request.protocols
-        unchanged = {
-            GroupState.COMPLETING_REBALANCE: same,
-            GroupState.STABLE: same and member.id != self.leader,
-        }.get(self.state, False)
+        follows = self.state is GroupState.STABLE and member.id != self.leader
+        unchanged = same and (follows or self.state is GroupState.COMPLETING_REBALANCE)
         member.update(request)
         if self.state is GroupState.EMPTY:
             return [partial(parked.answer, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.id))]
@@ -112,11 +110,7 @@ class Group:
     def _replace_static(
         self, old: Member, request: JoinRequest, member_id: str, parked: Parked[JoinResult], now_ms: float
     ) -> list[Effect]:
-        effects: list[Effect] = []
-        if old.join:
-            effects.append(partial(old.join.answer, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old.id)))
-        if old.sync:
-            effects.append(partial(old.sync.answer, SyncResult(ErrorCode.FENCED_INSTANCE_ID)))
+        effects = _refused(old, ErrorCode.FENCED_INSTANCE_ID, old.id)
         id_before, leader_before, protocols_before = old.id, self.leader, old.protocols
         old.join = old.sync = None
         self._rename(old, member_id)
@@ -359,12 +353,7 @@ class Group:
 
     def _remove(self, member_id: str, now_ms: float, answer_id: str | None = None) -> list[Effect]:
         member = self.members.pop(member_id)
-        effects: list[Effect] = []
-        if member.join:
-            told = JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id if answer_id is None else answer_id)
-            effects.append(partial(member.join.answer, told))
-        if member.sync:
-            effects.append(partial(member.sync.answer, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)))
+        effects = _refused(member, ErrorCode.UNKNOWN_MEMBER_ID, member_id if answer_id is None else answer_id)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
@@ -395,12 +384,8 @@ class Group:
 
     def die(self) -> list[Effect]:
         """End the group, unloaded or deleted: parked requests get 16, nothing runs any more (GRP-15)."""
-        effects: list[Effect] = []
-        for member in self.members.values():
-            if member.join:
-                effects.append(partial(member.join.answer, JoinResult(ErrorCode.NOT_COORDINATOR, member.id)))
-            if member.sync:
-                effects.append(partial(member.sync.answer, SyncResult(ErrorCode.NOT_COORDINATOR)))
+        members = self.members.values()
+        effects = [effect for m in members for effect in _refused(m, ErrorCode.NOT_COORDINATOR, m.id)]
         self.members.clear()
         self.pending.clear()
         self.join_deadline_ms = None
@@ -443,3 +428,13 @@ class Group:
             return []
         log.info("group %s is loaded with %d members, over the limit of %d", self.id, len(self.members), self.max_size)
         return self._rebalance(now_ms)
+
+
+def _refused(member: Member, error: ErrorCode, answer_id: str) -> list[Effect]:
+    """Answer the requests that the member has parked, if any, with that error."""
+    effects: list[Effect] = []
+    if member.join:
+        effects.append(partial(member.join.answer, JoinResult(error, answer_id)))
+    if member.sync:
+        effects.append(partial(member.sync.answer, SyncResult(error)))
+    return effects

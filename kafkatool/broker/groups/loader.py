@@ -2,6 +2,7 @@
 
 import logging
 import struct
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -46,7 +47,7 @@ class Loaded:
 
     partition: str = OFFSETS_TOPIC  # as log lines name it
     groups: dict[str, GroupValue] = field(default_factory=dict)
-    offsets: dict[str, CommittedOffsets] = field(default_factory=dict)
+    offsets: defaultdict[str, CommittedOffsets] = field(default_factory=lambda: defaultdict(CommittedOffsets))
     damaged: dict[str, set[Key]] = field(default_factory=dict)
     _open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> groups it commits for
     _partitions: dict[TopicPartition, TopicPartition] = field(default_factory=dict)  # one object for all groups
@@ -63,15 +64,8 @@ class Loaded:
 
     def keys_of(self, group: str) -> set[Key]:
         """Return the keys that need a tombstone to be rid of the group."""
-        stored = (OffsetKey(group, t, p) for t, p in self.of(group).partitions())
+        stored = (OffsetKey(group, t, p) for t, p in self.offsets[group].partitions())
         return {GroupKey(group), *stored, *self.damaged.get(group, ())}
-
-    def of(self, group: str) -> CommittedOffsets:
-        """Return the group's offsets; made if need be."""
-        found = self.offsets.get(group)
-        if found is None:
-            found = self.offsets[group] = CommittedOffsets()
-        return found
 
     def apply(self, header: BatchHeader, records: list[Record]) -> None:
         """Apply the next batch of the log. What no key can be read from is skipped, with a log line."""
@@ -129,7 +123,7 @@ class Loaded:
     def _apply_offset(self, key: OffsetKey, record: Record, producer_id: int | None) -> None:
         partition = TopicPartition(key.topic, key.partition)
         partition = self._partitions.setdefault(partition, partition)
-        offsets = self.of(key.group)
+        offsets = self.offsets[key.group]
         if record.value is None:
             offsets.in_force.pop(partition, None)
             return

@@ -123,14 +123,6 @@ class OwnedGroups:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
 
-    def owned_since(self, partition: int) -> int | None:
-        """Return the epoch in which it was loaded; None: not owned. Equal answers: never lost between (GRP-16)."""
-        return self.partitions.owned_since(partition)
-
-    def loading(self) -> bool:
-        """Tell whether any partition is being loaded."""
-        return self.partitions.loading()
-
     def get(self, group: str) -> OwnedGroup | None:
         partition = self.partition_of(group)
         with self._lock:
@@ -255,7 +247,7 @@ class OwnedGroups:
             owned = groups[group_id] = OwnedGroup(self._new_group(group_id), number)
             value = loaded.groups.get(group_id)
             effects = owned.group.restore(value, now_ms) if value else []
-            owned.group.offsets = loaded.of(group_id)
+            owned.group.offsets = loaded.offsets[group_id]
             if effects or owned.group.next_deadline_ms() is not None:
                 started.append((owned, effects))
         broken = {group: loaded.keys_of(group) for group in loaded.broken}

@@ -61,7 +61,7 @@ class OwnedPartitions:
             return self._state.get(partition) is Ownership.LOADING and self._loads[partition] == epoch
 
     def owned_since(self, partition: int) -> int | None:
-        """Return the epoch in which its load began; None: not owned. Equal answers: never lost between."""
+        """Return the epoch in which its load began; None: not owned. Equal answers: never lost between (GRP-16)."""
         with self._lock:
             return self._loads[partition] if self._state.get(partition) is Ownership.OWNED else None
 

@@ -1,4 +1,4 @@
-"""Keys and values of ``__consumer_offsets`` (wire.md section 7; Kafka 2.3.1 group/GroupMetadataManager.scala).
+"""Keys and values of ``__consumer_offsets`` (Kafka 2.3.1 group/GroupMetadataManager.scala).
 
 Real brokers read what is written here, and the reverse, whenever such a partition changes its leader (GRP-50, 63).
 """
@@ -206,18 +206,9 @@ def decode_group(data: bytes | memoryview) -> GroupValue:
         client_id, client_host = reader.string(), reader.string()
         rebalance = reader.take("i") if version >= 1 else None
         session = reader.take("i")
-        members.append(
-            MemberValue(
-                member_id,
-                instance_id,
-                client_id,
-                client_host,
-                session if rebalance is None else rebalance,
-                session,
-                reader.bytes(),
-                reader.bytes(),
-            )
-        )
+        timeouts = (session if rebalance is None else rebalance, session)
+        member = MemberValue(member_id, instance_id, client_id, client_host, *timeouts, reader.bytes(), reader.bytes())
+        members.append(member)
     return GroupValue(protocol_type, generation, protocol, leader, timestamp, tuple(members))
 
 

@@ -1,4 +1,4 @@
-"""The five states of a group and the moves between them (groups.md section 3; GRP-18)."""
+"""The five states of a group and the moves between them (GRP-18)."""
 
 import enum
 from collections.abc import Mapping

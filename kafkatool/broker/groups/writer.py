@@ -4,15 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kafkatool.broker.groups.ownership import offsets_partition
-from kafkatool.broker.groups.records import (
-    GroupKey,
-    GroupValue,
-    Key,
-    OffsetKey,
-    OffsetValue,
-    encode_group,
-    encode_key,
-)
+from kafkatool.broker.groups.records import GroupKey, GroupValue, Key, OffsetKey, OffsetValue, encode_group, encode_key
 from kafkatool.broker.groups.records import encode_offset as encode_offset_value
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.settings.config import BrokerConfig
@@ -39,7 +31,7 @@ _SYNC_CODES = {
 
 
 def protocol_version(config: BrokerConfig) -> tuple[int, ...]:
-    """Return the inter-broker protocol version as numbers: it decides what may be stored (wire.md section 7)."""
+    """Return the inter-broker protocol version as numbers: it decides what may be stored."""
     return tuple(int(part) for part in config.inter_broker_protocol_version.split("."))
 
 

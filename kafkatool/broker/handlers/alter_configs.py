@@ -2,41 +2,31 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from kafkatool.broker.administration.topics import TopicError
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.administration.topics import AdminError
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
-from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.messages.alter_configs import (
-    API,
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    AlterConfigsResult,
-)
+from kafkatool.core.protocol.messages import alter_configs as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResource
 
 
-def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
-    admin = call.context.config_admin
-    results = []
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
-        values = [(c.name, c.value) for c in resource.configs]
-        results.append(
-            outcome(kind, name, partial(admin.replace, kind, name, values, validate_only=request.validate_only))
-        )
-    return AlterConfigsResponse(resources=results)
+@Served(wire.API, versions=(0, 1))
+def handle(request: wire.AlterConfigsRequest, call: Call) -> wire.AlterConfigsResponse:
+    replace = partial(call.context.config_admin.replace, validate_only=request.validate_only)
+    return wire.AlterConfigsResponse(resources=[outcome(r, replace) for r in request.resources])
 
 
-def outcome(kind: int, name: str, alter: Callable[[], None]) -> AlterConfigsResult:
+def outcome(
+    resource: wire.AlterConfigsResource | IncrementalAlterConfigsResource, alter: Callable[[int, str, Any], None]
+) -> wire.AlterConfigsResult:
     """Run ``alter`` and return what to say of the resource."""
     code, message = ErrorCode.NONE, None
+    kind, name = resource.resource_type, resource.resource_name
     try:
-        alter()
-    except (TopicError, ZooKeeperError) as e:
+        alter(kind, name, resource.configs)
+    except (AdminError, ZooKeeperError) as e:
         code, message = code_of(e), str(e)
-    return AlterConfigsResult(error_code=code, error_message=message, resource_type=kind, resource_name=name)
-
-
-SERVED = Served(api=API, versions=(0, 1), handle=handle)
+    return wire.AlterConfigsResult(error_code=code, error_message=message, resource_type=kind, resource_name=name)

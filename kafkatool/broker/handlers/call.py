@@ -1,19 +1,22 @@
-"""One request under way, and what the handlers work with.
+"""What a handler's file is written with: the declaration of how its API is served, and the request under way.
 
 A handler returns its response, or None and answers later, from any thread, through the Call it was given. Until then
 the connection is muted: the next request of that client waits (BRK-13).
 """
 
 import logging
-from dataclasses import dataclass
-from typing import Any
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeVar
 
 from kafkatool.broker.administration.configs import ConfigAdmin
 from kafkatool.broker.administration.producer_ids import ProducerIds
 from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.groups.coordinator import GroupCoordinator
-from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas
 from kafkatool.broker.network.connection import Connection
@@ -22,11 +25,14 @@ from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.codec.types import Chunk
 from kafkatool.core.protocol.frames import RequestHeader, encode_response
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 log = logging.getLogger(__name__)
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +54,65 @@ class HandlerContext:
     client_quotas: ClientQuotas
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One API as this broker serves it; decorates the function that handles it."""
+
+    api: Api
+    versions: tuple[int, int]
+    """First and last version served."""
+    _: KW_ONLY
+    handle: Callable[[Any, Any], Any] = NotImplemented
+    """The function decorated: (request, call) -> response, or None when it is answered later through the call."""
+    quick: bool = False
+    """Whether an idle processor may run it: it waits for a partition's lock or the page cache, never for ZooKeeper."""
+    announced_from: int | None = None
+    """First version that ApiVersions announces, where that is below those served; it gets an error reply."""
+    throttled_at_once_from: int = 0
+    """First version that is told of a throttling at once and kept muted; below, the reply itself waits (BRK-22)."""
+    charge: Callable[[Any, Any, int], None] | None = None
+    """(request, call, size of the frame): charges the client's quota. None: no quota counts it."""
+    expects_answer: Callable[[Any], bool] | None = None
+    """Whether the client of that request reads answers. None: always."""
+    answer_newer: Callable[[], Any] | None = None
+    """Makes the response, in version 0, to a version above those served. None: the connection is closed."""
+    from_controller: bool = False
+    """Whether only the controller sends it: one of a newer Kafka is told which version to lower (BRK-4)."""
+
+    @property
+    def announced(self) -> tuple[int, int]:
+        """Return first and last version as ApiVersions says them."""
+        first, last = self.versions
+        return (first if self.announced_from is None else self.announced_from), last
+
+    def __call__(self, handle: Handler) -> Handler:
+        """Put the API, with this function as its handler, into the table of what is served."""
+        _table[self.api.key] = replace(self, handle=handle)
+        return handle
+
+
+_table: dict[int, Served] = {}
+
+
+@cache
+def load_handlers() -> Mapping[int, Served]:
+    """Import all handlers and return what is served by API key."""
+    package = __name__.rpartition(".")[0]
+    for module in pkgutil.iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
+    return _table
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """One request: its header, where it came from, and the one answer to it."""
 
-    __slots__ = ("_answered", "_charge", "_connection", "_served", "context", "header")
-
-    def __init__(self, header: RequestHeader, served: Served, context: HandlerContext, connection: Connection) -> None:
-        self.header = header
-        self.context = context
-        self._served = served
-        self._connection = connection
-        self._charge: tuple[str, int | None] | None = None
-        self._answered = False
+    header: RequestHeader
+    _served: Served
+    context: HandlerContext
+    _connection: Connection
+    _charge: tuple[str, int | None] | None = None
+    _answered: bool = False
 
     def charge(self, kind: str, size_bytes: int | None) -> None:
         """Have the client's quota of that kind charged when it is answered; ``size_bytes`` None: the answer's size."""

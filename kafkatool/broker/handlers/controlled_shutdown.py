@@ -3,20 +3,13 @@
 Not served: nothing. Only the active controller does it, any other broker answers STALE_CONTROLLER_EPOCH.
 """
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
-from kafkatool.core.protocol.messages.controlled_shutdown import (
-    API,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-)
+from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.protocol.messages import controlled_shutdown as wire
 
 
-def handle(request: ControlledShutdownRequest, call: Call) -> ControlledShutdownResponse:
+@Served(wire.API, versions=(0, 2))
+def handle(request: wire.ControlledShutdownRequest, call: Call) -> wire.ControlledShutdownResponse:
     """Move leaders away; the handler's thread waits until the controller has moved what can be moved."""
     epoch = None if request.broker_epoch < 0 else request.broker_epoch
     error, remaining = call.context.controller.controlled_shutdown(request.broker_id, epoch)
-    return ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)
-
-
-SERVED = Served(api=API, versions=(0, 2), handle=handle)
+    return wire.ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)

@@ -7,25 +7,19 @@ request allows, the answer is REQUEST_TIMED_OUT though the growth goes on. Not s
 from collections import Counter
 
 from kafkatool.broker.administration.waiting_topics import is_led
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
-from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.protocol.messages.create_partitions import (
-    API,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsResult,
-    CreatePartitionsTopic,
-)
+from kafkatool.core.protocol.messages import create_partitions as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse | None:
+@Served(wire.API, versions=(0, 1))
+def handle(request: wire.CreatePartitionsRequest, call: Call) -> wire.CreatePartitionsResponse | None:
     """Write the new assignments, then wait for leaders."""
     listed = Counter(t.name for t in request.topics)
-    results: dict[str, CreatePartitionsResult] = {}
+    results: dict[str, wire.CreatePartitionsResult] = {}
     started: dict[str, int] = {}
     for topic in request.topics:
         if listed[topic.name] > 1:
@@ -41,19 +35,19 @@ def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResp
     def answer(pending: set[str]) -> None:
         for name in pending:
             results[name] = _result(name, ErrorCode.REQUEST_TIMED_OUT, "grown, but not all partitions are led yet")
-        call.respond(CreatePartitionsResponse(results=list(results.values())))
+        call.respond(wire.CreatePartitionsResponse(results=list(results.values())))
 
     if not started:
-        return CreatePartitionsResponse(results=list(results.values()))
+        return wire.CreatePartitionsResponse(results=list(results.values()))
     call.context.topic_admin.waiting.wait(started, is_done, call.patience_ms(request.timeout_ms), answer)
     return None
 
 
-def _result(name: str, code: ErrorCode, message: str | None = None) -> CreatePartitionsResult:
-    return CreatePartitionsResult(name=name, error_code=code, error_message=message)
+def _result(name: str, code: ErrorCode, message: str | None = None) -> wire.CreatePartitionsResult:
+    return wire.CreatePartitionsResult(name=name, error_code=code, error_message=message)
 
 
-def _grow(topic: CreatePartitionsTopic, call: Call, *, validate_only: bool) -> CreatePartitionsResult:
+def _grow(topic: wire.CreatePartitionsTopic, call: Call, *, validate_only: bool) -> wire.CreatePartitionsResult:
     if not call.context.controller.is_active:
         return _result(topic.name, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     lists = None if topic.assignments is None else [tuple(a.broker_ids) for a in topic.assignments]
@@ -62,6 +56,3 @@ def _grow(topic: CreatePartitionsTopic, call: Call, *, validate_only: bool) -> C
     except KafkatoolError as e:  # refused; or ZooKeeper, or what is in it
         return _result(topic.name, code_of(e), str(e))
     return _result(topic.name, ErrorCode.NONE)
-
-
-SERVED = Served(api=API, versions=(0, 1), handle=handle)

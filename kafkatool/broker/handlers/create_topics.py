@@ -6,26 +6,20 @@ the request allows, the answer is REQUEST_TIMED_OUT though the creation goes on.
 
 from collections import Counter
 
-from kafkatool.broker.administration.topics import NewTopic, TopicError
+from kafkatool.broker.administration.topics import AdminError, NewTopic
 from kafkatool.broker.administration.waiting_topics import is_led
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
-from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.messages.create_topics import (
-    API,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    CreateTopicsResponseTopic,
-    CreateTopicsTopic,
-)
+from kafkatool.core.protocol.messages import create_topics as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse | None:
+@Served(wire.API, versions=(0, 3))
+def handle(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTopicsResponse | None:
     """Write the nodes of what passes the checks, then wait for leaders."""
     counts = Counter(t.name for t in request.topics)
-    results: dict[str, CreateTopicsResponseTopic] = {}
+    results: dict[str, wire.CreateTopicsResponseTopic] = {}
     started: list[str] = []
     for topic in request.topics:
         if counts[topic.name] > 1:
@@ -38,39 +32,41 @@ def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse | N
     def answer(pending: set[str]) -> None:
         for name in pending:
             results[name] = _result(name, ErrorCode.REQUEST_TIMED_OUT, "created, but not all partitions are led yet")
-        call.respond(CreateTopicsResponse(topics=list(results.values())))
+        call.respond(wire.CreateTopicsResponse(topics=list(results.values())))
 
     if not started:
-        return CreateTopicsResponse(topics=list(results.values()))
+        return wire.CreateTopicsResponse(topics=list(results.values()))
     call.context.topic_admin.waiting.wait(started, is_led, call.patience_ms(request.timeout_ms), answer)
     return None
 
 
-def _result(name: str, code: ErrorCode, message: str | None = None) -> CreateTopicsResponseTopic:
-    return CreateTopicsResponseTopic(name=name, error_code=code, error_message=message)
+def _result(name: str, code: ErrorCode, message: str | None = None) -> wire.CreateTopicsResponseTopic:
+    return wire.CreateTopicsResponseTopic(name=name, error_code=code, error_message=message)
 
 
-def _create(topic: CreateTopicsTopic, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponseTopic:
+def _create(
+    topic: wire.CreateTopicsTopic, request: wire.CreateTopicsRequest, call: Call
+) -> wire.CreateTopicsResponseTopic:
     if not call.context.controller.is_active:
         return _result(topic.name, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     try:
         call.context.topic_admin.create(_new_topic(topic), validate_only=request.validate_only)
-    except (TopicError, ZooKeeperError) as e:
+    except (AdminError, ZooKeeperError) as e:
         return _result(topic.name, code_of(e), str(e))
     return _result(topic.name, ErrorCode.NONE)
 
 
-def _new_topic(topic: CreateTopicsTopic) -> NewTopic:
+def _new_topic(topic: wire.CreateTopicsTopic) -> NewTopic:
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
-        raise TopicError(
+        raise AdminError(
             ErrorCode.INVALID_REQUEST, "give either an assignment or partition count and replication factor, not both"
         )
     if len({a.partition for a in topic.assignments}) < len(topic.assignments):
-        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+        raise AdminError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
     configs = {}
     for config in topic.configs:
         if config.value is None:
-            raise TopicError(ErrorCode.INVALID_CONFIG, f"config {config.name} has no value")
+            raise AdminError(ErrorCode.INVALID_CONFIG, f"config {config.name} has no value")
         configs[config.name] = config.value
     return NewTopic(
         name=topic.name,
@@ -79,6 +75,3 @@ def _new_topic(topic: CreateTopicsTopic) -> NewTopic:
         assignment={a.partition: tuple(a.broker_ids) for a in topic.assignments} or None,
         configs=configs,
     )
-
-
-SERVED = Served(api=API, versions=(0, 3), handle=handle)

@@ -5,21 +5,16 @@ Answered when the tombstones of all groups are replicated, which Kafka does not 
 
 import threading
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
-from kafkatool.core.protocol.messages.delete_groups import (
-    API,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DeleteGroupsResult,
-)
+from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.protocol.messages import delete_groups as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-def handle(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse | None:
+@Served(wire.API, versions=(0, 1))
+def handle(request: wire.DeleteGroupsRequest, call: Call) -> wire.DeleteGroupsResponse | None:
     names = list(dict.fromkeys(request.group_names))
     if not names:
-        return DeleteGroupsResponse(results=[])
+        return wire.DeleteGroupsResponse(results=[])
     codes: dict[str, ErrorCode] = {}
     lock = threading.Lock()
 
@@ -28,11 +23,10 @@ def handle(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse | N
             codes[name] = code
             if len(codes) < len(names):
                 return
-        call.respond(DeleteGroupsResponse(results=[DeleteGroupsResult(group_id=n, error_code=codes[n]) for n in names]))
+        call.respond(
+            wire.DeleteGroupsResponse(results=[wire.DeleteGroupsResult(group_id=n, error_code=codes[n]) for n in names])
+        )
 
     for name in names:
         call.context.groups.delete(name, lambda code, name=name: done(name, code))  # type: ignore[misc]
     return None
-
-
-SERVED = Served(api=API, versions=(0, 1), handle=handle)

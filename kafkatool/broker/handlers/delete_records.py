@@ -4,20 +4,14 @@ Each partition is asked of its leader. The space is given back with the next ret
 """
 
 from kafkatool.broker.administration.record_deletion import DelayedDeletion, delete_on_leader
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.messages.delete_records import (
-    API,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
+from kafkatool.core.protocol.messages import delete_records as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-def handle(request: DeleteRecordsRequest, call: Call) -> None:
+@Served(wire.API, versions=(0, 1))
+def handle(request: wire.DeleteRecordsRequest, call: Call) -> None:
     context = call.context
     find_leader = context.replica_manager.partitions.leader
     deletions = {
@@ -31,21 +25,18 @@ def handle(request: DeleteRecordsRequest, call: Call) -> None:
         if deletion.error is ErrorCode.NONE:
             context.replica_manager.delayed.fetches.check(partition)  # sessions tell it with their next answer
 
-    def result(topic: str, number: int) -> DeleteRecordsPartitionResult:
+    def result(topic: str, number: int) -> wire.DeleteRecordsPartitionResult:
         deletion = deletions[TopicPartition(topic, number)]
         low = deletion.low_watermark if deletion.error is ErrorCode.NONE else -1
-        return DeleteRecordsPartitionResult(partition=number, low_watermark=low, error_code=deletion.error)
+        return wire.DeleteRecordsPartitionResult(partition=number, low_watermark=low, error_code=deletion.error)
 
     def answer() -> None:
         topics = [
-            DeleteRecordsTopicResult(name=t.name, partitions=[result(t.name, p.partition) for p in t.partitions])
+            wire.DeleteRecordsTopicResult(name=t.name, partitions=[result(t.name, p.partition) for p in t.partitions])
             for t in request.topics
         ]
-        call.respond(DeleteRecordsResponse(topics=topics))
+        call.respond(wire.DeleteRecordsResponse(topics=topics))
 
     timeout_ms = call.patience_ms(request.timeout_ms)
     waiting = DelayedDeletion(timeout_ms, deletions, find_leader, context.metadata_cache, answer)
     context.replica_manager.delayed.deletions.watch(waiting, waiting.subjects)
-
-
-SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -4,22 +4,17 @@ A topic counts as deleted when this broker's metadata no longer has it; when tha
 the answer is REQUEST_TIMED_OUT though the deletion goes on.
 """
 
-from kafkatool.broker.administration.topics import TopicError
+from kafkatool.broker.administration.topics import AdminError
 from kafkatool.broker.administration.waiting_topics import is_gone
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
-from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.messages.delete_topics import (
-    API,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicsResponseTopic,
-)
+from kafkatool.core.protocol.messages import delete_topics as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | None:
+@Served(wire.API, versions=(0, 3))
+def handle(request: wire.DeleteTopicsRequest, call: Call) -> wire.DeleteTopicsResponse | None:
     """Mark the topics, then wait until they are gone."""
     codes = {name: _delete(name, call) for name in request.topic_names}
     started = [name for name, code in codes.items() if code is ErrorCode.NONE]
@@ -34,9 +29,9 @@ def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | N
     return None
 
 
-def _response(codes: dict[str, ErrorCode]) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
-        topics=[DeleteTopicsResponseTopic(name=name, error_code=code) for name, code in codes.items()]
+def _response(codes: dict[str, ErrorCode]) -> wire.DeleteTopicsResponse:
+    return wire.DeleteTopicsResponse(
+        topics=[wire.DeleteTopicsResponseTopic(name=name, error_code=code) for name, code in codes.items()]
     )
 
 
@@ -47,9 +42,6 @@ def _delete(name: str, call: Call) -> ErrorCode:
         return ErrorCode.TOPIC_DELETION_DISABLED if call.header.api_version >= 3 else ErrorCode.INVALID_REQUEST
     try:
         call.context.topic_admin.delete(name)
-    except (TopicError, ZooKeeperError) as e:
+    except (AdminError, ZooKeeperError) as e:
         return code_of(e)
     return ErrorCode.NONE
-
-
-SERVED = Served(api=API, versions=(0, 3), handle=handle)

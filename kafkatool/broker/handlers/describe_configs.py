@@ -4,10 +4,9 @@ Any broker tells of a topic, with its own defaults; a broker's settings are aske
 """
 
 from kafkatool.broker.administration.configs import ConfigAdmin
-from kafkatool.broker.administration.topics import TopicError
-from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.administration.topics import AdminError
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
-from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.settings.description import ConfigSource, Setting
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.describe_configs import (
@@ -21,6 +20,7 @@ from kafkatool.core.protocol.messages.describe_configs import (
 )
 
 
+@Served(API, versions=(0, 2))
 def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     admin = call.context.config_admin
     results = [_describe(admin, resource, synonyms=request.include_synonyms) for resource in request.resources]
@@ -31,7 +31,7 @@ def _describe(admin: ConfigAdmin, resource: DescribeConfigsResource, *, synonyms
     kind, name, wanted = resource.resource_type, resource.resource_name, resource.configuration_keys
     try:
         settings = admin.describe(kind, name)
-    except (TopicError, ZooKeeperError) as e:
+    except (AdminError, ZooKeeperError) as e:
         return DescribeConfigsResult(
             error_code=code_of(e), error_message=str(e), resource_type=kind, resource_name=name
         )
@@ -49,6 +49,3 @@ def _entry(setting: Setting, *, synonyms: bool) -> DescribeConfigsEntry:
         is_sensitive=False,
         synonyms=[DescribeConfigsSynonym(name=n, value=v, source=s) for n, v, s in setting.synonyms if synonyms],
     )
-
-
-SERVED = Served(api=API, versions=(0, 2), handle=handle)

@@ -1,7 +1,6 @@
 """DescribeGroups (key 15), versions 0-3: state, protocol, members and their assignments (GRP-58)."""
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.protocol.messages.describe_groups import (
     API,
     DescribedGroup,
@@ -15,6 +14,7 @@ _ALL_OPERATIONS = 328  # bits of read, delete, describe: there are no ACLs
 _NOT_ASKED_FOR = -(2**31)
 
 
+@Served(API, versions=(0, 3))
 def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     asked = request.include_authorized_operations
     return DescribeGroupsResponse(groups=[_describe(group, call, operations=asked) for group in request.groups])
@@ -40,6 +40,3 @@ def _describe(group: str, call: Call, *, operations: bool) -> DescribedGroup:
         ],
         authorized_operations=_ALL_OPERATIONS if operations and found.error is ErrorCode.NONE else _NOT_ASKED_FOR,
     )
-
-
-SERVED = Served(api=API, versions=(0, 3), handle=handle)

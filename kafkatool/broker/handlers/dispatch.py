@@ -5,9 +5,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from kafkatool.broker.handlers.call import Call, HandlerContext
+from kafkatool.broker.handlers.call import Call, HandlerContext, Served
 from kafkatool.broker.handlers.error_reply import code_of, error_reply
-from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.errors import KafkatoolError, ProtocolError
@@ -57,16 +56,13 @@ class Dispatcher:
             response = served.handle(message, call)
             if response is not None:
                 call.respond(response)
-        except Exception as e:  # noqa: BLE001  the handler thread serves the next request, whatever this one did (BRK-17)
-            self._fail(call, served, message, e)
-
-    def _fail(self, call: Call, served: Served, message: object, error: Exception) -> None:
-        if isinstance(error, KafkatoolError):
-            log.warning("%s from %s failed: %s", served.api.name, call.client_host, error)
-        else:
-            log.exception("%s from %s failed", served.api.name, call.client_host)
-        if not call.answered:
-            _reply_code(call, served, message, code_of(error))
+        except Exception as e:
+            if isinstance(e, KafkatoolError):
+                log.warning("%s from %s failed: %s", served.api.name, call.client_host, e)
+            else:
+                log.exception("%s from %s failed", served.api.name, call.client_host)
+            if not call.answered:
+                _reply_code(call, served, message, code_of(e))
 
     def _refuse(
         self, connection: Connection, served: Served | None, key: int, version: int, correlation_id: int
@@ -93,6 +89,6 @@ class Dispatcher:
 
 def _reply_code(call: Call, served: Served, message: Any, code: ErrorCode) -> None:
     if served.expects_answer is None or served.expects_answer(message):
-        call.respond(error_reply(served.api, message, code))
+        call.respond(error_reply(served.api.response, message, code))
     else:
         call.close()  # a client that reads no answers learns of it in no other way

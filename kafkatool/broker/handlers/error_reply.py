@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkatool.core.errors import CorruptRecordsError, OffsetOutOfRangeError, RefusedError, StorageError
-from kafkatool.core.protocol.codec.schema import NO_DEFAULT, Api, Array, Blob, Field, Struct, Text, fields_of
+from kafkatool.core.protocol.codec.schema import NO_DEFAULT, Array, Blob, Field, Struct, Text, fields_of
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _CODES: Mapping[type[Exception], ErrorCode] = {
@@ -29,12 +29,8 @@ def code_of(error: Exception) -> ErrorCode:
     return next((c for kind, c in _CODES.items() if isinstance(error, kind)), ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def error_reply(api: Api, request: Any, code: ErrorCode) -> Any:
-    """Build the response of that API which says ``code`` everywhere."""
-    return _build(api.response, request, code)
-
-
-def _build(cls: type[Any], source: Any, code: ErrorCode) -> Any:
+def error_reply(cls: type[Any], source: Any, code: ErrorCode) -> Any:
+    """Build the response, or the part of one, that says ``code`` everywhere; ``source``: its counterpart in the request."""
     values: dict[str, Any] = {}
     for field in fields_of(cls):
         if field.name == "error_code":
@@ -45,7 +41,7 @@ def _build(cls: type[Any], source: Any, code: ErrorCode) -> Any:
             counterpart = getattr(source, field.name, None) or []
             element = field.type.element.type
             values[field.name] = [
-                _build(element, item, code) for item in counterpart if not isinstance(item, str | int)
+                error_reply(element, item, code) for item in counterpart if not isinstance(item, str | int)
             ]
         elif field.default is NO_DEFAULT and not field.default_is_list:
             values[field.name] = _nothing(field)

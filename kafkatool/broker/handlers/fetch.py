@@ -7,22 +7,15 @@ serves them are listed.
 
 import contextlib
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.network.client_quotas import FETCH
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan
-from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, PartitionRead, Reader, failed_read
+from kafkatool.broker.replication.partition.partition_reads import FAILED_READS, READ_COMMITTED, PartitionRead, Reader
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.protocol.messages import fetch as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.fetch import (
-    API,
-    FetchRequest,
-    FetchResponse,
-    FetchResponsePartition,
-    FetchResponseTopic,
-)
 
 _COPY_BELOW_BYTES = 2048  # fewer are copied into the response: one call sends all of it
 _KNOWS_STORAGE_ERROR = 6
@@ -30,13 +23,20 @@ _KNOWS_ZSTD = 10
 _ZSTD = "zstd"
 
 
-def handle(request: FetchRequest, call: Call) -> FetchResponse | None:
+def _charge(request: wire.FetchRequest, call: Call, size_bytes: int) -> None:
+    """Charge consumers with the answer's size; followers have quotas of their own (BRK-22)."""
+    if request.replica_id < 0:
+        call.charge(FETCH, None)
+
+
+@Served(wire.API, versions=(4, 11), quick=True, throttled_at_once_from=8, charge=_charge)
+def handle(request: wire.FetchRequest, call: Call) -> wire.FetchResponse | None:
     """Answer at once, or when there is enough to read."""
     manager = call.context.replica_manager
     version = call.header.api_version
     plan = manager.fetch_sessions.plan(request)
     if plan.error is not ErrorCode.NONE:
-        return FetchResponse(error_code=plan.error, topics=[])
+        return wire.FetchResponse(error_code=plan.error, topics=[])
     entries, unreadable = (plan.entries, []) if version >= _KNOWS_ZSTD else _without_zstd(manager, plan.entries)
 
     reader = Reader(request.replica_id, request.isolation_level == READ_COMMITTED)
@@ -56,37 +56,31 @@ def handle(request: FetchRequest, call: Call) -> FetchResponse | None:
     return None
 
 
-def _charge(request: FetchRequest, call: Call, size_bytes: int) -> None:
-    """Charge consumers with the answer's size; followers have quotas of their own (BRK-22)."""
-    if request.replica_id < 0:
-        call.charge(FETCH, None)
-
-
 def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[FetchEntries, FetchResults]:
     """Take out topics that ask for zstd, for a client that cannot know it (BRK-104)."""
     readable, unreadable = [], []
     for entry in entries:
         partition = manager.partitions.get(entry[0])
         if partition is not None and partition.log.config.compression_type == _ZSTD:
-            unreadable.append((entry[0], failed_read(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)))
+            unreadable.append((entry[0], FAILED_READS[ErrorCode.UNSUPPORTED_COMPRESSION_TYPE]))
         else:
             readable.append(entry)
     return readable, unreadable
 
 
-def _response(plan: FetchPlan, results: FetchResults, version: int) -> FetchResponse:
-    topics: dict[str, list[FetchResponsePartition]] = {}
+def _response(plan: FetchPlan, results: FetchResults, version: int) -> wire.FetchResponse:
+    topics: dict[str, list[wire.FetchResponsePartition]] = {}
     for (topic, partition), read in results:
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[topic] = []
         partitions.append(_partition(partition, read, version))
-    return FetchResponse(
-        session_id=plan.session_id, topics=[FetchResponseTopic(topic=t, partitions=p) for t, p in topics.items()]
+    return wire.FetchResponse(
+        session_id=plan.session_id, topics=[wire.FetchResponseTopic(topic=t, partitions=p) for t, p in topics.items()]
     )
 
 
-def _partition(partition: int, read: PartitionRead, version: int) -> FetchResponsePartition:
+def _partition(partition: int, read: PartitionRead, version: int) -> wire.FetchResponsePartition:
     error = read.error
     if error is ErrorCode.KAFKA_STORAGE_ERROR and version < _KNOWS_STORAGE_ERROR:
         error = ErrorCode.NOT_LEADER_FOR_PARTITION
@@ -94,7 +88,7 @@ def _partition(partition: int, read: PartitionRead, version: int) -> FetchRespon
     if isinstance(records, FileRegion) and read.size_bytes < _COPY_BELOW_BYTES:
         with contextlib.suppress(OSError):  # sending it meets the error again, and ends that connection alone
             records = records.read()
-    return FetchResponsePartition(
+    return wire.FetchResponsePartition(
         partition=partition,
         error_code=error,
         high_watermark=read.high_watermark,
@@ -103,6 +97,3 @@ def _partition(partition: int, read: PartitionRead, version: int) -> FetchRespon
         aborted_transactions=read.aborted,
         records=records,
     )
-
-
-SERVED = Served(api=API, versions=(4, 11), handle=handle, quick=True, throttled_at_once_from=8, charge=_charge)

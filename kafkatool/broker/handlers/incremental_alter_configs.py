@@ -2,26 +2,12 @@
 
 from functools import partial
 
-from kafkatool.broker.administration.configs import Change
 from kafkatool.broker.handlers.alter_configs import outcome
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
-from kafkatool.core.protocol.messages.incremental_alter_configs import (
-    API,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.protocol.messages import incremental_alter_configs as wire
 
 
-def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
-    admin = call.context.config_admin
-    results = []
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
-        changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
-        alter = partial(admin.change, kind, name, changes, validate_only=request.validate_only)
-        results.append(outcome(kind, name, alter))
-    return IncrementalAlterConfigsResponse(responses=results)
-
-
-SERVED = Served(api=API, versions=(0, 0), handle=handle)
+@Served(wire.API, versions=(0, 0))
+def handle(request: wire.IncrementalAlterConfigsRequest, call: Call) -> wire.IncrementalAlterConfigsResponse:
+    change = partial(call.context.config_admin.change, validate_only=request.validate_only)
+    return wire.IncrementalAlterConfigsResponse(responses=[outcome(r, change) for r in request.resources])

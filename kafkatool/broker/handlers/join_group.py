@@ -1,20 +1,15 @@
 """JoinGroup (key 11), versions 0-5: enter a group or come back to it (GRP-21 to 38). Parked until the join phase ends."""
 
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.protocol.messages import join_group as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.join_group import (
-    API,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-)
 
 
-def handle(request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
+@Served(wire.API, versions=(0, 5))
+def handle(request: wire.JoinGroupRequest, call: Call) -> wire.JoinGroupResponse | None:
     if request.group_instance_id is not None and not call.context.groups.static_members_allowed:
-        return JoinGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, member_id=request.member_id)
+        return wire.JoinGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, member_id=request.member_id)
     wanted = JoinRequest(
         request.member_id,
         request.group_instance_id,
@@ -32,18 +27,15 @@ def handle(request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
     return None
 
 
-def _response(result: JoinResult) -> JoinGroupResponse:
-    return JoinGroupResponse(
+def _response(result: JoinResult) -> wire.JoinGroupResponse:
+    return wire.JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation,
         protocol_name=result.protocol,
         leader=result.leader,
         member_id=result.member_id,
         members=[
-            JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+            wire.JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
             for member_id, instance_id, metadata in result.members
         ],
     )
-
-
-SERVED = Served(api=API, versions=(0, 5), handle=handle)

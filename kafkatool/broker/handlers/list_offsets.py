@@ -2,23 +2,17 @@
 
 from collections import Counter
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, FoundOffset, Reader
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import list_offsets as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.list_offsets import (
-    API,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsResponsePartition,
-    ListOffsetsResponseTopic,
-)
 
 _TWICE = FoundOffset(ErrorCode.INVALID_REQUEST)
 
 
-def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+@Served(wire.API, versions=(1, 5), quick=True, throttled_at_once_from=3)
+def handle(request: wire.ListOffsetsRequest, call: Call) -> wire.ListOffsetsResponse:
     """Answer for each partition by itself; one listed twice is refused."""
     manager = call.context.replica_manager
     version = call.header.api_version
@@ -31,7 +25,7 @@ def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
             partition = TopicPartition(topic.topic, wanted.partition)
             found = _TWICE if listed[partition] > 1 else manager.find_offset(partition, wanted, reader, version)
             partitions.append(
-                ListOffsetsResponsePartition(
+                wire.ListOffsetsResponsePartition(
                     partition=wanted.partition,
                     error_code=found.error,
                     timestamp=found.timestamp_ms,
@@ -39,8 +33,5 @@ def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
                     leader_epoch=found.leader_epoch,
                 )
             )
-        topics.append(ListOffsetsResponseTopic(topic=topic.topic, partitions=partitions))
-    return ListOffsetsResponse(topics=topics)
-
-
-SERVED = Served(api=API, versions=(1, 5), handle=handle, quick=True, throttled_at_once_from=3)
+        topics.append(wire.ListOffsetsResponseTopic(topic=topic.topic, partitions=partitions))
+    return wire.ListOffsetsResponse(topics=topics)

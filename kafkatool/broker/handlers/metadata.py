@@ -4,61 +4,56 @@ BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came i
 asks for authorized operations is told all of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kafkatool.core.protocol.messages import metadata as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.metadata import (
-    API,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 
 NOT_ASKED_FOR = -(2**31)
 _TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)
 
 
-def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
+@Served(wire.API, versions=(0, 9), throttled_at_once_from=6)
+def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
     """Describe the cluster and the topics; unknown ones are created first, where that is allowed."""
     context, version = call.context, call.header.api_version
     snapshot = context.metadata_cache.snapshot
-    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
-    if request.topics is None or (version == 0 and not request.topics):
-        topics = [_topic(snapshot, name, call, operations) for name in snapshot.partitions]
-    else:
-        names = dict.fromkeys(t.topic for t in request.topics)
-        topics = [
-            _topic(snapshot, name, call, operations)
-            if name in snapshot.partitions
-            else _unknown(name, _created(name, request, call), operations)
-            for name in names
-        ]
+    reachable = {broker.id for broker in snapshot.brokers.values() if broker.endpoint(call.listener)}
+
+    def describe(name: str) -> wire.MetadataResponseTopic:
+        states = snapshot.partitions.get(name, {})
+        return wire.MetadataResponseTopic(
+            error_code=_created(name, request, call) if name not in snapshot.partitions else ErrorCode.NONE,
+            topic=name,
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=[_partition(states[p], snapshot, reachable, version) for p in sorted(states)],
+            topic_authorized_operations=(
+                _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
+            ),
+        )
+
+    wanted: Iterable[str] = snapshot.partitions
+    if request.topics or (request.topics is not None and version > 0):
+        wanted = dict.fromkeys(t.topic for t in request.topics)
     cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
-    return MetadataResponse(
-        brokers=_brokers(snapshot, call.listener),
+    return wire.MetadataResponse(
+        brokers=[
+            wire.MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in snapshot.brokers.values()
+            if (endpoint := broker.endpoint(call.listener))
+        ],
         cluster_id=context.cluster_id,
         controller_id=-1 if snapshot.controller_id is None else snapshot.controller_id,
-        topics=topics,
+        topics=[describe(name) for name in wanted],
         cluster_authorized_operations=cluster_operations,
     )
 
 
-def _brokers(snapshot: MetadataSnapshot, listener: str) -> list[MetadataResponseBroker]:
-    return [
-        MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-        for broker in snapshot.brokers.values()
-        if (endpoint := broker.endpoint(listener))
-    ]
-
-
-def _created(name: str, request: MetadataRequest, call: Call) -> ErrorCode:
+def _created(name: str, request: wire.MetadataRequest, call: Call) -> ErrorCode:
     """Create a missing topic if that is allowed; return the code to answer for it (BRK-118, 166)."""
     if name == OFFSETS_TOPIC:
         return call.context.topic_admin.create_internal_offsets_topic()
@@ -68,32 +63,9 @@ def _created(name: str, request: MetadataRequest, call: Call) -> ErrorCode:
     return call.context.topic_admin.unknown_topic_code(name)
 
 
-def _unknown(name: str, code: ErrorCode, operations: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=code,
-        topic=name,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=[],
-        topic_authorized_operations=operations,
-    )
-
-
-def _topic(snapshot: MetadataSnapshot, name: str, call: Call, operations: int) -> MetadataResponseTopic:
-    version, listener = call.header.api_version, call.listener
-    reachable = {broker.id for broker in snapshot.brokers.values() if broker.endpoint(listener)}
-    states = snapshot.partitions[name]
-    return MetadataResponseTopic(
-        error_code=ErrorCode.NONE,
-        topic=name,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=[_partition(states[p], snapshot, reachable, version) for p in sorted(states)],
-        topic_authorized_operations=operations,
-    )
-
-
 def _partition(
     state: UpdateMetadataPartition, snapshot: MetadataSnapshot, reachable: set[int], version: int
-) -> MetadataResponsePartition:
+) -> wire.MetadataResponsePartition:
     code, leader = ErrorCode.NONE, state.leader
     replicas: Sequence[int] = state.replicas
     isr: Sequence[int] = state.isr
@@ -104,7 +76,7 @@ def _partition(
     if version == 0 and not reachable.issuperset(replicas):
         replicas, isr = [r for r in replicas if r in reachable], [r for r in isr if r in reachable]
         code = code or ErrorCode.REPLICA_NOT_AVAILABLE
-    return MetadataResponsePartition(
+    return wire.MetadataResponsePartition(
         error_code=code,
         partition=state.partition,
         leader_id=leader,
@@ -113,6 +85,3 @@ def _partition(
         isr_nodes=list(isr),
         offline_replicas=state.offline_replicas,
     )
-
-
-SERVED = Served(api=API, versions=(0, 9), handle=handle, throttled_at_once_from=6)

@@ -6,23 +6,16 @@ from collections.abc import Mapping
 from kafkatool.broker.groups import zookeeper_offsets
 from kafkatool.broker.groups.coordinator import OffsetToCommit
 from kafkatool.broker.groups.records import OffsetValue
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import offset_commit as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.offset_commit import (
-    API,
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
 
 _FOREVER = 2**63 - 1  # what the stored time can hold
 
 
-def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:
+@Served(wire.API, versions=(0, 7))
+def handle(request: wire.OffsetCommitRequest, call: Call) -> wire.OffsetCommitResponse | None:
     codes: dict[TopicPartition, ErrorCode] = {}
     wanted: dict[TopicPartition, OffsetToCommit] = {}
     context = call.context
@@ -54,7 +47,7 @@ def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | N
 
 
 def _to_commit(
-    request: OffsetCommitRequest, p: OffsetCommitRequestPartition, now_ms: int, limit: int
+    request: wire.OffsetCommitRequest, p: wire.OffsetCommitRequestPartition, now_ms: int, limit: int
 ) -> OffsetToCommit:
     metadata = p.committed_metadata or ""
     value = OffsetValue(
@@ -69,13 +62,15 @@ def _to_commit(
     return OffsetToCommit(value, len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit)
 
 
-def _response(request: OffsetCommitRequest, codes: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
+def _response(
+    request: wire.OffsetCommitRequest, codes: Mapping[TopicPartition, ErrorCode]
+) -> wire.OffsetCommitResponse:
+    return wire.OffsetCommitResponse(
         topics=[
-            OffsetCommitResponseTopic(
+            wire.OffsetCommitResponseTopic(
                 topic=t.topic,
                 partitions=[
-                    OffsetCommitResponsePartition(
+                    wire.OffsetCommitResponsePartition(
                         partition=p.partition, error_code=codes[TopicPartition(t.topic, p.partition)]
                     )
                     for p in t.partitions
@@ -84,6 +79,3 @@ def _response(request: OffsetCommitRequest, codes: Mapping[TopicPartition, Error
             for t in request.topics
         ]
     )
-
-
-SERVED = Served(api=API, versions=(0, 7), handle=handle)

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from itertools import groupby
 
 from kafkatool.broker.groups import zookeeper_offsets
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.offset_fetch import (
@@ -17,6 +16,7 @@ from kafkatool.core.protocol.messages.offset_fetch import (
 )
 
 
+@Served(API, versions=(0, 5), quick=True)
 def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | None:
     asked = (
         None if request.topics is None else [TopicPartition(t.topic, p) for t in request.topics for p in t.partitions]
@@ -65,6 +65,3 @@ def _from_zookeeper(group: str, partitions: list[TopicPartition], call: Call) ->
         return OffsetFetchResponsePartition(partition=partition.partition, committed_offset=offset, error_code=code)
 
     return _response(partitions, answer)
-
-
-SERVED = Served(api=API, versions=(0, 5), handle=handle, quick=True)

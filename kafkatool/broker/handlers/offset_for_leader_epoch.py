@@ -3,19 +3,13 @@
 KIP-101, KIP-279. Asked by followers before they truncate, and by consumers (>= 2.1) after a change of leader.
 """
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
-    API,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderEpochResponsePartition,
-    OffsetForLeaderEpochResponseTopic,
-)
+from kafkatool.core.protocol.messages import offset_for_leader_epoch as wire
 
 
-def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
+@Served(wire.API, versions=(0, 3), quick=True)
+def handle(request: wire.OffsetForLeaderEpochRequest, call: Call) -> wire.OffsetForLeaderEpochResponse:
     """Answer for each partition by itself."""
     manager = call.context.replica_manager
     topics = []
@@ -24,15 +18,12 @@ def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderE
         for wanted in topic.partitions:
             found = manager.find_epoch_end(TopicPartition(topic.topic, wanted.partition), wanted)
             partitions.append(
-                OffsetForLeaderEpochResponsePartition(
+                wire.OffsetForLeaderEpochResponsePartition(
                     error_code=found.error,
                     partition=wanted.partition,
                     leader_epoch=found.leader_epoch,
                     end_offset=found.offset,
                 )
             )
-        topics.append(OffsetForLeaderEpochResponseTopic(topic=topic.topic, partitions=partitions))
-    return OffsetForLeaderEpochResponse(topics=topics)
-
-
-SERVED = Served(api=API, versions=(0, 3), handle=handle, quick=True)
+        topics.append(wire.OffsetForLeaderEpochResponseTopic(topic=topic.topic, partitions=partitions))
+    return wire.OffsetForLeaderEpochResponse(topics=topics)

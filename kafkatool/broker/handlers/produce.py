@@ -4,8 +4,7 @@ Left out: transactions (a transactional_id is not looked at). Versions 0-2 are a
 here. The topic admin client's right to write internal topics is by client id, as in Kafka.
 """
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.network.client_quotas import PRODUCE
 from kafkatool.broker.replication.leading.appends import WritableBuffer
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults
@@ -30,8 +29,20 @@ _NO_BATCH = AppendResult(ErrorCode.CORRUPT_MESSAGE, message="there is no record 
 _ZSTD_UNKNOWN = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message="zstd needs Produce version 7")
 
 
+@Served(
+    API,
+    versions=(3, 8),
+    quick=True,
+    announced_from=0,
+    throttled_at_once_from=6,
+    charge=lambda _request, call, size_bytes: call.charge(PRODUCE, size_bytes),
+    expects_answer=lambda request: request.acks != 0,
+)
 def handle(request: ProduceRequest, call: Call) -> None:
-    """Append, and answer when the replicas that ``acks`` asks for have it, or not at all (acks 0)."""
+    """Append, and answer when the replicas that ``acks`` asks for have it, or not at all (acks 0).
+
+    A Produce names no leader epoch: who does not lead refuses it (``Partition.append_as_leader``).
+    """
     version = call.header.api_version
     entries: dict[TopicPartition, WritableBuffer] = {}
     refused: dict[TopicPartition, AppendResult] = {}
@@ -93,15 +104,3 @@ def _response(request: ProduceRequest, results: AppendResults, version: int) -> 
             )
         topics.append(ProduceResponseTopic(topic=name, partitions=partitions))
     return ProduceResponse(topics=topics)
-
-
-SERVED = Served(
-    api=API,
-    versions=(3, 8),
-    handle=handle,
-    quick=True,
-    announced_from=0,
-    throttled_at_once_from=6,
-    charge=lambda _request, call, size_bytes: call.charge(PRODUCE, size_bytes),
-    expects_answer=lambda request: request.acks != 0,
-)

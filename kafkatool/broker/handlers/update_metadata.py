@@ -1,10 +1,10 @@
 """UpdateMetadata (key 6), versions 0-5: the cluster as the controller tells it, for the metadata cache (BRK-112, 113)."""
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.core.protocol.messages.update_metadata import API, UpdateMetadataRequest, UpdateMetadataResponse
 
 
+@Served(API, versions=(0, 5), from_controller=True)
 def handle(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
     """Take the metadata over, or refuse it; the group coordinator forgets the offsets of deleted partitions."""
     context = call.context
@@ -14,6 +14,3 @@ def handle(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse
     if update.removed:
         context.groups.on_partitions_deleted(update.removed)
     return UpdateMetadataResponse(error_code=update.error)
-
-
-SERVED = Served(api=API, versions=(0, 5), handle=handle, from_controller=True)

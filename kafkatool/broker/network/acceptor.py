@@ -4,10 +4,10 @@ import itertools
 import logging
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from kafkatool.broker.network.connection import Connection
-from kafkatool.broker.network.connection_quotas import ConnectionQuotas
 from kafkatool.broker.network.processor import Processor
 from kafkatool.broker.runtime.file_limit import first_not_for_connections
 from kafkatool.broker.settings.config import BrokerConfig
@@ -25,9 +25,8 @@ def _listen(endpoint: Endpoint) -> socket.socket:
     try:
         if not endpoint.host and socket.has_dualstack_ipv6():
             try:
-                address = ("", endpoint.port)
                 return socket.create_server(
-                    address, family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True, reuse_port=False
+                    ("", endpoint.port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
                 )
             except OSError:
                 log.debug("no IPv6 on this machine, listening on IPv4 alone")
@@ -36,6 +35,38 @@ def _listen(endpoint: Endpoint) -> socket.socket:
     except OSError as e:
         where = f"{endpoint.host or '*'}:{endpoint.port}"
         raise KafkatoolError(f"listener {endpoint.listener}: cannot listen on {where}: {e.strerror or e}") from e
+
+
+class ConnectionQuotas:
+    """The connections by address, and their cap (BRK-20). Thread-safe. Names among the overrides are resolved once."""
+
+    def __init__(self, limit: int, overrides: Mapping[str, int]) -> None:
+        self._limit = limit
+        self._overrides = {address: n for host, n in overrides.items() for address in _addresses(host)}
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def admit(self, host: str) -> bool:
+        """Count one more connection of that address, unless it has its share already."""
+        with self._lock:
+            if self._counts[host] >= self._overrides.get(host, self._limit):
+                return False
+            self._counts[host] += 1
+            return True
+
+    def release(self, host: str) -> None:
+        """Count one connection less: one that was admitted is closed."""
+        with self._lock:
+            self._counts[host] -= 1
+            if not self._counts[host]:
+                del self._counts[host]
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return {host}
 
 
 class Acceptor:

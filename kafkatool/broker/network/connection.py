@@ -61,14 +61,10 @@ class Connection:
         self.closed = False
         self.last_active = time.monotonic()
 
-    @property
-    def id(self) -> str:
+    def __str__(self) -> str:
         """Return ``local:port-remote:port-index``: a port used again does not make two connections equal (BRK-21)."""
         host, port = self._local
         return f"{host}:{port}-{self.remote_host}:{self._remote_port}-{self._index}"
-
-    def __str__(self) -> str:
-        return self.id
 
     # --- the processor's side -----------------------------------------------------------------------------------
 
@@ -105,19 +101,15 @@ class Connection:
         try:
             if self._body is None:
                 if len(self._ahead) < _LENGTH.size:
-                    self._ahead += self._receive_some()
+                    if not (data := self._socket.recv(_FIRST_READ_BYTES)):
+                        raise EOFError
+                    self._ahead += data
                     if len(self._ahead) < _LENGTH.size:
                         return None
                 self._body = self._begin_body()
             return self._fill(self._body)
         except BlockingIOError:
             return None
-
-    def _receive_some(self) -> bytes:
-        data = self._socket.recv(_FIRST_READ_BYTES)
-        if not data:
-            raise EOFError
-        return data
 
     def _begin_body(self) -> bytearray:
         (size_bytes,) = _LENGTH.unpack_from(self._ahead)
@@ -174,14 +166,14 @@ class Connection:
         """Write a response, from any thread; then read on, unless ``unmute`` is False (a throttled client)."""
         with self._lock:
             if self.closed:
-                log.warning("the answer to %s is dropped: its connection is closed", self.id)
+                log.warning("the answer to %s is dropped: its connection is closed", self)
                 return
             self._unmute_after = unmute
             outgoing = Outgoing(chunks)
             try:
                 self._write(outgoing)
             except OSError as e:
-                log.info("connection %s ended while it was answered: %s", self.id, e)
+                log.info("connection %s ended while it was answered: %s", self, e)
                 self._end()
 
     def _write(self, outgoing: Outgoing) -> None:

@@ -6,8 +6,7 @@ import struct
 import threading
 from collections.abc import Callable, Collection
 
-from kafkatool.broker.network.acceptor import Acceptor
-from kafkatool.broker.network.connection_quotas import ConnectionQuotas
+from kafkatool.broker.network.acceptor import Acceptor, ConnectionQuotas
 from kafkatool.broker.network.processor import Processor
 from kafkatool.broker.network.request_channel import Request, RequestChannel
 from kafkatool.broker.settings.config import BrokerConfig

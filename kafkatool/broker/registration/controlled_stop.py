@@ -54,13 +54,10 @@ def _ask(zookeeper: ZooKeeper, config: BrokerConfig, broker_id: int, broker_epoc
         return f"controller {controller_id} has no listener {config.inter_broker_listener_name}"
     request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=-1 if broker_epoch is None else broker_epoch)
     try:
-        connection = Connection(
+        with Connection(
             endpoint.host, endpoint.port, client_id=str(broker_id), timeout_ms=config.controller_socket_timeout_ms
-        )
-        try:
+        ) as connection:
             response = connection.send(API, config.protocol_versions.controlled_shutdown, request)
-        finally:
-            connection.close()
     except (BrokerUnreachableError, ProtocolError) as e:
         return f"controller {controller_id}: {e}"
     if response.error_code != ErrorCode.NONE:

@@ -14,7 +14,6 @@ from kafkatool.core.errors import (
     ConnectionLostError,
     KafkatoolError,
     NodeExistsError,
-    NoNodeError,
     SessionExpiredError,
     ZooKeeperError,
 )
@@ -155,6 +154,6 @@ class Registration:
             return False
         try:
             self._zookeeper.delete(path, node.version)
-        except (NoNodeError, ZooKeeperError) as e:
+        except ZooKeeperError as e:
             log.info("the node of an earlier session of broker %d: %s", self._info.id, e)
         return True

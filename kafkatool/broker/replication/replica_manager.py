@@ -5,7 +5,6 @@ Handlers and coordinators use the parts directly: ``control`` for what the contr
 """
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,21 +15,13 @@ from kafkatool.broker.replication.leading.appends import Appends
 from kafkatool.broker.replication.leading.delayed_requests import LIVE_BROKERS, DelayedRequests
 from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
 from kafkatool.broker.replication.leading.fetches import Fetches
-from kafkatool.broker.replication.partition.isr_propagation import PERIOD_MS as ISR_PROPAGATION_PERIOD_MS
-from kafkatool.broker.replication.partition.isr_propagation import IsrPropagation
-from kafkatool.broker.replication.partition.isr_writer import IsrWriter
+from kafkatool.broker.replication.partition.isr_writer import PROPAGATION_PERIOD_MS, IsrPropagation, IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.partition_reads import (
-    DEBUGGER,
-    FoundOffset,
-    Reader,
-    find_epoch_end,
-    find_offset,
-)
+from kafkatool.broker.replication.partition.partition_reads import FoundOffset, Reader, find_epoch_end, find_offset
 from kafkatool.broker.replication.partition.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
-from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.runtime.timer import Timer, monotonic_ms
 from kafkatool.broker.runtime.yielding import yielding_gil
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
@@ -47,11 +38,6 @@ log = logging.getLogger(__name__)
 
 _LEADER_RATE = "leader.replication.throttled.rate"
 _FOLLOWER_RATE = "follower.replication.throttled.rate"
-
-
-def monotonic_ms() -> float:
-    """Read the clock of replication, which is never set back."""
-    return time.monotonic() * 1000
 
 
 class ReplicaManager:
@@ -93,15 +79,13 @@ class ReplicaManager:
             broker_id, lambda c: c.follower_replication_throttled_replicas, windows[1]
         )
         self.isr_propagation = IsrPropagation(zookeeper, clock_ms)
-        self.isr_writer = IsrWriter(
-            zookeeper, scheduler, on_written=self.isr_propagation.record, check_delayed=self.delayed.check
-        )
+        self.isr_writer = IsrWriter(zookeeper, scheduler, self.isr_propagation.record, self.delayed.check)
         self.fetchers = FetcherManager(
             config,
             broker_id,
             self.follower_quota,
-            check_delayed=self.delayed.fetches.check,
-            thread_prefix=thread_prefix,
+            self.delayed.fetches.check,
+            f"{thread_prefix}:" if thread_prefix else "",
         )
         self.control = ControlRequests(
             broker_id,
@@ -112,9 +96,9 @@ class ReplicaManager:
             self.fetchers,
             self.delayed,
             state_change_log,
-            broker_epoch=broker_epoch,
-            make_partition=self._make_partition,
-            on_first_leader_and_isr=self._start_checkpoints,
+            broker_epoch,
+            self._make_partition,
+            self._start_checkpoints,
         )
         self.appends = Appends(self.partitions, self.delayed, acks_all_allowed=lambda: self._session_confirmed)
         self.fetches = Fetches(self.partitions, self.delayed, self.isr_writer, self.leader_quota)
@@ -127,7 +111,7 @@ class ReplicaManager:
             self._zookeeper.add_session_listener(self._on_session)
         for name, task, period_ms in (
             ("isr-expiration", self.shrink_isrs, config.replica_lag_time_max_ms / 2),
-            ("isr-change-propagation", self.isr_propagation.run, ISR_PROPAGATION_PERIOD_MS),
+            ("isr-change-propagation", self.isr_propagation.run, PROPAGATION_PERIOD_MS),
         ):
             self._tasks.append(self._scheduler.schedule(name, task, delay_ms=period_ms, period_ms=period_ms))
 
@@ -156,8 +140,7 @@ class ReplicaManager:
         self, partition: TopicPartition, wanted: ListOffsetsRequestPartition, reader: Reader, version: int
     ) -> FoundOffset:
         """Answer ListOffsets for one partition (BRK-107, 108)."""
-        missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
-        found = self.partitions.find(partition, missing=missing)
+        found = self.partitions.find(partition, missing=reader.missing)
         return FoundOffset(found) if isinstance(found, ErrorCode) else find_offset(found, wanted, reader, version)
 
     def find_epoch_end(self, partition: TopicPartition, wanted: OffsetForLeaderEpochRequestPartition) -> FoundOffset:

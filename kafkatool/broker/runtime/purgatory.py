@@ -9,19 +9,20 @@ Source: Kafka 1.1.1 server/DelayedOperation.scala.
 
 import threading
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 
 
+@dataclass(eq=False)
 class DelayedOperation:
     """Something to be completed exactly once: by its condition, by its timer, or because its subject went away."""
 
-    def __init__(self, delay_ms: float) -> None:
-        self.delay_ms = delay_ms
-        self._once = threading.Lock()  # taken for good by whoever completes
-        self.purgatory: Purgatory | None = None  # these three are set by the purgatory that watches it
-        self.keys: Sequence[Hashable] = ()
-        self.timer_task: TimerTask | None = None
+    delay_ms: float
+    _once: threading.Lock = field(default_factory=threading.Lock, init=False)  # taken for good by whoever completes
+    purgatory: "Purgatory | None" = field(default=None, init=False)  # these three are set by the purgatory it waits in
+    keys: Sequence[Hashable] = field(default=(), init=False)
+    timer_task: TimerTask | None = field(default=None, init=False)
 
     @property
     def completed(self) -> bool:

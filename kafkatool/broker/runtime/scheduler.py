@@ -7,6 +7,7 @@ Source: Kafka 1.1.1 utils/KafkaScheduler.scala.
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from kafkatool.broker.runtime.timer import Timer, TimerTask
@@ -14,17 +15,16 @@ from kafkatool.broker.runtime.timer import Timer, TimerTask
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class ScheduledTask:
     """Handle of a scheduled function."""
 
-    def __init__(self, timer: Timer, name: str, fn: Callable[[], object], period_ms: float | None) -> None:
-        """Note what to run. ``timer`` hands its tasks to threads that may block."""
-        self._timer = timer
-        self._name = name
-        self._fn = fn
-        self._period_ms = period_ms
-        self._cancelled = False
-        self._timer_task: TimerTask | None = None
+    _timer: Timer  # hands its tasks to threads that may block
+    _name: str
+    _fn: Callable[[], object]
+    _period_ms: float | None
+    _cancelled: bool = field(default=False, init=False)
+    _timer_task: TimerTask | None = field(default=None, init=False)
 
     def cancel(self) -> None:
         """Let no further run begin; one under way ends by itself."""

@@ -17,6 +17,11 @@ log = logging.getLogger(__name__)
 _SWEEP_AT = 1000  # cancelled tasks
 
 
+def monotonic_ms() -> float:
+    """Read the clock that is never set back."""
+    return time.monotonic() * 1000
+
+
 class TimerTask:
     """A callback to be started. ``cancel`` is cheap and may be called from any thread, at any time, repeatedly."""
 
@@ -60,7 +65,6 @@ class Timer:
         self._closed = False
         self.cancelled = 0  # tasks still in the heap; approximate, only decides when to sweep
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._started = False
 
     def __len__(self) -> int:
         """Return how many tasks are held, with those cancelled that were not swept yet."""
@@ -73,8 +77,7 @@ class Timer:
         with self._lock:
             if self._closed:
                 return task
-            if not self._started:
-                self._started = True
+            if self._thread.ident is None:
                 self._thread.start()
             if self.cancelled > _SWEEP_AT and self.cancelled * 2 > len(self._heap):
                 self._heap = [entry for entry in self._heap if entry[2].pending]
@@ -91,7 +94,7 @@ class Timer:
             self._closed = True
             self._heap.clear()
             self._condition.notify()
-        if self._started and threading.current_thread() is not self._thread:
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _due(self) -> bool:

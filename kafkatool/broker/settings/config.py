@@ -1,4 +1,4 @@
-"""``server.properties``: names, types, defaults and units of broker.md section 17 (defaults of Kafka 1.1.1).
+"""``server.properties``: names, types, defaults (Kafka 1.1.1's) and units.
 
 A field is its property's name with ``_`` for ``.``; the unit is in the name or beside it. Numbers keep Kafka's own
 signs for "no limit" (-1). Several old spellings of one setting (hours, minutes, ms) end in the one in ms.
@@ -8,7 +8,6 @@ Unknown names are accepted with a warning, so that a real broker's file can be u
 import dataclasses
 import logging
 import sys
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -214,6 +213,12 @@ _PARSERS: Mapping[Any, Callable[[str], Any]] = {
     str | None: str,
     Path | None: Path,
 }
+COARSER: Mapping[str, Mapping[str, int]] = {
+    "log.retention.ms": {"log.retention.minutes": _MINUTE_MS, "log.retention.hours": _HOUR_MS},
+    "log.roll.ms": {"log.roll.hours": _HOUR_MS},
+    "log.roll.jitter.ms": {"log.roll.jitter.hours": _HOUR_MS},
+}
+"""Other spellings of one duration and their units in ms, by what wins over what."""
 _SPECIAL = (
     "host.name",
     "port",
@@ -222,14 +227,11 @@ _SPECIAL = (
     "listener.security.protocol.map",
     "security.inter.broker.protocol",
     "log.dir",
-    "log.roll.hours",
-    "log.roll.jitter.hours",
-    "log.retention.hours",
-    "log.retention.minutes",
+    *(spelling for spellings in COARSER.values() for spelling in spellings),
 )
 
 
-def _checked(name: str, text: str, parse: Callable[[str], Any], bounds: types.MappingProxyType[Any, Any]) -> Any:
+def _checked(name: str, text: str, parse: Callable[[str], Any], bounds: Mapping[str, Any]) -> Any:
     try:
         value = parse(text)
     except ValueError as e:
@@ -256,13 +258,14 @@ def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
     if dirs := [d.strip() for d in (given.get("log.dirs") or given.get("log.dir", "")).split(",") if d.strip()]:
         values["log_dirs"] = tuple(Path(d) for d in dirs)
     if policy := given.get("log.cleanup.policy"):
-        values["log_cleanup_policy"] = _cleanup_policy(policy)
+        values["log_cleanup_policy"] = frozenset(p.strip() for p in policy.split(","))
+        if not values["log_cleanup_policy"] <= {"delete", "compact"}:
+            raise ConfigError(f"log.cleanup.policy={policy}: must be delete, compact or both")
     if overrides := given.get("max.connections.per.ip.overrides"):
         values["max_connections_per_ip_overrides"] = _per_ip_overrides(overrides)
     values.setdefault("zookeeper_connection_timeout_ms", values.get("zookeeper_session_timeout_ms", 6000))
-    _duration(values, given, "log.retention.ms", {"log.retention.minutes": _MINUTE_MS, "log.retention.hours": _HOUR_MS})
-    _duration(values, given, "log.roll.ms", {"log.roll.hours": _HOUR_MS})
-    _duration(values, given, "log.roll.jitter.ms", {"log.roll.jitter.hours": _HOUR_MS})
+    for name, units in COARSER.items():
+        _duration(values, given, name, units)
     if "log_flush_interval_ms" not in values and "log_flush_scheduler_interval_ms" in values:
         values["log_flush_interval_ms"] = values["log_flush_scheduler_interval_ms"]
 
@@ -274,16 +277,9 @@ def _duration(values: dict[str, Any], given: Mapping[str, str], name: str, coars
         return
     for other, unit_ms in coarser.items():
         if text := given.get(other):
-            number = _checked(other, text, int, types.MappingProxyType({}))
+            number = _checked(other, text, int, {})
             values[key] = number * unit_ms if number >= 0 else -1
             return
-
-
-def _cleanup_policy(text: str) -> frozenset[str]:
-    policy = frozenset(p.strip() for p in text.split(","))
-    if not policy <= {"delete", "compact"}:
-        raise ConfigError(f"log.cleanup.policy={text}: must be delete, compact or both")
-    return policy
 
 
 def _per_ip_overrides(text: str) -> dict[str, int]:

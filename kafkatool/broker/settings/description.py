@@ -6,10 +6,9 @@ Source: Kafka 2.3.1 server/AdminManager.scala (describeConfigs), server/KafkaSer
 import dataclasses
 import enum
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
+from kafkatool.broker.settings.config import COARSER, NO_LIMIT, BrokerConfig
 from kafkatool.core.model.topic_configs import CONFIGS, MESSAGE_FORMAT_VERSION
 from kafkatool.core.model.values import Endpoint
 
@@ -36,15 +35,19 @@ class Setting(NamedTuple):
 
     name: str
     value: str | None
-    source: ConfigSource
     read_only: bool
     synonyms: tuple[Synonym, ...]
+
+    @property
+    def source(self) -> ConfigSource:
+        """Return the source of the value."""
+        return self.synonyms[0].source if self.synonyms else ConfigSource.DEFAULT
 
 
 DYNAMIC_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 """Settings a broker takes over from its node in ZooKeeper while it runs (BRK-76); bytes per second."""
 
-_BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's property
+BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's property
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
@@ -68,9 +71,7 @@ _BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's prop
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 _COARSER: Final[Mapping[str, tuple[str, ...]]] = {  # other spellings of one property, by what wins over what
-    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
-    "log.roll.ms": ("log.roll.hours",),
-    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
+    **{name: tuple(spellings) for name, spellings in COARSER.items()},
     "log.dirs": ("log.dir",),
     "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
 }
@@ -83,35 +84,26 @@ def topic_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> list[S
 
 def _topic_setting(config: BrokerConfig, name: str, override: str | None) -> Setting:
     synonyms = [Synonym(name, override, ConfigSource.TOPIC)] if override is not None else []
-    if broker_name := _BROKER_NAMES.get(name):
+    if broker_name := BROKER_NAMES.get(name):
         synonyms += _broker_synonyms(config, broker_name)
         inherited = _text_of(getattr(config, broker_name.replace(".", "_")))
     else:
         inherited = config.inter_broker_protocol_version if name == MESSAGE_FORMAT_VERSION else ""
-    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-    return Setting(name, inherited if override is None else override, source, False, tuple(synonyms))
+    return Setting(name, inherited if override is None else override, False, tuple(synonyms))
 
 
 def broker_settings(config: BrokerConfig, dynamic: Mapping[str, str]) -> list[Setting]:
     """List every property of this broker by name; ``dynamic`` are those of its node in ZooKeeper."""
     names = [f.name.replace("_", ".") for f in dataclasses.fields(config) if f.name != "properties"]
-    settings = [_broker_setting(config, name) for name in names]
-    settings += [_rate(name, dynamic.get(name)) for name in DYNAMIC_RATES]
-    return sorted(settings)
-
-
-def _broker_setting(config: BrokerConfig, name: str) -> Setting:
-    synonyms = tuple(_broker_synonyms(config, name))
-    value = _text_of(getattr(config, name.replace(".", "_")))
-    return Setting(name, value, synonyms[0].source if synonyms else ConfigSource.DEFAULT, True, synonyms)
+    values = {name: _text_of(getattr(config, name.replace(".", "_"))) for name in names}
+    settings = [Setting(name, value, True, tuple(_broker_synonyms(config, name))) for name, value in values.items()]
+    return sorted(settings + [_rate(name, dynamic.get(name)) for name in DYNAMIC_RATES])
 
 
 def _rate(name: str, value: str | None) -> Setting:
-    default = Synonym(name, str(NO_LIMIT), ConfigSource.DEFAULT)
-    if value is None:
-        return Setting(name, default.value, default.source, False, (default,))
-    stored = Synonym(name, value, ConfigSource.DYNAMIC_BROKER)
-    return Setting(name, value, stored.source, False, (stored, default))
+    synonyms = [] if value is None else [Synonym(name, value, ConfigSource.DYNAMIC_BROKER)]
+    synonyms.append(Synonym(name, str(NO_LIMIT), ConfigSource.DEFAULT))
+    return Setting(name, synonyms[0].value, False, tuple(synonyms))
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
@@ -125,11 +117,10 @@ def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
     return synonyms
 
 
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-
-
-_DEFAULTS: Final = {f.name: _default(f) for f in dataclasses.fields(BrokerConfig)}
+_DEFAULTS: Final = {
+    f.name: f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+    for f in dataclasses.fields(BrokerConfig)
+}
 
 
 def _text_of(value: Any) -> str | None:
@@ -147,6 +138,4 @@ def _text_of(value: Any) -> str | None:
             return ",".join(sorted(texts) if isinstance(value, frozenset) else texts)
         case Mapping():
             return ",".join(f"{key}:{item}" for key, item in value.items())
-        case Path():
-            return str(value)
     return str(value)

@@ -4,6 +4,7 @@ Z-27 to Z-29. A notification is only a trigger; what counts is the entity's node
 server/DynamicConfigManager.scala, common/ZkNodeChangeNotificationListener.scala.
 """
 
+import contextlib
 import logging
 import re
 import threading
@@ -110,7 +111,8 @@ class DynamicConfig:
                 self._handle(path, node.data)
                 self._last_handled = number
             if node.ctime_ms < time.time() * 1000 - EXPIRY_MS:
-                self._forget(path)
+                with contextlib.suppress(NoNodeError, VersionConflictError):  # another broker was quicker (Z-29)
+                    self._zookeeper.delete(path)
 
     def _handle(self, path: str, data: bytes) -> None:
         """Tell the entity's owner of the change. A bad one, or one that cannot be applied, blocks no later ones (Z-28)."""
@@ -130,9 +132,3 @@ class DynamicConfig:
             on_change(name, overrides)
         except Exception:  # the owner of the config may fail on a value; the next change must still come through
             log.exception("the new config of %s/%s could not be applied", entity_type, name)
-
-    def _forget(self, path: str) -> None:
-        try:
-            self._zookeeper.delete(path)
-        except (NoNodeError, VersionConflictError):
-            pass  # another broker was quicker (Z-29)

@@ -1,4 +1,4 @@
-"""Settings of one log: the topic's overrides over the broker's defaults (broker.md section 17, topic names in brackets)."""
+"""Settings of one log: the topic's overrides over the broker's defaults."""
 
 import logging
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
+from kafkatool.broker.settings.description import BROKER_NAMES
 from kafkatool.core.protocol.records.compression import Codec
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class LogConfig:
     unclean_leader_election_enable: bool
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     follower_replication_throttled_replicas: tuple[str, ...] = ()
-    validate_all_records: bool = False
+    validate_all_records: bool
     """``kt.validate.records=full``, a broker setting: unpack every batch before it is appended."""
 
     @classmethod
@@ -59,28 +60,8 @@ class LogConfig:
         a value it cannot use: one topic's slip must keep neither the broker down nor its other partitions from serving.
         """
         values: dict[str, Any] = {
-            "segment_bytes": config.log_segment_bytes,
-            "segment_ms": config.log_roll_ms,
-            "segment_jitter_ms": config.log_roll_jitter_ms,
-            "segment_index_bytes": config.log_index_size_max_bytes,
-            "retention_ms": config.log_retention_ms,
-            "retention_bytes": config.log_retention_bytes,
-            "cleanup_policy": config.log_cleanup_policy,
-            "min_cleanable_dirty_ratio": config.log_cleaner_min_cleanable_ratio,
-            "delete_retention_ms": config.log_cleaner_delete_retention_ms,
-            "min_compaction_lag_ms": config.log_cleaner_min_compaction_lag_ms,
-            "file_delete_delay_ms": config.log_segment_delete_delay_ms,
-            "index_interval_bytes": config.log_index_interval_bytes,
-            "flush_messages": config.log_flush_interval_messages,
-            "flush_ms": config.log_flush_interval_ms,
-            "preallocate": config.log_preallocate,
-            "max_message_bytes": config.message_max_bytes,
-            "compression_type": config.compression_type,
-            "message_timestamp_type": config.log_message_timestamp_type,
-            "message_timestamp_difference_max_ms": config.log_message_timestamp_difference_max_ms,
-            "min_insync_replicas": config.min_insync_replicas,
-            "unclean_leader_election_enable": config.unclean_leader_election_enable,
-            "validate_all_records": config.kt_validate_records == "full",
+            name.replace(".", "_"): getattr(config, broker_name.replace(".", "_"))
+            for name, broker_name in BROKER_NAMES.items()
         }
         for name, text in overrides.items():
             parse = _PARSERS.get(name)
@@ -91,7 +72,7 @@ class LogConfig:
                 values[name.replace(".", "_")] = parse(text.strip())
             except ValueError as e:
                 log.error("topic config %s=%s cannot be used, the broker's default counts: %s", name, text, e)
-        return cls(**values)
+        return cls(**values, validate_all_records=config.kt_validate_records == "full")
 
     @property
     def compacted(self) -> bool:
@@ -105,7 +86,7 @@ class LogConfig:
 
     @property
     def needs_records(self) -> bool:
-        """Tell whether a produced batch must be unpacked before it is appended (broker.md section 18, 22)."""
+        """Tell whether a produced batch must be unpacked before it is appended."""
         return (
             self.validate_all_records
             or "compact" in self.cleanup_policy

@@ -78,7 +78,7 @@ def report(
     if html is not None:
         with output(html) as file:
             file.write(page(data).encode("utf-8", "replace"))
-    out.show(Answer(text_lines(data), [data] if out.form == "json" else data["partitions"], COLUMNS))
+    out.show(Answer(text_lines(data), data["partitions"] if out.form == "tsv" else [data], COLUMNS))
     session.tell_warnings()
     if html is not None:
         out.note(f"{html} written: open it in a browser")

@@ -112,7 +112,7 @@ def _written(items: Iterator[Item], out: Output) -> Iterator[bytes]:
             for item in items:
                 cells = [_witnesses(item) if c == "witnesses" else _cell(item[c]) for c in COLUMNS]
                 yield ("\t".join((*cells, "", "")) + "\n").encode("utf-8", "surrogateescape")
-        case _:
+        case "json":
             yield b'{"tool":' + orjson.dumps(out.tool) + b',"cluster_id":null,"items":['
             for i, item in enumerate(items):
                 yield (b"," if i else b"") + orjson.dumps(item)

@@ -97,7 +97,7 @@ class Output:
                     "errors": list(answer.errors),
                 }
                 self._write(orjson.dumps(document).decode() + "\n")
-            case _:
+            case "tsv":
                 columns = (*(answer.columns or self.columns), "error", "message")
                 rows = [[c.upper() for c in columns]]
                 rows += [[_cell(item.get(c)) for c in columns] for item in (*answer.items, *answer.errors)]

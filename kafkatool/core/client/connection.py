@@ -37,7 +37,7 @@ class Connection:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._correlation_id = 0
-        self._closing = False
+        self.closed = False  # or being closed: it can no longer be used
         self._waits_ms = 0.0  # how long the socket waits; 0: not told yet
         self._in_use = threading.Lock()  # held while a request is under way; who has it may close the descriptor
         try:
@@ -53,18 +53,13 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def closed(self) -> bool:
-        """Return whether it can no longer be used."""
-        return self._closing
-
     def send(self, api: Api, version: int, request: Request[_Response], *, timeout_ms: int | None = None) -> _Response:
         """Ask, and wait for the answer; record batches in it are views into the frame received.
 
         ``timeout_ms`` replaces the connection's for this request. Raises BrokerUnreachableError when the connection
         breaks or the time is up, ProtocolError when request or answer cannot be written or read.
         """
-        correlation_id = self._next_correlation_id()
+        correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = encode_request(api, version, correlation_id, self._client_id, request)
         try:
             with self._in_use:
@@ -74,32 +69,20 @@ class Connection:
                 raise ProtocolError(f"{self._name} answered request {answered_id} instead of {correlation_id}")
         except OSError as error:
             self.close()
-            raise BrokerUnreachableError(f"{self._name} did not answer {api.name}: {_reason(error)}") from error
+            reason = "timed out" if isinstance(error, BlockingIOError) else error
+            raise BrokerUnreachableError(f"{self._name} did not answer {api.name}: {reason}") from error
         except (BrokerUnreachableError, ProtocolError):
             self.close()
             raise
         finally:
-            if self._closing:
+            if self.closed:
                 self._release()
         result: _Response = response
         return result
 
-    def send_one_way(self, api: Api, version: int, request: Request[_Response]) -> None:
-        """Send what is never answered: Produce with acks 0. Raises BrokerUnreachableError, ProtocolError."""
-        frame = encode_request(api, version, self._next_correlation_id(), self._client_id, request)
-        try:
-            with self._in_use:
-                self._send_all(frame, monotonic(), self._timeout_ms)
-        except OSError as error:
-            self.close()
-            raise BrokerUnreachableError(f"{self._name} did not take {api.name}: {_reason(error)}") from error
-        finally:
-            if self._closing:
-                self._release()
-
     def close(self) -> None:
         """End the connection; a ``send`` waiting in another thread fails at once."""
-        self._closing = True
+        self.closed = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits
         except OSError:
@@ -120,14 +103,14 @@ class Connection:
     def _name(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def _next_correlation_id(self) -> int:
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        return self._correlation_id
-
     def _exchange(self, frame: bytes, timeout_ms: float) -> bytearray:
         """Write a frame, read the next one, without its length. OSError, BrokerUnreachableError, ProtocolError."""
         started = monotonic()
-        self._send_all(frame, started, timeout_ms)
+        self._bound_waits(timeout_ms)
+        sent = self._socket.send(frame)
+        while sent < len(frame):  # only when the time was up; a peer that reads slowly does not get it again
+            self._bound_waits(timeout_ms - (monotonic() - started) * 1000)
+            sent += self._socket.send(memoryview(frame)[sent:])
         if (late_ms := (monotonic() - started) * 1000) > _LATE_MS:
             self._bound_waits(timeout_ms - late_ms)
         start = self._socket.recv(_FIRST_READ_BYTES)
@@ -144,13 +127,6 @@ class Connection:
         if filled < size_bytes:
             self._receive(answer, filled, started + timeout_ms / 1000)
         return answer
-
-    def _send_all(self, frame: bytes, started: float, timeout_ms: float) -> None:
-        self._bound_waits(timeout_ms)
-        sent = self._socket.send(frame)
-        while sent < len(frame):  # only when the time was up; a peer that reads slowly does not get it again
-            self._bound_waits(timeout_ms - (monotonic() - started) * 1000)
-            sent += self._socket.send(memoryview(frame)[sent:])
 
     def _receive(self, buffer: bytearray, filled: int, deadline: float) -> None:
         """Fill the rest of ``buffer``."""
@@ -172,7 +148,3 @@ class Connection:
             bound = _TIMEVAL.pack(*divmod(micros, 1_000_000))
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
-
-
-def _reason(error: OSError) -> str:
-    return "timed out" if isinstance(error, BlockingIOError) else str(error)

@@ -1,4 +1,4 @@
-"""Frames and headers around messages (wire.md section 2), encoded and decoded: the door of this room."""
+"""Frames and headers around messages, encoded and decoded: the door of this room."""
 
 from struct import Struct, error
 from typing import Any, NamedTuple

@@ -41,22 +41,10 @@ class BulkRead:
     def __init__(
         self, call: Callable[[Any, Any], object], chroot: str, error_of: Callable[[Outcome, str], BaseException]
     ) -> None:
-        self._call, self._chroot, self.error_of = call, chroot, error_of
-        self._last: _Read | None = None
+        self.call, self._chroot, self.error_of = call, chroot, error_of
+        self.last: _Read | None = None
         self._answers = 0
         self._woken = threading.Event()
-
-    def ask(self, path: str) -> "NodeRead":
-        """Queue the read of that node, without a watch."""
-        request = self._last = NodeRead(self, path)
-        self._call(request, request)
-        return request
-
-    def ask_together(self, paths: Sequence[str]) -> "NodesRead":
-        """Queue the read of those nodes in one request, which the server must know (``server_version``)."""
-        request = self._last = NodesRead(self, paths)
-        self._call(request, request)
-        return request
 
     def whole(self, path: str) -> bytes:
         """Return the path, below the chroot, as a request has it."""
@@ -66,13 +54,13 @@ class BulkRead:
     def answered(self, request: "_Read") -> None:
         """Note an answer, whatever it is. Called on kazoo's thread."""
         self._answers += 1
-        if request is self._last:
+        if request is self.last:
             self._woken.set()
 
     def wait(self, timeout_s: float) -> None:
         """Wait until the last is answered, which comes last; or until none has been for that long."""
         seen = -1
-        while self._last is not None and not self._last.is_answered and seen != self._answers:
+        while self.last is not None and not self.last.is_answered and seen != self._answers:
             seen = self._answers
             self._woken.wait(timeout_s)
             if self._woken.is_set():  # perhaps of one that was the last for a moment only
@@ -81,7 +69,7 @@ class BulkRead:
 
 
 class _Read:
-    """One request, and what kazoo takes for its pending answer."""
+    """One request, queued when it is made, and what kazoo takes for its pending answer."""
 
     __slots__ = ("_outcome", "bulk", "is_answered", "path")
 
@@ -91,6 +79,8 @@ class _Read:
         self.bulk, self.path = bulk, path
         self._outcome: Any = None
         self.is_answered = False
+        bulk.last = self
+        bulk.call(self, self)
 
     def set(self, outcome: Any) -> None:
         """Keep the answer. The first counts: kazoo may fail a request that it has failed already."""
@@ -112,7 +102,7 @@ class _Read:
 
 
 class NodeRead(_Read):
-    """The read of one node."""
+    """The read of one node, without a watch."""
 
     __slots__ = ()
 
@@ -134,15 +124,15 @@ class NodeRead(_Read):
 
 
 class NodesRead(_Read):
-    """The read of several nodes, each of which may be absent."""
+    """The read of several nodes, each of which may be absent; the server must know such requests (``server_version``)."""
 
     __slots__ = ("paths",)
 
     type = _MULTI_READ
 
     def __init__(self, bulk: BulkRead, paths: Sequence[str]) -> None:
+        self.paths = paths  # first: what is queued may be sent at once
         super().__init__(bulk, paths[0])
-        self.paths = paths
 
     def get(self, timeout_s: float, /) -> list[Node | None]:
         """Wait for the nodes, in the order of the paths; None: no such node. Raises ZooKeeperError."""

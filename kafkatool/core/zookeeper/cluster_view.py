@@ -4,10 +4,10 @@ Three round trips, whatever the number of partitions: child lists, then nodes, t
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import BrokerInfo, PartitionState, TopicPartition
@@ -27,6 +27,9 @@ from kafkatool.core.zookeeper.znodes import (
 )
 
 log = logging.getLogger(__name__)
+
+Name = TypeVar("Name", int, str)
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +73,17 @@ def read_cluster(
         zk.get_many([*fixed, *(BrokerZnode.path(i) for i in ids), *(TopicZnode.path(t) for t in names), *config_paths])
     )
     controller, cluster_id, reassignment, election = islice(nodes, len(fixed))
-    brokers = decode_brokers(ids, list(islice(nodes, len(ids))))
-    found_topics = _topics(names, list(islice(nodes, len(names))))
+    brokers = decode_brokers(ids, islice(nodes, len(ids)))
+    found = _readable(
+        names, islice(nodes, len(names)), lambda t, n: TopicZnode.decode(t, n.data), "the topic is skipped"
+    )
     return ClusterView(
         brokers=brokers,
         controller_id=ControllerZnode.decode(controller.data) if controller else None,
         cluster_id=ClusterIdZnode.decode(cluster_id.data) if cluster_id else None,
-        topics=found_topics,
-        states=read_states(zk, _partitions(found_topics)) if states else {},
-        configs={t: _config(t, n) for t, n in zip(names, nodes, strict=True)} if configs else {},
+        topics=found,
+        states=read_states(zk, [TopicPartition(t, p) for t in found for p in found[t].assignment]) if states else {},
+        configs=_configs(names, nodes) if configs else {},
         marked_for_deletion=frozenset(marked),
         reassignment=ReassignmentZnode.decode(reassignment.data) if reassignment else None,
         election=tuple(PreferredElectionZnode.decode(election.data)) if election else None,
@@ -119,36 +124,29 @@ def read_all_states(zk: ZooKeeper, partitions: Iterable[TopicPartition]) -> Stat
     return States(found, written, frozenset(unreadable))
 
 
-def _partitions(topics: Mapping[str, TopicZnode]) -> list[TopicPartition]:
-    return [TopicPartition(t, p) for t, topic in topics.items() for p in topic.assignment]
-
-
-def decode_brokers(ids: Sequence[int], nodes: Sequence[Node | None]) -> dict[int, BrokerInfo]:
+def decode_brokers(ids: Iterable[int], nodes: Iterable[Node | None]) -> dict[int, BrokerInfo]:
     """Decode the nodes registered under ``ids``; one that is gone or unreadable counts as absent (Z-7, Z-35 to 37)."""
-    brokers = {}
-    for broker_id, node in zip(ids, nodes, strict=True):
-        try:
-            if node is not None:
-                brokers[broker_id] = BrokerZnode.decode(broker_id, node.data, node.czxid)
-        except ZnodeFormatError as e:
-            log.warning("%s; the broker counts as absent", e)
-    return brokers
+    return _readable(
+        ids, nodes, lambda i, node: BrokerZnode.decode(i, node.data, node.czxid), "the broker counts as absent"
+    )
 
 
-def _topics(names: list[str], nodes: list[Node | None]) -> dict[str, TopicZnode]:
-    topics = {}
+def _readable(
+    names: Iterable[Name], nodes: Iterable[Node | None], decode: Callable[[Name, Node], Content], otherwise: str
+) -> dict[Name, Content]:
+    """Decode the nodes that are there; ``otherwise``: what becomes of one that is unreadable, for the warning."""
+    found = {}
     for name, node in zip(names, nodes, strict=True):
         try:
             if node is not None:
-                topics[name] = TopicZnode.decode(name, node.data)
+                found[name] = decode(name, node)
         except ZnodeFormatError as e:
-            log.warning("%s; the topic is skipped", e)
-    return topics
+            log.warning("%s; %s", e, otherwise)
+    return found
 
 
-def _config(topic: str, node: Node | None) -> dict[str, str]:
-    try:
-        return ConfigZnode.decode(ConfigZnode.path("topics", topic), node.data) if node else {}
-    except ZnodeFormatError as e:
-        log.warning("%s; it counts as having no overrides", e)
-        return {}
+def _configs(topics: list[str], nodes: Iterable[Node | None]) -> dict[str, dict[str, str]]:
+    def decode(topic: str, node: Node) -> dict[str, str]:
+        return ConfigZnode.decode(ConfigZnode.path("topics", topic), node.data)
+
+    return {topic: {} for topic in topics} | _readable(topics, nodes, decode, "it counts as having no overrides")

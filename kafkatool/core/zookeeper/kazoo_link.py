@@ -30,7 +30,7 @@ from kazoo.protocol.states import Callback, KazooState
 from kazoo.retry import KazooRetry
 
 from kafkatool.core import errors
-from kafkatool.core.zookeeper.bulk_reads import BulkRead, NodeRead, Outcome, is_used_up, take_answers
+from kafkatool.core.zookeeper.bulk_reads import BulkRead, NodeRead, NodesRead, Outcome, is_used_up, take_answers
 from kafkatool.core.zookeeper.connect_string import split_connect
 from kafkatool.core.zookeeper.link import LinkWatch, Reply, SessionState, UnknownRequestError
 from kafkatool.core.zookeeper.operations import Check, Create, Delete, Node, Op, SetData, TransactionError
@@ -130,12 +130,11 @@ class KazooLink:
         return _Reply(self.client.get_children_async(path, watch=watch and _Watcher(watch)), path, list)
 
     def reads(self) -> Callable[[str], Reply[Node]]:
-        return BulkRead(self.client.call, self.chroot, self._error_of).ask
+        return functools.partial(NodeRead, BulkRead(self.client.call, self.chroot, self._error_of))
 
     def reads_together(self) -> Callable[[Sequence[str]], Reply[list[Node | None]]] | None:
-        if not self._multi_read.is_served():
-            return None
-        return BulkRead(self.client.call, self.chroot, self._error_of).ask_together
+        bulk = BulkRead(self.client.call, self.chroot, self._error_of)
+        return functools.partial(NodesRead, bulk) if self._multi_read.is_served() else None
 
     def _error_of(self, outcome: Outcome, path: str) -> BaseException:
         if isinstance(outcome, kz.UnimplementedError):
@@ -238,7 +237,6 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
     _session_id: int | None
     _queue: deque[Any]  # request, place of its answer
     _pending: deque[Any]  # request, place of its answer, xid
-    _data_watchers: dict[str, set[Any]]
     last_zxid: int
 
     def __init__(self, **options: Any) -> None:
@@ -260,11 +258,6 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def pending(self) -> deque[Any]:
         """Return the requests sent and not answered, each with the place of its answer and its xid."""
         return self._pending
-
-    @property
-    def watch_count(self) -> int:
-        """Return how many watches on nodes wait to fire."""
-        return sum(map(len, self._data_watchers.values()))
 
     def call(self, request: Any, answer: Any) -> None:
         """Queue a request with the place of its answer."""

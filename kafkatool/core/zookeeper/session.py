@@ -11,7 +11,6 @@ It adds to what carries its requests (``link``: kazoo's client, or the ensemble 
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 from kafkatool.core.errors import (
@@ -101,7 +100,7 @@ class ZooKeeper:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

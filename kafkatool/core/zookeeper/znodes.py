@@ -1,4 +1,4 @@
-"""One class per znode: where it is, how its content is read and written (znodes.md). No other module spells a path.
+"""One class per znode: where it is, how its content is read and written (Z). No other module spells a path.
 
 Reading follows Z-33 to Z-36: unknown keys and higher versions are ignored, a missing required key is bad content.
 Writing follows Kafka 0.10.2 / 1.1 (zk/ZkData.scala): broker v4, topic v1, config change v2, all others v1.
@@ -9,7 +9,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import quote
 
@@ -45,6 +45,13 @@ def _ids(path: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not _INTEGERS.issuperset(map(type, value)):
         raise ZnodeFormatError(f"znode {path}: expected a list of broker ids, found {value!r}")
     return tuple(value)
+
+
+def _number(path: str, data: bytes, what: str) -> int:
+    try:
+        return int(data)
+    except ValueError as e:
+        raise ZnodeFormatError(f"znode {path} holds {data!r}, not {what}") from e
 
 
 def _partitions(path: str, value: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -198,9 +205,7 @@ def _parse_leadership(path: str, data: bytes) -> LeaderAndIsr:
     )
 
 
-@lru_cache(maxsize=4096)
-def _leadership(data: bytes) -> LeaderAndIsr:
-    return _parse_leadership("", data)
+_leadership = lru_cache(maxsize=4096)(partial(_parse_leadership, ""))
 
 
 class PartitionStateZnode:
@@ -223,10 +228,9 @@ class PartitionStateZnode:
 
     @staticmethod
     def encode(state: LeaderAndIsr) -> bytes:
-        leader = -1 if state.leader is None else state.leader
         value = {
             "controller_epoch": state.controller_epoch,
-            "leader": leader,
+            "leader": -1 if state.leader is None else state.leader,
             "version": 1,
             "leader_epoch": state.leader_epoch,
             "isr": state.isr,
@@ -262,10 +266,7 @@ class ControllerEpochZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> int:
-        try:
-            return int(data)
-        except ValueError as e:
-            raise ZnodeFormatError(f"znode {cls.PATH} holds {data!r}, not a number") from e
+        return _number(cls.PATH, data, "a number")
 
 
 class DeleteTopicsZnode:
@@ -279,7 +280,11 @@ class DeleteTopicsZnode:
 
 
 class ReassignmentZnode:
-    """/admin/reassign_partitions: wanted replicas of the partitions being moved (Z-21). A plan file has this form."""
+    """/admin/reassign_partitions: wanted replicas of the partitions being moved (Z-21). A plan file has this form.
+
+    Created by ``kt reassign`` and by ``kt topics alter`` with another replication factor; changed, and deleted with its
+    last entry, by the controller.
+    """
 
     PATH: Final = "/admin/reassign_partitions"
 
@@ -369,11 +374,9 @@ class ConfigZnode:
     def encode(config: Mapping[str, str], previous: bytes = b"") -> bytes:
         """Replace the whole config object; unknown keys beside it in ``previous`` stay (Z-26)."""
         try:
-            kept = orjson.loads(previous) if previous else {}
-        except orjson.JSONDecodeError:
+            kept = _object("", previous)
+        except ZnodeFormatError:
             kept = {}  # an unreadable node holds nothing to keep (Z-35: no overrides)
-        if not isinstance(kept, dict):
-            kept = {}
         return orjson.dumps({"version": 1, **kept, "config": dict(config)})
 
 
@@ -425,10 +428,7 @@ class ConsumerOffsetZnode:
     @staticmethod
     def decode(path: str, data: bytes) -> int:
         """Return the offset. Raises ZnodeFormatError."""
-        try:
-            return int(data)
-        except ValueError as e:
-            raise ZnodeFormatError(f"znode {path} holds {data!r}, not an offset") from e
+        return _number(path, data, "an offset")
 
 
 class ClusterIdZnode:

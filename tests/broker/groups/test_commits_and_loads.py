@@ -127,9 +127,9 @@ def test_a_control_batch_without_a_marker_is_skipped(key: bytes | str | None) ->
     header = read_header(marker(commit=True, producer=(7, 0), base_offset=0))
     assert header is not None
     loaded = Loaded()
-    loaded.of("g").transactional[7] = {}
+    loaded.offsets["g"].transactional[7] = {}
     loaded.apply(header, records)
-    assert loaded.of("g").transactional == {7: {}}, "the transaction goes on"
+    assert loaded.offsets["g"].transactional == {7: {}}, "the transaction goes on"
 
 
 @pytest.mark.spec("GRP-14", "GRP-8")

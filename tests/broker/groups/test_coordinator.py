@@ -87,7 +87,7 @@ class Stage:
 
     def lead(self) -> None:
         self.coordinator.on_leadership_change([self.state()], [])
-        eventually(lambda: not self.coordinator.groups.loading(), "the load")
+        eventually(lambda: not self.coordinator.groups.partitions.loading(), "the load")
 
     def follow(self) -> None:
         self.coordinator.on_leadership_change([], [self.state()])

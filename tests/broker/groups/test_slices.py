@@ -94,7 +94,7 @@ def test_other_groups_heartbeats_are_answered_while_many_commits_come_and_go(sta
     others = Others(stage)
     with others.beating(f"load of {COMMITS} commits", at_least=COMMITS // 5000):
         stage.coordinator.on_leadership_change([stage.state()], [])
-        eventually(lambda: not stage.coordinator.groups.loading(), "the load", 400)
+        eventually(lambda: not stage.coordinator.groups.partitions.loading(), "the load", 400)
     held = stage.coordinator.groups.all()
     assert sum(len(h.group.offsets.in_force) for h in held) == COMMITS
 

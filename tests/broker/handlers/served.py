@@ -5,9 +5,8 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
-from kafkatool.broker.handlers.call import HandlerContext
+from kafkatool.broker.handlers.call import HandlerContext, Served
 from kafkatool.broker.handlers.dispatch import Dispatcher
-from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas
 from kafkatool.broker.network.socket_server import SocketServer

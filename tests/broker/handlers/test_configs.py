@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.administration.configs import ConfigAdmin
-from kafkatool.broker.handlers.served import load_handlers
+from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.topic_configs import CONFIGS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkatool.broker.handlers.describe_cluster import SERVED
+from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.core.protocol.messages.describe_cluster import (
     API,
@@ -15,7 +15,7 @@ from tests.broker.handlers.served import broker_of, handler_context, live, updat
 
 def ask(cache: MetadataCache, *, operations: bool = False) -> DescribeClusterResponse:
     request = DescribeClusterRequest(include_cluster_authorized_operations=operations)
-    with broker_of({60: SERVED}, handler_context(metadata_cache=cache)) as client:
+    with broker_of({60: load_handlers()[60]}, handler_context(metadata_cache=cache)) as client:
         response = client.call(API, 0, request)
     assert isinstance(response, DescribeClusterResponse)
     return response

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers.call import Call
-from kafkatool.broker.handlers.served import Served, load_handlers
+from kafkatool.broker.handlers.call import Call, Served, load_handlers
 from kafkatool.core.errors import KafkatoolError, StorageError
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import api_versions, fetch, heartbeat, leader_and_isr, metadata, produce

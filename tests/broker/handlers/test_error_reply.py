@@ -19,6 +19,6 @@ from tests.core.protocol.codec.messages import case_name, messages
 def test_every_api_has_an_error_reply_in_each_version(api: Api, data: st.DataObject) -> None:
     version = data.draw(st.integers(api.min_version, api.max_version))
     request = data.draw(messages(api.request, version))
-    reply = error_reply(api, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    reply = error_reply(api.response, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     frame = b"".join(bytes(c) for c in encode_response(api, version, 1, reply) if not isinstance(c, tuple))
     decode_response(api, version, frame[4:])

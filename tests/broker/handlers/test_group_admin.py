@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.handlers.served import load_handlers
+from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.core.protocol.messages import delete_groups, describe_groups, list_groups
 from tests.broker.groups.test_administration import make_stable
 from tests.broker.groups.test_coordinator import A, Stage

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.groups.coordinator import GroupCoordinator
-from kafkatool.broker.handlers.served import load_handlers
+from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import heartbeat, join_group, offset_commit, offset_fetch, sync_group

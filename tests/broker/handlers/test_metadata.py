@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import api_versions, init_producer_id, metadata
-from kafkatool.broker.handlers.served import load_handlers
+from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.core.protocol.messages import api_versions as api_versions_api
 from kafkatool.core.protocol.messages import init_producer_id as init_producer_id_api
@@ -17,7 +16,7 @@ from tests.broker.handlers.served import Client, broker_of, handler_context, liv
 from tests.broker.network.raw_client import network_config
 from tests.core.protocol.apis import APIS
 
-METADATA = {3: metadata.SERVED}
+METADATA = {3: load_handlers()[3]}
 API = metadata_api.API
 
 
@@ -149,7 +148,7 @@ def test_before_the_controller_spoke_the_answer_is_empty_not_late(admin: FakeTop
     assert (response.brokers, response.controller_id, response.topics[0].error_code) == ([], -1, 3)
 
 
-VERSIONS = {18: api_versions.SERVED}
+VERSIONS = {18: load_handlers()[18]}
 
 
 @pytest.mark.spec("BRK-1", "BRK-155", "BRK-156")
@@ -188,6 +187,6 @@ def test_producer_ids_are_for_idempotent_producers_alone(
     transactional_id: str | None, answer: tuple[int, int, int]
 ) -> None:
     request = init_producer_id_api.InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
-    with broker_of({22: init_producer_id.SERVED}, handler_context(producer_ids=FakeProducerIds())) as client:
+    with broker_of({22: load_handlers()[22]}, handler_context(producer_ids=FakeProducerIds())) as client:
         response = client.call(init_producer_id_api.API, 1, request)
     assert (response.error_code, response.producer_id, response.producer_epoch) == answer

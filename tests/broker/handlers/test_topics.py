@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.administration.topics import TopicAdmin
-from kafkatool.broker.handlers import create_topics, delete_topics
+from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.runtime.timer import Timer
@@ -27,8 +27,8 @@ from tests.broker.handlers.served import Client, broker_of, handler_context, liv
 from tests.waiting import eventually
 
 SERVED = {
-    19: create_topics.SERVED,
-    20: delete_topics.SERVED,
+    19: load_handlers()[19],
+    20: load_handlers()[20],
 }
 
 

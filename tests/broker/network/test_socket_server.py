@@ -65,7 +65,7 @@ def test_each_listener_has_its_own_port_and_name_and_connection_ids_hold_a_runni
     ids: list[tuple[str, str]] = []
 
     def note(request: Request) -> None:
-        ids.append((request.connection.listener, request.connection.id))
+        ids.append((request.connection.listener, str(request.connection)))
         echo(request)
 
     listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
@@ -155,7 +155,7 @@ def test_pipelined_requests_are_worked_one_at_a_time_and_answered_in_order() -> 
     lock = threading.Lock()
 
     def slowly(request: Request) -> None:
-        name = request.connection.id
+        name = str(request.connection)
         with lock:
             at_work[name] += 1
             most[name] = max(most[name], at_work[name])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import controlled_shutdown
+from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.settings.config import BrokerConfig
@@ -21,7 +21,7 @@ from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode
 from tests.broker.handlers.served import broker_of, handler_context
 from tests.ports import free_port
 
-SERVED = {API.key: controlled_shutdown.SERVED}
+SERVED = {API.key: load_handlers()[API.key]}
 Answer = tuple[ErrorCode, list[TopicPartition]]
 DONE: Answer = (ErrorCode.NONE, [])
 SOME_LEFT: Answer = (ErrorCode.NONE, [TopicPartition("t", 0)])

@@ -128,11 +128,11 @@ def config(tmp_path: Path, **more: str) -> BrokerConfig:
 
 @pytest.mark.spec("BRK-124", "Z-11", "Z-31")
 def test_ids_are_generated_above_the_reserved_ones_and_kept(base: ZooKeeper, tmp_path: Path) -> None:
-    first = establish_identity(base, config(tmp_path))
-    assert first.broker_id == 1001
-    assert len(first.cluster_id) == 22
-    assert establish_identity(base, config(tmp_path, reserved_broker_max_id="5000")).broker_id == 5002
-    write_meta_properties(tmp_path / "b", 1001, first.cluster_id)
+    first = broker_id, cluster_id = establish_identity(base, config(tmp_path))
+    assert broker_id == 1001
+    assert len(cluster_id) == 22
+    assert establish_identity(base, config(tmp_path, reserved_broker_max_id="5000"))[0] == 5002
+    write_meta_properties(tmp_path / "b", 1001, cluster_id)
     assert establish_identity(base, config(tmp_path)) == first
     assert establish_identity(base, config(tmp_path, broker_id="1001")) == first
 

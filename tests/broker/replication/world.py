@@ -10,9 +10,9 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader
-from kafkatool.broker.replication.replica_manager import ReplicaManager, monotonic_ms
+from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
-from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.runtime.timer import Timer, monotonic_ms
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.directories.log_manager import LogManager

@@ -12,7 +12,7 @@ from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
-from kafkatool.core.protocol.messages import fetch, heartbeat, produce
+from kafkatool.core.protocol.messages import fetch, heartbeat
 from tests.core.protocol.apis import APIS
 from tests.ports import free_port
 
@@ -137,22 +137,6 @@ def test_closing_wakes_a_sender_in_another_thread() -> None:
         with pytest.raises(BrokerUnreachableError):
             connection.send(heartbeat.API, 3, _HEARTBEAT)
         closer.join()
-
-
-@pytest.mark.spec("BRK-87")
-def test_a_produce_request_with_acks_0_has_no_answer() -> None:
-    received: list[int] = []
-
-    def answer(connection: socket.socket, request: Any, correlation_id: int) -> None:
-        if isinstance(request, produce.ProduceRequest):
-            received.append(request.acks)
-        else:
-            _beat(connection, request, correlation_id)
-
-    with _peer(answer) as port, _connect(port) as connection:
-        connection.send_one_way(produce.API, 8, produce.ProduceRequest(acks=0, timeout_ms=1, topics=[]))
-        assert connection.send(heartbeat.API, 3, _HEARTBEAT).error_code == 1
-    assert received == [0]
 
 
 class _Waiting:

@@ -32,7 +32,7 @@ ATTRIBUTES: Final[dict[tuple[type, str], type | None]] = {  # of new objects; No
     (KazooClient, "_session_id"): None,
     (KazooClient, "_queue"): deque,
     (KazooClient, "_pending"): deque,
-    (KazooClient, "_data_watchers"): defaultdict,
+    (KazooClient, "_data_watchers"): defaultdict,  # read by a test
     (KazooClient, "last_zxid"): int,
     (ConnectionHandler, "client"): KazooClient,
     (ConnectionHandler, "retry_sleeper"): object,

@@ -141,22 +141,19 @@ class PartitionStateMachine:
                 states[partition] = LeaderAndIsr(choice.leader, 0, choice.isr, context.epoch)
         if not states:
             return set()
-        created = []
+        created: dict[TopicPartition, str] = {}
         for partition, outcome in self._zookeeper.create_states(states).items():
             if isinstance(outcome, ZooKeeperError):
-                self._explain_existing(partition, outcome)
+                found = self._zookeeper.read_states([partition]).found.get(partition)
+                log.error("partition %s got no first leader: %s; its state node holds %s", partition, outcome, found)
                 continue
             state = PartitionState(states[partition], 0)
-            created.append((partition, self._online(partition, state)))
+            created[partition] = self._online(partition, state)
             self._batch.add_leader_and_isr(
                 state.leader_and_isr.isr, partition, state, context.replicas(partition), is_new=True
             )
-        self._write_lines("TRACE", (line for _, line in created))
-        return {p for p, _ in created}
-
-    def _explain_existing(self, partition: TopicPartition, error: ZooKeeperError) -> None:
-        found = self._zookeeper.read_states([partition]).found.get(partition)
-        log.error("partition %s got no first leader: %s; its state node holds %s", partition, error, found)
+        self._write_lines("TRACE", created.values())
+        return set(created)
 
     # --- elections ----------------------------------------------------------------------------------------------
 

@@ -90,12 +90,7 @@ class ReplicaStateMachine:
                 context.set_replica_status(partition, broker, target)
         return moving
 
-    def _log(
-        self,
-        moving: Mapping[TopicPartition, list[int]],
-        failed: list[tuple[TopicPartition, int]],
-        target: ReplicaStatus,
-    ) -> None:
+    def _log(self, moving: Replicas, failed: list[tuple[TopicPartition, int]], target: ReplicaStatus) -> None:
         context = self._context
         self._write_lines(
             "TRACE",

@@ -7,6 +7,7 @@ per broker with a blocking connection. Answers go to the ``on_answer`` of their 
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
@@ -15,7 +16,7 @@ from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
 from kafkatool.core.model.values import BrokerInfo
-from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.messages import api_versions, leader_and_isr, stop_replica, update_metadata
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -59,6 +60,7 @@ class Channel(Protocol):
 ChannelFactory = Callable[[BrokerInfo], Channel]
 
 
+@dataclass(eq=False)
 class BrokerSender:
     """A thread that sends one request after the other. A failed send is repeated every 100 ms until ``close``.
 
@@ -66,31 +68,22 @@ class BrokerSender:
     inter.broker.protocol.version decides (BRK-3).
     """
 
-    def __init__(
-        self,
-        broker: BrokerInfo,
-        *,
-        listener: str,
-        actor: str,
-        timeout_ms: int,
-        client_id: str,
-        state_change_log: StateChangeLog,
-        negotiate: bool = False,
-    ) -> None:
-        self._broker = broker
-        self._listener = listener
-        self._actor = actor
-        self._timeout_ms = timeout_ms
-        self._client_id = client_id
-        self._state_change_log = state_change_log
-        self._negotiate = negotiate
+    broker: BrokerInfo
+    _: KW_ONLY
+    listener: str
+    actor: str
+    timeout_ms: int
+    client_id: str
+    state_change_log: StateChangeLog
+    negotiate: bool = False
+
+    def __post_init__(self) -> None:
         self._newest: dict[int, int] = {}  # by API, as the broker of this connection said
         self._queue: SimpleQueue[ControlRequest | None] = SimpleQueue()
         self._closed = threading.Event()
         self._connection: Connection | None = None
         self._correlation_id = 0
-        self._thread = threading.Thread(target=self._run, name=f"controller-to-broker-{broker.id}", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name=f"controller-to-broker-{self.broker.id}", daemon=True).start()
 
     def send(self, request: ControlRequest) -> None:
         """Queue a request; see `Channel`."""
@@ -122,27 +115,28 @@ class BrokerSender:
                 connection = self._connect()
                 self._correlation_id += 1
                 version = min(request.version, self._newest.get(api.key, request.version))
-                return _send(connection, api, version, request.message)
+                message: Request[Answer] = request.message
+                return connection.send(api, version, message)
             except (BrokerUnreachableError, ProtocolError) as e:
                 self._connection = None
                 failures += 1
                 if failures == 1 and not self._closed.is_set():
-                    log.warning("%s to broker %d will be tried again until it is gone: %s", name, self._broker.id, e)
+                    log.warning("%s to broker %d will be tried again until it is gone: %s", name, self.broker.id, e)
                 self._closed.wait(_RETRY_S)
         return None
 
     def _connect(self) -> Connection:
         if self._connection is None:
-            endpoint = self._broker.endpoint(self._listener)
+            endpoint = self.broker.endpoint(self.listener)
             if endpoint is None:
-                raise BrokerUnreachableError(f"broker {self._broker.id} has no listener {self._listener}")
+                raise BrokerUnreachableError(f"broker {self.broker.id} has no listener {self.listener}")
             self._connection = Connection(
-                endpoint.host, endpoint.port, client_id=self._client_id, timeout_ms=self._timeout_ms
+                endpoint.host, endpoint.port, client_id=self.client_id, timeout_ms=self.timeout_ms
             )
             if self._closed.is_set():  # ``close`` may have come before there was a connection to end: nothing is sent
                 self._connection.close()
             self._correlation_id = 0
-            if self._negotiate:
+            if self.negotiate:
                 known = self._connection.send(api_versions.API, 0, ApiVersionsRequest())
                 self._newest = {k.api_key: k.max_version for k in known.api_keys}
                 self._correlation_id = 1
@@ -150,21 +144,11 @@ class BrokerSender:
 
     def _note(self, request: ControlRequest, answer: Answer) -> None:
         assert self._connection is not None
-        node = lines.node_text(self._broker.id, self._connection.host, self._connection.port, self._broker.rack)
+        node = lines.node_text(self.broker.id, self._connection.host, self._connection.port, self.broker.rack)
         name = _API[type(request.message)][1]
-        self._state_change_log.write(
-            "TRACE", [self._actor + lines.response_received(answer, name, self._correlation_id, node)]
+        self.state_change_log.write(
+            "TRACE", [self.actor + lines.response_received(answer, name, self._correlation_id, node)]
         )
-
-
-def _send(connection: Connection, api: Api, version: int, message: Message) -> Answer:
-    match message:  # one call for each kind, so that the answer's type is known
-        case LeaderAndIsrRequest():
-            return connection.send(api, version, message)
-        case UpdateMetadataRequest():
-            return connection.send(api, version, message)
-        case StopReplicaRequest():
-            return connection.send(api, version, message)
 
 
 class Channels:

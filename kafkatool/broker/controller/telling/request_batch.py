@@ -6,7 +6,7 @@ are told, and replicas are stopped only when their leader knows. Source: Kafka 1
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.gauges import Durations
@@ -100,29 +100,25 @@ class RequestBatch:
     ) -> None:
         """Tell those brokers its leadership, and everyone by UpdateMetadata (CTL-52)."""
         now = state.leader_and_isr
-        leader = -1 if now.leader is None else now.leader
-
-        def entry(new: bool) -> LeaderAndIsrPartition:
-            return LeaderAndIsrPartition(
-                topic=partition.topic,
-                partition=partition.partition,
-                controller_epoch=now.controller_epoch,
-                leader=leader,
-                leader_epoch=now.leader_epoch,
-                isr=list(now.isr),
-                zk_version=state.version,
-                replicas=list(replicas),
-                is_new=new,
-            )
-
-        shared = entry(is_new)
+        shared = LeaderAndIsrPartition(
+            topic=partition.topic,
+            partition=partition.partition,
+            controller_epoch=now.controller_epoch,
+            leader=-1 if now.leader is None else now.leader,
+            leader_epoch=now.leader_epoch,
+            isr=list(now.isr),
+            zk_version=state.version,
+            replicas=list(replicas),
+            is_new=is_new,
+        )
         for broker in brokers:
             if broker < 0:
                 continue
             entries = self._leader_and_isr.setdefault(broker, {})
             earlier = entries.get(partition)
             # news told earlier in this batch stays news
-            entries[partition] = entry(True) if earlier is not None and earlier.is_new and not is_new else shared
+            was_new = earlier is not None and earlier.is_new
+            entries[partition] = replace(shared, is_new=True) if was_new and not is_new else shared
         self._metadata[partition] = None
         self._tell_all = True
 

@@ -1,4 +1,4 @@
-"""The text of the controller's lines in ``state-change.log``, word for word Kafka 1.1.1's (state-change-log.md, B1 to B13).
+"""The text of the controller's lines in ``state-change.log``, word for word Kafka 1.1.1's (CTL-117; B1 to B13 of ``core/statelog/lines/forms``).
 
 Functions of values, called in bulk: one batch of transitions is formatted and written at once.
 """

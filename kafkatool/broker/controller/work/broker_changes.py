@@ -169,8 +169,7 @@ class BrokerChanges(Part):
         for entry in answer.partitions:
             partition = TopicPartition(entry.topic, entry.partition)
             if entry.error_code == ErrorCode.NONE:
-                if failed := context.failed_replicas.get(partition):
-                    failed.discard(broker)
+                context.failed_replicas.get(partition, set()).discard(broker)
             elif entry.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.knows(partition):
                 failed = context.failed_replicas.setdefault(partition, set())
                 if broker not in failed:

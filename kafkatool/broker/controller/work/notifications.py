@@ -8,7 +8,6 @@ from typing import TypeVar
 from kafkatool.broker.controller.states import ReplicaStatus
 from kafkatool.broker.controller.work.part import Part
 from kafkatool.core.errors import ZnodeFormatError
-from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.znodes import IsrChangeZnode, LogDirEventZnode
 
 log = logging.getLogger(__name__)
@@ -46,18 +45,13 @@ class Notifications(Part):
         paths = self.watch_isr_changes()
         try:
             named = [p for partitions in self._read(paths, IsrChangeZnode.decode) for p in partitions]
-            self._refresh(dict.fromkeys(p for p in named if self.context.knows(p)))
+            if known := dict.fromkeys(p for p in named if self.context.knows(p)):
+                states = self.zookeeper.read_states(known).found
+                self.context.leadership.update(states)
+                with self.batch.filling():
+                    self.batch.add_metadata(states)
         finally:
             self.zookeeper.delete(paths)
-
-    def _refresh(self, partitions: Collection[TopicPartition]) -> None:
-        context = self.context
-        if not partitions:
-            return
-        states = self.zookeeper.read_states(partitions).found
-        context.leadership.update(states)
-        with self.batch.filling():
-            self.batch.add_metadata(states)
 
     def _on_log_dir_events(self) -> None:
         """Ask the brokers named for the state of all their replicas, by LeaderAndIsr."""

@@ -31,7 +31,7 @@ _BEING_DELETED = "its topic is being deleted"
 
 
 def union(old: Replicas, wanted: Replicas) -> Replicas:
-    """Return OAR in its order, then RAR - OAR in plan order (znodes.md section 7 no. 12)."""
+    """Return OAR in its order, then RAR - OAR in plan order (as Kafka 1.1.1 does)."""
     return (*old, *(b for b in wanted if b not in old))
 
 
@@ -56,7 +56,7 @@ class Reassignment(Part):
     enqueue: Callable[[str, Callable[[], None]], None]
     write_lines: Callable[[str, Iterable[str]], None]
     topic_changes: TopicChanges
-    on_moved: Callable[[Iterable[str]], None]
+    on_moved: Callable[[Iterable[str]], None] = field(init=False)
     _fired: deque[TopicPartition] = field(default_factory=deque, init=False)
     """State nodes that changed; filled by the watch's thread."""
     _watched: set[TopicPartition] = field(default_factory=set, init=False)  # each state node has one watch at most

@@ -8,7 +8,7 @@ from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.work.part import Part
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import Assignment, TopicPartition
-from kafkatool.core.zookeeper.session import Node, Watch, WatchEvent
+from kafkatool.core.zookeeper.session import Watch, WatchEvent
 from kafkatool.core.zookeeper.znodes import TopicsZnode, TopicZnode
 
 log = logging.getLogger(__name__)
@@ -25,13 +25,18 @@ class TopicChanges(Part):
 
     def read(self, topics: Collection[str]) -> dict[str, Assignment]:
         """Return their assignments; the data of each topic is watched by the same read (CTL-24 step 8a, Z-43)."""
-        watch = self.watch_on("partition change", self._on_data)
-        return self._read(topics, watch)
+        return self._read(topics, self.watch_on("partition change", self._on_data))
 
     def _read(self, topics: Collection[str], watch: Watch | None = None) -> dict[str, Assignment]:
         nodes = self.session.get_many([TopicZnode.path(t) for t in topics], watch)
-        found = {t: _decode(t, node) for t, node in zip(topics, nodes, strict=True)}
-        return {t: assignment for t, assignment in found.items() if assignment is not None}
+        found = {}
+        for topic, node in zip(topics, nodes, strict=True):
+            try:
+                if node is not None:
+                    found[topic] = TopicZnode.decode(topic, node.data).assignment
+            except ZnodeFormatError as e:
+                log.error("%s; the topic is skipped", e)
+        return found
 
     def catch_up(self, partitions: Iterable[TopicPartition]) -> None:
         """Take up those of them that exist, though the event that tells of them has not come to its turn."""
@@ -60,8 +65,7 @@ class TopicChanges(Part):
         topic = event.path[len(TopicsZnode.PATH) + 1 :]
         if topic not in context.assignments:
             return  # deleted, or not taken up yet: then it is read with the topics
-        assignment = self.read([topic]).get(topic)
-        if assignment is not None:
+        if (assignment := self.read([topic]).get(topic)) is not None:
             self._grow(topic, assignment)
 
     def _grow(self, topic: str, assignment: Assignment) -> None:
@@ -85,11 +89,3 @@ class TopicChanges(Part):
             self.replicas.move(replicas, ReplicaStatus.NEW)
             self.partitions.move(created, PartitionStatus.ONLINE)
             self.replicas.move(replicas, ReplicaStatus.ONLINE)
-
-
-def _decode(topic: str, node: Node | None) -> Assignment | None:
-    try:
-        return None if node is None else TopicZnode.decode(topic, node.data).assignment
-    except ZnodeFormatError as e:
-        log.error("%s; the topic is skipped", e)
-        return None

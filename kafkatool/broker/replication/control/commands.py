@@ -8,9 +8,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
-from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
+from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.control import state_lines as lines
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager, LeaderAddress
 from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
@@ -56,46 +58,34 @@ class MetadataUpdate(NamedTuple):
     """Partitions being deleted, that were known before (BRK-113)."""
 
 
+@dataclass(eq=False)
 class ControlRequests:
     """The one writer of roles and of the set of partitions here. Any thread; one request at a time."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        inter_broker_listener: str,
-        partitions: LocalPartitions,
-        log_manager: LogManager,
-        metadata_cache: MetadataCache,
-        fetchers: FetcherManager,
-        delayed: DelayedRequests,
-        state_change_log: StateChangeLog,
-        *,
-        broker_epoch: Callable[[], int | None],
-        make_partition: Callable[[TopicPartition, bool], Partition],
-        on_first_leader_and_isr: Callable[[], object],
-    ) -> None:
-        """Take the parts it works on. ``make_partition(tp, is_new)`` opens or creates the log; raises StorageError."""
-        self._broker_id = broker_id
-        self._listener = inter_broker_listener
-        self._partitions = partitions
-        self._log_manager = log_manager
-        self._metadata_cache = metadata_cache
-        self._fetchers = fetchers
-        self._delayed = delayed
-        self._state_log = state_change_log
-        self._broker_epoch = broker_epoch
-        self._make_partition = make_partition
-        self._on_first: Callable[[], object] | None = on_first_leader_and_isr
-        self._lock = threading.Lock()
-        self._controller_epoch = 0  # below any real one
-        self._waiting: dict[TopicPartition, tuple[LeaderAndIsrPartition, lines.Origin]] = {}
-        self.shutting_down = False
+    _broker_id: int
+    _listener: str  # of brokers among each other
+    _partitions: LocalPartitions
+    _log_manager: LogManager
+    _metadata_cache: MetadataCache
+    _fetchers: FetcherManager
+    _delayed: DelayedRequests
+    _state_log: StateChangeLog
+    _broker_epoch: Callable[[], int | None]
+    _make_partition: Callable[[TopicPartition, bool], Partition]
+    """Given whether it is new, opens or creates the log; raises StorageError."""
+    _on_first: Callable[[], object] | None
+    """Called once, with the first LeaderAndIsr."""
+    shutting_down: bool = field(default=False, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _controller_epoch: int = field(default=0, init=False)  # below any real one
+    _waiting: dict[TopicPartition, tuple[LeaderAndIsrPartition, lines.Origin]] = field(default_factory=dict, init=False)
 
     # --- checks ---------------------------------------------------------------------------------------------------
 
-    def _refusal(self, request: _FromController) -> ErrorCode:
+    def _refusal(self, request: _FromController, old_controller: Callable[[int], str]) -> ErrorCode:
         """Return why the request as a whole is not obeyed (BRK-24, 25); NONE: it is, and its epoch is noted.
 
+        ``old_controller`` makes the line for a request of an old controller, given the latest epoch known.
         A broker epoch above the own one is obeyed, as in Kafka 2.8: after a new session the controller may know of the
         registration before this broker has read its own node, and it does not ask twice.
         """
@@ -105,6 +95,7 @@ class ControlRequests:
                 log.info("a request for broker epoch %d was refused, this one is %s", request.broker_epoch, own)
                 return ErrorCode.STALE_BROKER_EPOCH
         if request.controller_epoch < self._controller_epoch:
+            self._state_log.write(lines.WARN, [old_controller(self._controller_epoch)])
             return ErrorCode.STALE_CONTROLLER_EPOCH
         self._controller_epoch = request.controller_epoch
         return ErrorCode.NONE
@@ -142,11 +133,8 @@ class ControlRequests:
         origin = self._origin(request, correlation_id)
         self._write(lines.TRACE, lines.received(origin, request.partition_states))
         with self._lock:
-            latest_epoch = self._controller_epoch
-            refusal = self._refusal(request)
+            refusal = self._refusal(request, partial(lines.old_controller, origin))
             if refusal is not ErrorCode.NONE:
-                if refusal is ErrorCode.STALE_CONTROLLER_EPOCH:
-                    self._state_log.write(lines.WARN, lines.old_controller(origin, latest_epoch))
                 return _leader_and_isr_response(refusal, {_name(s): refusal for s in request.partition_states})
             codes, accepted = self._sort_out(origin, request.partition_states)
             if request.broker_epoch >= 0:  # else it may be for a former life, repeated after a restart
@@ -221,7 +209,8 @@ class ControlRequests:
                 partition = self._partitions.get(topic_partition) or self._create(topic_partition, state.is_new)
                 is_new, _ = partition.make_leader(state)
             except _OPENING_ERRORS as e:
-                self._disk_failed(origin, "leader", state, e, codes)
+                codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                self._state_log.write(lines.ERROR, [lines.disk_failed(origin, "leader", state, e)])
                 continue
             led.append(partition)
             if not is_new:
@@ -251,7 +240,8 @@ class ControlRequests:
             try:
                 partition = self._partitions.get(topic_partition) or self._create(topic_partition, state.is_new)
             except _OPENING_ERRORS as e:
-                self._disk_failed(origin, "follower", state, e, codes)
+                codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                self._state_log.write(lines.ERROR, [lines.disk_failed(origin, "follower", state, e)])
                 continue
             address = self._address_of(state.leader) or live.get(state.leader)
             if address is None:
@@ -291,17 +281,6 @@ class ControlRequests:
         endpoint = self._metadata_cache.broker_endpoint(broker_id, self._listener)
         return LeaderAddress(broker_id, endpoint.host, endpoint.port) if endpoint else None
 
-    def _disk_failed(
-        self,
-        origin: lines.Origin,
-        role: str,
-        state: LeaderAndIsrPartition,
-        error: BaseException,
-        codes: dict[TopicPartition, ErrorCode],
-    ) -> None:
-        codes[_name(state)] = ErrorCode.KAFKA_STORAGE_ERROR
-        self._state_log.write(lines.ERROR, [lines.disk_failed(origin, role, state, error)])
-
     # --- UpdateMetadata -------------------------------------------------------------------------------------------
 
     def update_metadata(
@@ -317,15 +296,11 @@ class ControlRequests:
         """
         origin = self._origin(request, correlation_id)
         with self._lock:
-            latest_epoch = self._controller_epoch
-            refusal = self._refusal(request)
+            refusal = self._refusal(request, partial(lines.metadata_from_old_controller, origin))
             if refusal is not ErrorCode.NONE:
-                if refusal is ErrorCode.STALE_CONTROLLER_EPOCH:
-                    self._state_log.write(lines.WARN, [lines.metadata_from_old_controller(origin, latest_epoch)])
                 return MetadataUpdate(refusal, [])
             removed = self._metadata_cache.update(request)
-            told = lines.metadata(origin, request.partition_states, LEADER_BEING_DELETED)
-            self._write(lines.TRACE, told)
+            self._write(lines.TRACE, lines.metadata(origin, request.partition_states))
             if self._waiting:
                 on_leadership_change([], self._follow_those_that_waited())
             return MetadataUpdate(ErrorCode.NONE, removed)
@@ -354,12 +329,9 @@ class ControlRequests:
         ``on_deleted`` is called with the partitions that were to be deleted.
         """
         with self._lock:
-            latest_epoch = self._controller_epoch
-            refusal = self._refusal(request)
+            old_controller = partial(lines.stop_from_old_controller, self._broker_id, request.controller_epoch)
+            refusal = self._refusal(request, old_controller)
             if refusal is not ErrorCode.NONE:
-                if refusal is ErrorCode.STALE_CONTROLLER_EPOCH:
-                    line = lines.stop_from_old_controller(self._broker_id, request.controller_epoch, latest_epoch)
-                    self._state_log.write(lines.WARN, [line])
                 return StopReplicaResponse(error_code=refusal, partitions=[])
             names = [TopicPartition(*p) for p in request.partitions]
             self._fetchers.remove(names)
@@ -369,11 +341,8 @@ class ControlRequests:
                 self._state_log.write(lines.TRACE, [lines.stopping(self._broker_id, topic_partition, delete)])
                 code = self._delete(topic_partition) if delete else self._stop(topic_partition)
                 self._state_log.write(lines.TRACE, [lines.stopped(self._broker_id, topic_partition, delete)])
-                answers.append(
-                    StopReplicaResponsePartition(
-                        topic=topic_partition.topic, partition=topic_partition.partition, error_code=code
-                    )
-                )
+                topic, partition = topic_partition
+                answers.append(StopReplicaResponsePartition(topic=topic, partition=partition, error_code=code))
             self._fetchers.close_idle()
             if delete:
                 on_deleted(names)
@@ -389,22 +358,20 @@ class ControlRequests:
     def _delete(self, topic_partition: TopicPartition) -> ErrorCode:
         self._waiting.pop(topic_partition, None)
         if self._partitions.is_offline(topic_partition):
-            line = lines.stop_failed(self._broker_id, topic_partition, True)
-            self._state_log.write(lines.ERROR, [line])
+            self._state_log.write(lines.ERROR, [lines.stop_failed(self._broker_id, topic_partition)])
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._partitions.remove(topic_partition)
         if partition is not None:
             partition.retire()
             self._check_delayed([topic_partition])
         elif self._log_manager.get(topic_partition) is None:
-            line = lines.nothing_to_stop(self._broker_id, topic_partition, True)
-            self._state_log.write(lines.TRACE, [line])
+            self._state_log.write(lines.TRACE, [lines.nothing_to_stop(self._broker_id, topic_partition)])
             return ErrorCode.NONE
         try:
             self._log_manager.delete(topic_partition)
         except _DISK_ERRORS:
             log.exception("%s could not be deleted", topic_partition)
-            self._state_log.write(lines.ERROR, [lines.stop_failed(self._broker_id, topic_partition, True)])
+            self._state_log.write(lines.ERROR, [lines.stop_failed(self._broker_id, topic_partition)])
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 

@@ -7,6 +7,7 @@ generators: when the log is switched off, nothing is formatted.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
@@ -45,8 +46,8 @@ def received(origin: Origin, states: Iterable[LeaderAndIsrPartition]) -> Iterato
         )
 
 
-def old_controller(origin: Origin, latest_epoch: int) -> Iterator[str]:
-    yield (
+def old_controller(origin: Origin, latest_epoch: int) -> str:
+    return (
         f"{origin.me}Ignoring LeaderAndIsr request from controller {origin.controller_id} with correlation id "
         f"{origin.correlation_id} since its controller epoch {origin.controller_epoch} is old. "
         f"Latest known controller epoch is {latest_epoch}"
@@ -131,35 +132,35 @@ def fetchers_not_started(origin: Origin, partitions: Iterable[TopicPartition]) -
         )
 
 
+def _updated(state: LeaderAndIsrPartition) -> str:
+    return f"partition {state.topic}-{state.partition} (last update controller epoch {state.controller_epoch})"
+
+
 def leads_already(origin: Origin, state: LeaderAndIsrPartition) -> str:
     return (
         f"{origin.me}Skipped the become-leader state change after marking its partition as leader with "
-        f"{origin.request} for partition {state.topic}-{state.partition} (last update controller epoch "
-        f"{state.controller_epoch}) since it is already the leader for the partition."
+        f"{origin.request} for {_updated(state)} since it is already the leader for the partition."
     )
 
 
 def follows_already(origin: Origin, state: LeaderAndIsrPartition) -> str:
     return (
         f"{origin.me}Skipped the become-follower state change after marking its partition as follower with "
-        f"{origin.request} for partition {state.topic}-{state.partition} (last update controller epoch "
-        f"{state.controller_epoch}) since the new leader {state.leader} is the same as the old leader"
+        f"{origin.request} for {_updated(state)} since the new leader {state.leader} is the same as the old leader"
     )
 
 
 def disk_failed(origin: Origin, role: str, state: LeaderAndIsrPartition, error: BaseException) -> str:
     return (
-        f"{origin.me}Skipped the become-{role} state change with {origin.request} for partition "
-        f"{state.topic}-{state.partition} (last update controller epoch {state.controller_epoch}) since the replica "
+        f"{origin.me}Skipped the become-{role} state change with {origin.request} for {_updated(state)} since the replica "
         f"for the partition is offline due to disk error {error}"
     )
 
 
 def leader_unavailable(origin: Origin, state: LeaderAndIsrPartition) -> str:
     return (
-        f"{origin.me}Received LeaderAndIsrRequest with {origin.request} for partition {state.topic}-{state.partition} "
-        f"(last update controller epoch {state.controller_epoch}) but cannot become follower since the new leader "
-        f"{state.leader} is unavailable."
+        f"{origin.me}Received LeaderAndIsrRequest with {origin.request} for {_updated(state)} but cannot become follower "
+        f"since the new leader {state.leader} is unavailable."
     )
 
 
@@ -174,18 +175,16 @@ def stopped(broker_id: int, partition: TopicPartition, delete: bool) -> str:
     )
 
 
-def nothing_to_stop(broker_id: int, partition: TopicPartition, delete: bool) -> str:
-    return (
-        f"[Broker id={broker_id}] Ignoring stop replica (delete={str(delete).lower()}) for partition {partition} "
-        "as replica doesn't exist on broker"
-    )
+def nothing_to_stop(broker_id: int, partition: TopicPartition) -> str:
+    return _deletion_ignored(broker_id, partition, "as replica doesn't exist on broker")
 
 
-def stop_failed(broker_id: int, partition: TopicPartition, delete: bool) -> str:
-    return (
-        f"[Broker id={broker_id}] Ignoring stop replica (delete={str(delete).lower()}) for partition {partition} "
-        "due to storage exception"
-    )
+def stop_failed(broker_id: int, partition: TopicPartition) -> str:
+    return _deletion_ignored(broker_id, partition, "due to storage exception")
+
+
+def _deletion_ignored(broker_id: int, partition: TopicPartition, why: str) -> str:
+    return f"[Broker id={broker_id}] Ignoring stop replica (delete=true) for partition {partition} {why}"
 
 
 def stop_from_old_controller(broker_id: int, epoch: int, latest_epoch: int) -> str:
@@ -203,13 +202,12 @@ def metadata_from_old_controller(origin: Origin, latest_epoch: int) -> str:
     )
 
 
-def metadata(origin: Origin, states: Iterable[UpdateMetadataPartition], deleting: int) -> Iterator[str]:
-    """Make one line per partition told; ``deleting`` is the leader that stands for "being deleted"."""
+def metadata(origin: Origin, states: Iterable[UpdateMetadataPartition]) -> Iterator[str]:
     why = (
         f"in response to UpdateMetadata request sent by {origin.controller} with correlation id {origin.correlation_id}"
     )
     for s in states:
-        if s.leader == deleting:
+        if s.leader == LEADER_BEING_DELETED:
             yield f"{origin.me}Deleted partition {s.topic}-{s.partition} from metadata cache {why}"
             continue
         yield (

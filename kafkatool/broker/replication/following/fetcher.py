@@ -10,14 +10,15 @@ Source: Kafka 2.3.1 server/AbstractFetcherThread.scala.
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from kafkatool.broker.replication.following.fetch_state import FollowedPartition
 from kafkatool.broker.replication.following.follow import Follow, FollowStep
 from kafkatool.broker.replication.following.follower_session import FollowerSession
 from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
+from kafkatool.broker.runtime.timer import monotonic_ms
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import BrokerUnreachableError, OutOfResourcesError, ProtocolError, StorageError
 from kafkatool.core.model.values import TopicPartition
@@ -25,10 +26,6 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
 
 log = logging.getLogger(__name__)
-
-
-def _now_ms() -> float:
-    return time.monotonic() * 1000
 
 
 class ReplicaFetcher:
@@ -43,12 +40,9 @@ class ReplicaFetcher:
         *,
         check_delayed: Callable[[TopicPartition], None],
         on_failed: Callable[[TopicPartition], None],
-        clock_ms: Callable[[], float] = _now_ms,
+        clock_ms: Callable[[], float] = monotonic_ms,
     ) -> None:
-        """Call ``check_delayed(tp)`` when the high watermark moved.
-
-        ``on_failed(tp)``: given up until the next LeaderAndIsr (BRK-72).
-        """
+        """Tell ``check_delayed`` of raised high watermarks, ``on_failed`` of those given up until LeaderAndIsr (BRK-72)."""
         self.leader = leader
         self.requests = 0  # counters of BRK-157
         self.received_bytes = 0
@@ -185,25 +179,22 @@ class ReplicaFetcher:
             return False
         now_ms = self._clock_ms()
         due = {tp: f for tp, f in self._waiting.items() if f.truncating and f.delayed_until_ms <= now_ms}
-        asked: dict[TopicPartition, FollowedPartition] = {}
-        questions: list[tuple[TopicPartition, OffsetForLeaderEpochRequestPartition]] = []
+        questions: dict[TopicPartition, OffsetForLeaderEpochRequestPartition] = {}
         for topic_partition, followed in due.items():
             epoch = followed.partition.log.leader_epochs.latest
             if epoch is None:
-                self._step(followed, lambda f=followed: self._steps.truncate_to_high_watermark(f))  # type: ignore[misc]
+                self._step(followed, partial(self._steps.truncate_to_high_watermark, followed))
                 continue
-            asked[topic_partition] = followed
-            question = OffsetForLeaderEpochRequestPartition(
+            questions[topic_partition] = OffsetForLeaderEpochRequestPartition(
                 partition=topic_partition.partition, current_leader_epoch=followed.leader_epoch, leader_epoch=epoch
             )
-            questions.append((topic_partition, question))
-        if not asked:
+        if not questions:
             return bool(due)
-        answers = self.leader.epoch_ends(questions)
-        for topic_partition, followed in asked.items():
+        answers = self.leader.epoch_ends(questions.items())
+        for topic_partition in questions:
+            followed = due[topic_partition]
             if self._is_current(followed):
-                answer = answers.get(topic_partition)
-                self._step(followed, lambda f=followed, a=answer: self._steps.truncate(f, a))  # type: ignore[misc]
+                self._step(followed, partial(self._steps.truncate, followed, answers.get(topic_partition)))
         return True
 
     def _fetch(self) -> bool:
@@ -221,7 +212,7 @@ class ReplicaFetcher:
                 followed = asked.get(topic_partition)
                 if followed is None or not self._is_current(followed) or self._steps.nothing_new(followed, answer):
                     continue
-                self._step(followed, lambda f=followed, a=answer: self._steps.take(f, a))  # type: ignore[misc]
+                self._step(followed, partial(self._steps.take, followed, answer))
                 if answer.records and answer.error_code == ErrorCode.NONE:
                     size_bytes = len(answer.records)
                     self.received_bytes += size_bytes

@@ -6,6 +6,7 @@ Source: Kafka 1.1.1 server/AbstractFetcherManager.scala.
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkatool.broker.replication.following.fetch_state import FollowedPartition
@@ -35,27 +36,19 @@ def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
     return java_bucket(java_int(31 * java_string_hash(partition.topic) + partition.partition), fetchers)
 
 
+@dataclass(eq=False)
 class FetcherManager:
     """All fetchers of this broker. Thread-safe; used by control requests, one at a time."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        broker_id: int,
-        quota: ReplicationQuota,
-        *,
-        check_delayed: Callable[[TopicPartition], None],
-        thread_prefix: str = "",
-    ) -> None:
-        self._config = config
-        self._broker_id = broker_id
-        self._quota = quota
-        self._check_delayed = check_delayed
-        self._thread_prefix = f"{thread_prefix}:" if thread_prefix else ""
-        self._lock = threading.Lock()
-        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}  # by (leader, number)
-        self._ending: list[ReplicaFetcher] = []
-        self._failed: set[TopicPartition] = set()
+    _config: BrokerConfig
+    _broker_id: int
+    _quota: ReplicationQuota
+    _check_delayed: Callable[[TopicPartition], None]
+    _thread_prefix: str
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _fetchers: dict[tuple[int, int], ReplicaFetcher] = field(default_factory=dict, init=False)  # by (leader, number)
+    _ending: list[ReplicaFetcher] = field(default_factory=list, init=False)
+    _failed: set[TopicPartition] = field(default_factory=set, init=False)
 
     @property
     def failed(self) -> frozenset[TopicPartition]:

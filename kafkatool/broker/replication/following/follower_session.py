@@ -76,11 +76,8 @@ class FollowerSession:
             return False
         if response.error_code != ErrorCode.NONE:
             raise ProtocolError(f"a fetch was answered with error {response.error_code}")
-        if response.session_id == NO_SESSION:
-            self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
-        else:
-            self._id = response.session_id
-            self._epoch = epoch_after(self._epoch)
+        self._id = response.session_id
+        self._epoch = INITIAL_EPOCH if self._id == NO_SESSION else epoch_after(self._epoch)
         return True
 
     def start_over(self) -> None:

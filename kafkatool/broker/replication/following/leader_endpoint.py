@@ -5,6 +5,7 @@ The versions are those this broker's inter.broker.protocol.version implies; noth
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from kafkatool.broker.replication.following.follower_session import FetchQuestion
 from kafkatool.broker.settings.config import BrokerConfig
@@ -34,33 +35,27 @@ _KNOWS_SESSIONS = 7
 class LookupRefusedError(KafkatoolError):
     """The leader answered a question about one partition with an error code."""
 
-    def __init__(self, partition: TopicPartition, code: int) -> None:
-        super().__init__(f"the leader of {partition} answered with error {code}")
-        self.code = code
 
-
+@dataclass(eq=False)
 class LeaderEndpoint:
     """The connection to one leader. Used by its fetcher's thread; ``close`` by any.
 
     Methods raise BrokerUnreachableError or ProtocolError; the next call then connects anew.
     """
 
-    def __init__(self, config: BrokerConfig, broker_id: int, client_id: str, host: str, port: int) -> None:
-        """Note the address. ``broker_id`` is this broker's own."""
-        self.host = host
-        self.port = port
-        self._config = config
-        self._versions = config.protocol_versions
-        self._broker_id = broker_id
-        self._client_id = client_id
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
-        self._closed = False
+    _config: BrokerConfig
+    _broker_id: int  # this broker's own
+    _client_id: str
+    host: str
+    port: int
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _connection: Connection | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
 
     @property
     def knows_sessions(self) -> bool:
         """Tell whether the version of Fetch spoken has incremental sessions (BRK-160)."""
-        return self._versions.fetch >= _KNOWS_SESSIONS
+        return self._config.protocol_versions.fetch >= _KNOWS_SESSIONS
 
     def fetch(self, question: FetchQuestion) -> FetchResponse:
         """Ask for records (BRK-68, 160)."""
@@ -75,7 +70,7 @@ class LeaderEndpoint:
             topics=[FetchRequestTopic(topic=t, partitions=p) for t, p in question.wanted.items()],
             forgotten_topics=[ForgottenTopic(topic=t, partitions=p) for t, p in question.forgotten.items()],
         )
-        return self._connected().send(FETCH, self._versions.fetch, request)
+        return self._connected().send(FETCH, self._config.protocol_versions.fetch, request)
 
     def epoch_ends(
         self, asked: Iterable[tuple[TopicPartition, OffsetForLeaderEpochRequestPartition]]
@@ -88,7 +83,7 @@ class LeaderEndpoint:
             replica_id=self._broker_id,
             topics=[OffsetForLeaderEpochRequestTopic(topic=t, partitions=p) for t, p in topics.items()],
         )
-        version = self._versions.offset_for_leader_epoch
+        version = self._config.protocol_versions.offset_for_leader_epoch
         response = self._connected().send(OFFSET_FOR_LEADER_EPOCH, version, request)
         return {TopicPartition(t.topic, p.partition): p for t in response.topics for p in t.partitions}
 
@@ -99,13 +94,12 @@ class LeaderEndpoint:
         )
         topics = [ListOffsetsRequestTopic(topic=partition.topic, partitions=[wanted])]
         request = ListOffsetsRequest(replica_id=self._broker_id, topics=topics)
-        response = self._connected().send(LIST_OFFSETS, self._versions.list_offsets, request)
-        for topic in response.topics:
-            for answer in topic.partitions:
-                if answer.error_code != ErrorCode.NONE:
-                    raise LookupRefusedError(partition, answer.error_code)
-                return answer.offset
-        raise LookupRefusedError(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        response = self._connected().send(LIST_OFFSETS, self._config.protocol_versions.list_offsets, request)
+        answer = next((p for t in response.topics for p in t.partitions), None)
+        if answer is None or answer.error_code != ErrorCode.NONE:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
+            raise LookupRefusedError(f"the leader of {partition} answered with error {code}")
+        return answer.offset
 
     def disconnect(self) -> None:
         """Drop the connection; the next question connects anew."""

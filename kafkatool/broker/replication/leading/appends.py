@@ -88,12 +88,7 @@ class Appends:
         self._fetches.check(topic_partition)
         if raised:
             self._produces.check(topic_partition)
-        appended_ms = info.log_append_time_ms
+        time_ms = -1 if info.log_append_time_ms is None else info.log_append_time_ms
         return AppendResult(
-            ErrorCode.NONE,
-            info.first_offset,
-            -1 if appended_ms is None else appended_ms,
-            info.log_start_offset,
-            None,
-            info.last_offset + 1,
+            ErrorCode.NONE, info.first_offset, time_ms, info.log_start_offset, next_offset=info.last_offset + 1
         )

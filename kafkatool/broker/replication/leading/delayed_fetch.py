@@ -1,8 +1,10 @@
-"""A fetch that waits for data (BRK-97 to 100)."""
+"""The fetches that wait for data (BRK-97 to 100)."""
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from kafkatool.broker.replication.leading.fetch_session import FetchResults, FetchSession, SessionPartition
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import Reader, readable_end, readable_log
 from kafkatool.broker.runtime.purgatory import DelayedOperation
@@ -13,60 +15,36 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
 
 
-class Awaited(Protocol):
-    """One partition of a waiting fetch: its part of the request, and where that lay when last read (None: failed)."""
-
-    @property
-    def wanted(self) -> FetchRequestPartition: ...
-    @property
-    def start(self) -> LogOffset | None: ...
-
-
 class AwaitedPartition(NamedTuple):
-    """One partition of a fetch without a session."""
+    """One partition of a fetch without a session: its part of the request, and where that lay when last read."""
 
     wanted: FetchRequestPartition
-    start: LogOffset | None
-
-
-class Awaiting(Protocol):
-    """The partitions a fetch waits for: a dict, or a session, whose items are only those that changed."""
-
-    def get(self, partition: TopicPartition, /) -> Awaited | None: ...
-    def items(self) -> Iterable[tuple[TopicPartition, Awaited]]: ...
+    start: LogOffset | None  # None: the read failed
 
 
 _AT_ONCE = 1 << 62  # more bytes than any fetch waits for: the fetch has to be answered now
 
 
+@dataclass(eq=False)
 class DelayedFetch(DelayedOperation):
-    """A fetch that completes when enough can be read, or when the reader must be told of a change."""
+    """A fetch that completes when enough can be read, or when the reader must be told of a change.
 
-    def __init__(
-        self,
-        max_wait_ms: float,
-        reader: Reader,
-        min_bytes: int,
-        awaited: Awaiting,
-        find: Callable[[TopicPartition], Partition | ErrorCode],
-        is_held_back: Callable[[Partition, int], bool],
-        on_complete: Callable[[], None],
-    ) -> None:
-        """Note what it waits for. ``is_held_back(partition, replica_id)``: withheld by the quota (BRK-102)."""
-        super().__init__(max_wait_ms)
-        self._reader = reader
-        self._min_bytes = min_bytes
-        self._awaited = awaited
-        self._find = find
-        self._is_held_back = is_held_back
-        self._respond = on_complete
+    ``_is_held_back(partition, replica_id)``: withheld by the quota (BRK-102).
+    """
+
+    _reader: Reader
+    _min_bytes: int
+    _awaited: dict[TopicPartition, AwaitedPartition] | FetchSession  # the items of a session are those that changed
+    _find: Callable[[TopicPartition], Partition | ErrorCode]
+    _is_held_back: Callable[[Partition, int], bool]
+    _respond: Callable[[], None]
 
     def try_complete(self, key: Hashable | None = None) -> bool:
         if self.completed:
             return True
         if key is not None and self._min_bytes <= 1:
             # One byte is enough, and only this partition has changed since all were looked at.
-            awaited = self._awaited.get(key)  # type: ignore[arg-type]
+            awaited = self._awaited.get(key)  # type: ignore[arg-type, call-overload]
             enough = awaited is not None and self._readable_bytes(key, awaited) > 0  # type: ignore[arg-type]
         else:
             enough = self._has_enough()
@@ -80,7 +58,7 @@ class DelayedFetch(DelayedOperation):
                 return True
         return False
 
-    def _readable_bytes(self, topic_partition: TopicPartition, awaited: Awaited) -> int:
+    def _readable_bytes(self, topic_partition: TopicPartition, awaited: AwaitedPartition | SessionPartition) -> int:
         partition = self._find(topic_partition)
         if isinstance(partition, ErrorCode):
             return _AT_ONCE
@@ -106,3 +84,30 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         self._respond()
+
+
+@dataclass(eq=False)
+class FollowerFetch(DelayedOperation):
+    """A follower's fetch that waits in its session for any byte, or an error to tell, as nearly all of them do.
+
+    It is tried by reading: the append it waits for is what has it tried, so asking first whether there is something
+    would only be the same look twice. What was found is the answer, unless another thread was faster; then its mark
+    stays in the session and the next request finds it. ``_look()`` reads what has changed since the fetch came to wait.
+    """
+
+    _look: Callable[[], FetchResults]
+    _respond: Callable[[FetchResults], None]
+
+    def try_complete(self, key: Hashable | None = None) -> bool:
+        if self._once.locked():
+            return True
+        found = self._look()
+        for _, read in found:
+            if read.size_bytes or read.error is not ErrorCode.NONE:
+                if self._claim():
+                    self._respond(found)
+                return True
+        return False
+
+    def on_complete(self) -> None:
+        self._respond(self._look())

@@ -1,6 +1,7 @@
 """A produce with acks=-1 that waits until its records are on all in-sync replicas (BRK-88 to 90)."""
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.partition import Partition
@@ -24,22 +25,19 @@ class AppendResult(NamedTuple):
 AppendResults = Mapping[TopicPartition, AppendResult]
 
 
+@dataclass(eq=False)
 class DelayedProduce(DelayedOperation):
-    """A produce settled partition by partition; a settled one keeps its result whatever becomes of others (BRK-89)."""
+    """A produce settled partition by partition; a settled one keeps its result whatever becomes of others (BRK-89).
 
-    def __init__(
-        self,
-        timeout_ms: float,
-        find_leader: Callable[[TopicPartition], Partition | ErrorCode],
-        results: dict[TopicPartition, AppendResult],
-        on_done: Callable[[AppendResults], None],
-    ) -> None:
-        """Take the ``results`` of the local appends; those without error are waited for."""
-        super().__init__(timeout_ms)
-        self._find_leader = find_leader
-        self._results = results
-        self._on_done = on_done
-        self._unsettled = {tp: result for tp, result in results.items() if result.error is ErrorCode.NONE}
+    ``_results`` are those of the local appends; those without error are waited for.
+    """
+
+    _find_leader: Callable[[TopicPartition], Partition | ErrorCode]
+    _results: dict[TopicPartition, AppendResult]
+    _on_done: Callable[[AppendResults], None]
+
+    def __post_init__(self) -> None:
+        self._unsettled = {tp: result for tp, result in self._results.items() if result.error is ErrorCode.NONE}
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:

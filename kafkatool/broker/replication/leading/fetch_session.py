@@ -8,6 +8,7 @@ log's start, does not; a round through all partitions, a slice a second, finds t
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader
 from kafkatool.broker.replication.partition.replica import LastSessionFetch
@@ -23,16 +24,14 @@ FetchEntries = list[tuple[TopicPartition, FetchRequestPartition]]
 FetchResults = list[tuple[TopicPartition, PartitionRead]]
 
 
+@dataclass(slots=True, eq=False)
 class SessionPartition:
     """One partition of a session: its part of the request, where that lies, and what was told last."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "start", "wanted")
-
-    def __init__(self, wanted: FetchRequestPartition) -> None:
-        self.wanted = wanted
-        self.start: LogOffset | None = None
-        self.high_watermark = -1
-        self.log_start_offset = -1
+    wanted: FetchRequestPartition
+    start: LogOffset | None = None
+    high_watermark: int = -1
+    log_start_offset: int = -1
 
     def is_news(self, read: PartitionRead) -> bool:
         """Tell whether the client must hear of it, and note it as told."""
@@ -142,8 +141,7 @@ class FetchSession:
 
         Marks stay: with the next request the client's position is noted there, and that may be what the mark is about.
         """
-        partitions = self._partitions
-        return [(tp, told.wanted) for tp in list(self._changed) if (told := partitions.get(tp)) is not None]
+        return [(tp, told.wanted) for tp, told in self.items()]
 
     def with_untold(self, results: FetchResults) -> FetchResults:
         """Return the results of the last look, after what was found before and has not changed since."""

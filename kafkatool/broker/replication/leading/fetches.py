@@ -3,22 +3,16 @@
 import logging
 from collections.abc import Callable, Hashable
 
-from kafkatool.broker.replication.leading.delayed_fetch import AwaitedPartition, Awaiting, DelayedFetch
+from kafkatool.broker.replication.leading.delayed_fetch import AwaitedPartition, DelayedFetch, FollowerFetch
 from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults, FetchSession
-from kafkatool.broker.replication.leading.follower_fetch import FollowerFetch
 from kafkatool.broker.replication.partition.isr_writer import IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.partition_reads import (
-    DEBUGGER,
-    PartitionRead,
-    Reader,
-    failed_read,
-    read_partition,
-)
+from kafkatool.broker.replication.partition.partition_reads import FAILED_READS, PartitionRead, Reader, read_partition
 from kafkatool.broker.replication.partition.replica import LastSessionFetch
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -28,11 +22,7 @@ class Fetches:
     """The fetches served here, each reading some partitions. Any thread."""
 
     def __init__(
-        self,
-        partitions: LocalPartitions,
-        delayed: DelayedRequests,
-        isr_writer: IsrWriter,
-        quota: ReplicationQuota,
+        self, partitions: LocalPartitions, delayed: DelayedRequests, isr_writer: IsrWriter, quota: ReplicationQuota
     ) -> None:
         self._partitions = partitions
         self._produces, self._fetches, self._deletions = delayed.produces, delayed.fetches, delayed.deletions
@@ -61,7 +51,7 @@ class Fetches:
             self._count(results, reader)
             on_done(results)
             return
-        awaited: Awaiting
+        awaited: dict[TopicPartition, AwaitedPartition] | FetchSession
         keys: tuple[Hashable, ...]
         if session is not None:
             session.wait(results)
@@ -85,13 +75,12 @@ class Fetches:
         if session is not None and reader.is_follower and min_bytes <= 1:
             self._fetches.watch(FollowerFetch(max_wait_ms, look, respond), keys)
             return
-        missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
         operation = DelayedFetch(
             max_wait_ms,
             reader,
             min_bytes,
             awaited,
-            lambda tp: self._partitions.find(tp, missing=missing),
+            lambda tp: self._partitions.find(tp, missing=reader.missing),
             self._is_held_back,
             lambda: respond(look()),
         )
@@ -101,12 +90,11 @@ class Fetches:
         results: FetchResults = []
         left_bytes = max_bytes
         nothing_yet = True
-        missing = ErrorCode.REPLICA_NOT_AVAILABLE if reader.replica_id == DEBUGGER else None
         throttled = self._quota.limited and reader.is_follower
         for topic_partition, wanted in entries:
-            partition = self._partitions.find(topic_partition, missing=missing)
+            partition = self._partitions.find(topic_partition, missing=reader.missing)
             if isinstance(partition, ErrorCode):
-                results.append((topic_partition, failed_read(partition)))
+                results.append((topic_partition, FAILED_READS[partition]))
                 continue
             limit = min(wanted.partition_max_bytes, left_bytes)
             read = read_partition(partition, wanted, reader, limit, min_one_batch=nothing_yet)

@@ -1,11 +1,10 @@
 """One partition with a replica here: role, in-sync replicas, high watermark, reads; and all of them by name.
 
 The doors are ``partition``, ``partition_reads`` and ``local_partitions``. Nothing here starts a thread, waits for a
-request's condition or knows a request that waits; ZooKeeper is written by ``isr_writer`` and ``isr_propagation`` alone.
+request's condition or knows a request that waits; ZooKeeper is written by ``isr_writer`` alone.
 """
 
 __all__ = [
-    "isr_propagation",
     "isr_writer",
     "local_partitions",
     "partition",

@@ -4,19 +4,19 @@ The state node is written outside the partition's lock, so that a slow ZooKeeper
 is known the high watermark waits for the members of the old *and* the new set, whichever turns out to hold.
 """
 
+from dataclasses import dataclass, field
 
+
+@dataclass(slots=True, eq=False)
 class InSyncReplicas:
     """The set as last agreed with ZooKeeper, ordered. Changed under the partition's lock, read without one."""
 
-    __slots__ = ("_pending", "_unconfirmed", "frozen", "members", "version", "waited_for")
-
-    def __init__(self) -> None:
-        self.members: tuple[int, ...] = ()
-        self.waited_for: frozenset[int] = frozenset()  # whose log end holds the high watermark back
-        self.version = -1
-        self.frozen = False  # the node says another term has begun: leave the set alone until LeaderAndIsr comes
-        self._pending: tuple[int, ...] | None = None
-        self._unconfirmed: list[tuple[int, ...]] = []  # sent, and the outcome is not known: any may hold
+    members: tuple[int, ...] = ()
+    waited_for: frozenset[int] = frozenset()  # whose log end holds the high watermark back
+    version: int = -1
+    frozen: bool = False  # the node says another term has begun: leave the set alone until LeaderAndIsr comes
+    _pending: tuple[int, ...] | None = None
+    _unconfirmed: list[tuple[int, ...]] = field(default_factory=list)  # sent, outcome not known: any may hold
 
     @property
     def may_change(self) -> bool:

@@ -1,4 +1,4 @@
-"""Writes changed in-sync sets to ZooKeeper, all that are due in one pipelined pass (BRK-53 to 55).
+"""Writes changed in-sync sets to ZooKeeper, all that are due in one pipelined pass, and tells the controller (BRK-53 to 55).
 
 Expansions come from fetch requests: they are queued, so that no fetch waits for ZooKeeper. Each write is bound to the
 version of the node; whoever wrote in between is read and taken seriously (KAFKA-2729).
@@ -8,41 +8,37 @@ Source: Kafka 1.1.1 utils/ReplicationUtils.scala.
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from kafkatool.broker.replication.partition.partition import IsrChange
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZnodeFormatError, ZooKeeperError
 from kafkatool.core.model.values import PartitionState, TopicPartition
 from kafkatool.core.zookeeper.session import SetData, TransactionError, ZooKeeper
-from kafkatool.core.zookeeper.znodes import PartitionStateZnode
+from kafkatool.core.zookeeper.znodes import IsrChangeZnode, PartitionStateZnode
 
 log = logging.getLogger(__name__)
 
+PROPAGATION_PERIOD_MS = 2500
+_QUIET_MS = 5000  # no change for that long: tell
+_LONGEST_MS = 60_000  # or tell at the latest after that, however much goes on
+_PARTITIONS_PER_NODE = 3000  # keeps the node far below ZooKeeper's limit of 1 MiB
 
+
+@dataclass(eq=False)
 class IsrWriter:
-    """The queue of ISR changes and their writer. Thread-safe. ``on_written(tp)``: an ISR changed, tell the controller.
+    """The queue of ISR changes and their writer. Thread-safe."""
 
-    ``check_delayed(tp)``: try the requests that wait for something of that partition.
-    """
-
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        scheduler: Scheduler,
-        *,
-        on_written: Callable[[TopicPartition], None],
-        check_delayed: Callable[[TopicPartition], None],
-    ) -> None:
-        self._zookeeper = zookeeper
-        self._scheduler = scheduler
-        self._on_written = on_written
-        self._check_delayed = check_delayed
-        self._lock = threading.Lock()
-        self._queue: list[IsrChange] = []
-        self._draining = False
-        self.expansions = 0  # counters of BRK-157; approximate when two threads write at once
-        self.shrinks = 0
-        self.failures = 0
+    _zookeeper: ZooKeeper
+    _scheduler: Scheduler
+    _on_written: Callable[[TopicPartition], None]  # an ISR changed, tell the controller
+    _check_delayed: Callable[[TopicPartition], None]  # try the requests that wait for something of that partition
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _queue: list[IsrChange] = field(default_factory=list, init=False)
+    _draining: bool = field(default=False, init=False)
+    expansions: int = field(default=0, init=False)  # counters of BRK-157; approximate when two threads write at once
+    shrinks: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
 
     def submit(self, change: IsrChange) -> None:
         """Write it soon, in the background."""
@@ -142,3 +138,43 @@ class IsrWriter:
             self.expansions += 1
         else:
             self.shrinks += 1
+
+
+class IsrPropagation:
+    """The changes of which the controller is not told yet, many at a time (BRK-78, 79).
+
+    Recorded by any thread; ``run`` is the periodic task.
+    """
+
+    def __init__(self, zookeeper: ZooKeeper, clock_ms: Callable[[], float]) -> None:
+        self._zookeeper = zookeeper
+        self._clock_ms = clock_ms
+        self._lock = threading.Lock()
+        self._changed: dict[TopicPartition, None] = {}
+        self._last_change_ms = self._last_told_ms = clock_ms()
+
+    def record(self, partition: TopicPartition) -> None:
+        """Note that its in-sync replicas were changed here."""
+        with self._lock:
+            self._changed[partition] = None
+            self._last_change_ms = self._clock_ms()
+
+    def run(self) -> None:
+        """Tell what there is to tell if it is time; what cannot be told stays for the next run."""
+        now_ms = self._clock_ms()
+        with self._lock:
+            due = now_ms - self._last_change_ms > _QUIET_MS or now_ms - self._last_told_ms > _LONGEST_MS
+            if not self._changed or not due:
+                return
+            partitions = list(self._changed)
+        for start in range(0, len(partitions), _PARTITIONS_PER_NODE):
+            told = partitions[start : start + _PARTITIONS_PER_NODE]
+            try:
+                self._zookeeper.create(IsrChangeZnode.PREFIX, IsrChangeZnode.encode(told), sequential=True)
+            except ZooKeeperError as e:
+                log.warning("ISR changes of %d partitions could not be told, trying again: %s", len(partitions), e)
+                return
+            with self._lock:
+                for partition in told:
+                    self._changed.pop(partition, None)
+                self._last_told_ms = now_ms

@@ -33,15 +33,17 @@ class LocalPartitions:
         """Return the partition, or None when it is not here or its disk failed."""
         return self._partitions.get(partition)
 
-    def find(self, partition: TopicPartition, *, missing: ErrorCode | None = None) -> Partition | ErrorCode:
-        """Return the partition, or the code to answer: ``missing`` for one that lives elsewhere (default 6)."""
+    def find(
+        self, partition: TopicPartition, *, missing: ErrorCode = ErrorCode.NOT_LEADER_FOR_PARTITION
+    ) -> Partition | ErrorCode:
+        """Return the partition, or the code to answer: ``missing`` for one that lives elsewhere."""
         found = self._partitions.get(partition)
         if found is not None:
             return found
         if partition in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._metadata_cache.contains(partition):
-            return ErrorCode.NOT_LEADER_FOR_PARTITION if missing is None else missing
+            return missing
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def leader(self, partition: TopicPartition) -> Partition | ErrorCode:
@@ -73,20 +75,15 @@ class LocalPartitions:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the high watermarks to checkpoint; those of partitions not yet heard of are as they were read."""
-        offsets = dict(self.checkpointed)
-        offsets.update((partition.tp, partition.high_watermark.offset) for partition in self.all())
-        return offsets
+        return self.checkpointed | {partition.tp: partition.high_watermark.offset for partition in self.all()}
 
     def is_offline(self, partition: TopicPartition) -> bool:
         """Tell whether its log dir has failed."""
         return partition in self._offline
 
-    def take_offline(self, partitions: Iterable[TopicPartition]) -> list[Partition]:
-        """Answer 56 for them from now on: their log dir has failed (BRK-146). Return those that were here, retired."""
-        gone = []
+    def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Answer 56 for them from now on: their log dir has failed (BRK-146)."""
         for topic_partition in partitions:
             self._offline.add(topic_partition)
             if (partition := self._pop(topic_partition)) is not None:
                 partition.retire()
-                gone.append(partition)
-        return gone

@@ -26,13 +26,15 @@ _NOT_CHECKED = -1
 class Reader:
     """The reader: a follower's broker id, CONSUMER or DEBUGGER; and whether only what is committed."""
 
-    __slots__ = ("committed", "is_follower", "replica_id")
+    __slots__ = ("committed", "is_follower", "missing", "replica_id")
 
     def __init__(self, replica_id: int, committed: bool = False) -> None:
         self.replica_id = replica_id
         self.committed = committed
         self.is_follower = replica_id >= 0
         """Followers read to the log's end, all others below the high watermark (BRK-92)."""
+        self.missing = ErrorCode.REPLICA_NOT_AVAILABLE if replica_id == DEBUGGER else ErrorCode.NOT_LEADER_FOR_PARTITION
+        """The code for a partition that lives elsewhere."""
 
 
 class PartitionRead(NamedTuple):
@@ -68,12 +70,8 @@ class FoundOffset(NamedTuple):
     leader_epoch: int = -1
 
 
-_ERRORS = {code: PartitionRead(code) for code in ErrorCode}
-
-
-def failed_read(error: ErrorCode) -> PartitionRead:
-    """Return the result for a partition that cannot be read."""
-    return _ERRORS[error]
+FAILED_READS = {code: PartitionRead(code) for code in ErrorCode}
+"""The results for partitions that cannot be read."""
 
 
 def readable_log(partition: Partition, reader_id: int, current_leader_epoch: int) -> Log | ErrorCode:
@@ -93,7 +91,7 @@ def read_partition(
     """Read from ``wanted.fetch_offset`` on (BRK-92 to 96)."""
     log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch)
     if isinstance(log, ErrorCode):
-        return _ERRORS[log]
+        return FAILED_READS[log]
     high_watermark = partition.high_watermark.offset  # both before the read (BRK-95)
     end = log.end
     stable = min(log.last_stable_offset, high_watermark)
@@ -118,9 +116,9 @@ def read_partition(
                 for one in log.aborted_transactions(found, upper)
             ]
     except OffsetOutOfRangeError:
-        return _ERRORS[ErrorCode.OFFSET_OUT_OF_RANGE]
+        return FAILED_READS[ErrorCode.OFFSET_OUT_OF_RANGE]
     except StorageError:
-        return _ERRORS[ErrorCode.KAFKA_STORAGE_ERROR]
+        return FAILED_READS[ErrorCode.KAFKA_STORAGE_ERROR]
     return PartitionRead(
         ErrorCode.NONE,
         high_watermark,

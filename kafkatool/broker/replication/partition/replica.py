@@ -4,24 +4,25 @@ There is no object for the local replica: its log end offset is the log's own, w
 high watermark is the partition's.
 """
 
+from dataclasses import dataclass
+
 from kafkatool.broker.storage.log.log_offset import LogOffset
 
 NEVER = float("-inf")
 UNKNOWN = LogOffset(-1)
 
 
+@dataclass(slots=True, eq=False)
 class LastSessionFetch:
     """The time of a follower's last fetch in its session: whatever it did not list there, it fetched as before.
 
     One object for all partitions of the session, so that a quiet partition costs nothing (see ``note_session_fetch``).
     """
 
-    __slots__ = ("time_ms",)
-
-    def __init__(self, now_ms: float) -> None:
-        self.time_ms = now_ms
+    time_ms: float
 
 
+@dataclass(slots=True, eq=False)
 class RemoteReplica:
     """A follower as its fetches show it. Times are in ms of the partition's clock. Guarded by the partition's lock.
 
@@ -29,24 +30,13 @@ class RemoteReplica:
     it was known to have all that the leader had at that moment.
     """
 
-    __slots__ = (
-        "broker_id",
-        "caught_up_ms",
-        "end",
-        "last_fetch_ms",
-        "leader_end_at_last_fetch",
-        "log_start_offset",
-        "session_fetch",
-    )
-
-    def __init__(self, broker_id: int) -> None:
-        self.broker_id = broker_id
-        self.end = UNKNOWN
-        self.log_start_offset = -1
-        self.caught_up_ms = NEVER
-        self.last_fetch_ms = NEVER
-        self.leader_end_at_last_fetch = -1
-        self.session_fetch: LastSessionFetch | None = None
+    broker_id: int
+    end: LogOffset = UNKNOWN
+    log_start_offset: int = -1
+    caught_up_ms: float = NEVER
+    last_fetch_ms: float = NEVER
+    leader_end_at_last_fetch: int = -1
+    session_fetch: LastSessionFetch | None = None
 
     def record_fetch(
         self,

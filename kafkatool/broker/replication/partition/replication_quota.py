@@ -6,6 +6,7 @@ Source: Kafka 1.1.1 server/ReplicationQuotaManager.scala.
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.storage.log_config import LogConfig
@@ -14,15 +15,15 @@ ALL_REPLICAS = "*"
 NO_RATE = 2**63 - 1
 
 
+@dataclass(eq=False)
 class RateWindow:
-    """The rate in bytes per second over the last ``samples`` windows of ``window_ms``."""
+    """The rate in bytes per second over the last so many windows of that length."""
 
-    def __init__(self, samples: int, window_ms: float, clock_ms: Callable[[], float]) -> None:
-        self._samples = samples
-        self._window_ms = window_ms
-        self._clock_ms = clock_ms
-        self._lock = threading.Lock()
-        self._counts: dict[int, int] = {}
+    _samples: int
+    _window_ms: float
+    _clock_ms: Callable[[], float]
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _counts: dict[int, int] = field(default_factory=dict, init=False)
 
     def add(self, size_bytes: int) -> None:
         """Count that many bytes."""
@@ -42,14 +43,14 @@ class RateWindow:
         return total * 1000 / max(span_ms, self._window_ms)
 
 
+@dataclass(eq=False)
 class ReplicationQuota:
-    """The limit of one direction. ``listed`` takes from a topic's config the replicas: ``*`` or ``partition:broker``."""
+    """The limit of one direction. ``_listed`` takes from a topic's config the replicas: ``*`` or ``partition:broker``."""
 
-    def __init__(self, broker_id: int, listed: Callable[[LogConfig], tuple[str, ...]], window: RateWindow) -> None:
-        self._broker_id = broker_id
-        self._listed = listed
-        self._window = window
-        self._limit = NO_RATE
+    _broker_id: int
+    _listed: Callable[[LogConfig], tuple[str, ...]]
+    _window: RateWindow
+    _limit: int = field(default=NO_RATE, init=False)
 
     def set_rate(self, bytes_per_second: int) -> None:
         """Set the limit; NO_RATE: unlimited."""

@@ -1,21 +1,20 @@
 """Counters of what clients wrote to and read from each topic that has partitions here (BRK-157)."""
 
 from collections import Counter
+from dataclasses import dataclass
 
 from kafkatool.core.model.values import TopicPartition
 
 
+@dataclass(slots=True, eq=False)
 class TopicCounts:
     """One topic's counters since its first partition came. Approximate when two threads count at once."""
 
-    __slots__ = ("appends", "bytes_in", "bytes_out", "failed_appends", "reads")
-
-    def __init__(self) -> None:
-        self.appends = 0
-        self.failed_appends = 0
-        self.bytes_in = 0
-        self.reads = 0
-        self.bytes_out = 0
+    appends: int = 0
+    failed_appends: int = 0
+    bytes_in: int = 0
+    reads: int = 0
+    bytes_out: int = 0
 
 
 class TopicCounters:
@@ -28,10 +27,7 @@ class TopicCounters:
     def add(self, partition: TopicPartition) -> TopicCounts:
         """Note that a partition is here; return its topic's counters."""
         self._partitions[partition.topic] += 1
-        counts = self._counts.get(partition.topic)
-        if counts is None:
-            counts = self._counts[partition.topic] = TopicCounts()
-        return counts
+        return self._counts.setdefault(partition.topic, TopicCounts())
 
     def remove(self, partition: TopicPartition) -> None:
         """Note that it is here no more; with a topic's last one its counters go."""

@@ -1,7 +1,7 @@
 """The checks of a produced batch before it is appended (BRK-84, BRK-85, BRK-130), and the fields a leader writes into it.
 
 The cost is per batch, not per record: the header, the checksum and the beginning of the records are always checked, all
-records only for a topic that is compacted, limits timestamps or has a codec of its own (broker.md section 18, 22).
+records only for a topic that is compacted, limits timestamps or has a codec of its own (BRK-85).
 Source: Kafka 1.1.1 log/LogValidator.scala.
 """
 

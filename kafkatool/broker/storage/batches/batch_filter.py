@@ -1,19 +1,42 @@
 """Leaving records out of a stored batch, whatever its format (BRK-167).
 
-Source: Kafka 2.3.1 common/record/MemoryRecords.java (what of a batch must stay as it was).
+A record counts its offset and time from its batch's header, so a kept one goes on as it is; nothing is copied but the
+key (BRK-152). Source: Kafka 2.3.1 common/record/MemoryRecords.java (what of a batch must stay as it was).
 """
 
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
-from kafkatool.broker.storage.batches.legacy_filter import filter_legacy
-from kafkatool.broker.storage.batches.record_slices import record_slices
+from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.records.batches import BatchHeader
-from kafkatool.core.protocol.records.legacy import read_entries
+from kafkatool.core.protocol.records.compression import compress
+from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME, LegacyEntry, read_entries
+from kafkatool.core.protocol.records.varints import read_varint
+
+# of an entry of v0 or v1
+_PREFIX = Struct(">qi")
+_CRC = Struct(">I")
+_FIXED = Struct(">bb")
+_LONG = Struct(">q")
+_LENGTH = Struct(">i")
 
 Wanted = Callable[[int, bytes | None, bool], bool]
 """Tells whether to keep a record, by its offset, its key and whether it has a value."""
+
+
+class _RecordSlice(NamedTuple):
+    """One record of a v2 batch, ``start`` to ``end`` in the batch's plain bytes."""
+
+    offset_delta: int
+    time_delta: int
+    key: bytes | None
+    has_value: bool
+    start: int
+    end: int
 
 
 def keys_of(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
@@ -22,7 +45,7 @@ def keys_of(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes
         yield from ((e.offset, e.key) for e in read_entries(batch) if e.key is not None)
         return
     base = header.base_offset
-    for found in record_slices(plain_records(batch, header), header.record_count):
+    for found in _record_slices(plain_records(batch, header), header.record_count):
         if found.key is not None:
             yield base + found.offset_delta, found.key
 
@@ -33,12 +56,12 @@ def filter_batch(batch: memoryview, header: BatchHeader, wanted: Wanted) -> Buff
     First and last offset, producer and sequence stay those of ``batch``. Raises CorruptRecordsError.
     """
     if header.magic < 2:
-        return filter_legacy(batch, header, wanted)
+        return _filter_legacy(batch, header, wanted)
     records = plain_records(batch, header)
     base = header.base_offset
     kept = bytearray()
     count = newest_delta = 0
-    for found in record_slices(records, header.record_count):
+    for found in _record_slices(records, header.record_count):
         if wanted(base + found.offset_delta, found.key, found.has_value):
             newest_delta = max(newest_delta, found.time_delta) if count else found.time_delta
             count += 1
@@ -56,3 +79,64 @@ def filter_batch(batch: memoryview, header: BatchHeader, wanted: Wanted) -> Buff
 def empty_batch(batch: memoryview) -> Buffer:
     """Return the batch without its records: it still tells its producer's last sequence."""
     return with_records(batch, b"", codec=0, count=0)
+
+
+def _record_slices(records: bytes, count: int) -> Iterator[_RecordSlice]:
+    """Yield the ``count`` records in ``records``. Raises CorruptRecordsError when they are not exactly that."""
+    position = 0
+    try:
+        for _ in range(count):
+            start = position
+            length, at = read_varint(records, position)
+            position = at + length
+            if length < 0 or position > len(records):
+                raise CorruptRecordsError(f"record of {length} bytes at byte {start}")
+            time_delta, at = read_varint(records, at + 1)  # one byte of attributes, unused
+            offset_delta, at = read_varint(records, at)
+            key_length, at = read_varint(records, at)
+            key = None
+            if key_length >= 0:
+                key = records[at : at + key_length]
+                at += key_length
+            value_length, at = read_varint(records, at)
+            if at + max(value_length, 0) > position:
+                raise CorruptRecordsError(f"record at byte {start} runs past its end")
+            yield _RecordSlice(offset_delta, time_delta, key, value_length >= 0, start, position)
+    except IndexError as short:
+        raise CorruptRecordsError("records are cut off") from short
+    if position != len(records):
+        raise CorruptRecordsError(f"{len(records) - position} bytes after the last record")
+
+
+def _filter_legacy(entry: memoryview, header: BatchHeader, wanted: Wanted) -> Buffer | None:
+    """Leave records out of an entry that Kafka wrote before 0.11 (formats v0 and v1; BRK-154).
+
+    One that is not compressed stays or goes. Of a compressed one the records that stay are packed again, in the same
+    format: clients of that age read the topic. Source: Kafka 1.1.1 common/record/LegacyRecord.java.
+    """
+    records = list(read_entries(entry))
+    kept = [r for r in records if wanted(r.offset, r.key, r.value is not None)]
+    if len(kept) == len(records):
+        return entry
+    return _packed(kept, header) if kept else None
+
+
+def _packed(records: Sequence[LegacyEntry], header: BatchHeader) -> bytes:
+    """Make a compressed entry of these records. In v1 offsets inside count from 0, and the entry has the last one."""
+    first, last = (0 if header.magic == 0 else records[0].offset), records[-1].offset
+    inner = b"".join(
+        _entry(r.offset - first, header.magic, header.attributes & LOG_APPEND_TIME, r.timestamp, r.key, r.value)
+        for r in records
+    )
+    fixed_time = header.has_log_append_time
+    newest = header.max_timestamp if fixed_time else max(r.timestamp for r in records)
+    return _entry(last, header.magic, header.attributes, newest, None, compress(header.codec, inner))
+
+
+def _entry(offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None) -> bytes:
+    body = _FIXED.pack(magic, attributes)
+    if magic == 1:
+        body += _LONG.pack(timestamp)
+    for field in (key, value):
+        body += _LENGTH.pack(-1) if field is None else _LENGTH.pack(len(field)) + field
+    return _PREFIX.pack(offset, _CRC.size + len(body)) + _CRC.pack(zlib.crc32(body)) + body

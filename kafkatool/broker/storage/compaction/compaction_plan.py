@@ -4,27 +4,16 @@ Source: Kafka 2.3.1 log/LogCleanerManager.scala, log/LogCleaner.scala.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 from kafkatool.broker.storage.log_config import LogConfig
-
-_MAX_RELATIVE_OFFSET = 2**31 - 1
-
-
-class ClosedSegment(Protocol):
-    """The part of a segment the plan looks at."""
-
-    base_offset: int
-    size_bytes: int
+from kafkatool.broker.storage.segment.segment import MAX_RELATIVE_OFFSET, Segment
 
 
-S = TypeVar("S", bound=ClosedSegment)
-
-
-class CleanPlan(NamedTuple, Generic[S]):
+class CleanPlan(NamedTuple):
     """The plan for a log that could be cleaned."""
 
-    segments: Sequence[S]
+    segments: Sequence[Segment]
     """From the log's first up to the last that may be cleaned."""
     first_dirty: int
     """The offset at which the last round ended."""
@@ -40,7 +29,7 @@ class CleanPlan(NamedTuple, Generic[S]):
 
 
 def plan_cleaning(
-    segments: Sequence[S],
+    segments: Sequence[Segment],
     config: LogConfig,
     *,
     cleaned_to: int | None,
@@ -48,8 +37,8 @@ def plan_cleaning(
     stable_offset: int,
     log_end: int,
     now_ms: float,
-    newest_ms: Callable[[S], float],
-) -> CleanPlan[S] | None:
+    newest_ms: Callable[[Segment], float],
+) -> CleanPlan | None:
     """Plan for all segments of a log, the active one last; None when nothing is dirty enough.
 
     Cleaned are closed segments that end at or below ``stable_offset``, up to the first dirty one with a record younger
@@ -78,22 +67,21 @@ def plan_cleaning(
     return plan if dirty_bytes and plan.ratio > config.min_cleanable_dirty_ratio else None
 
 
-def group_segments(segments: Sequence[S], max_bytes: int, end: int) -> list[list[S]]:
+def group_segments(segments: Sequence[Segment], max_bytes: int, end: int) -> list[list[Segment]]:
     """Group neighbours that fit together into one segment, so that segments do not shrink to nothing.
 
     A group's bytes stay within ``max_bytes``, its offsets within what an index can hold. ``end`` is the offset after
     the last segment.
     """
-    groups: list[list[S]] = []
+    groups: list[list[Segment]] = []
     size = 0
     for number, segment in enumerate(segments):
         last_offset = (segments[number + 1].base_offset if number + 1 < len(segments) else end) - 1
-        fits = (
-            bool(groups)
+        if (
+            groups
             and size + segment.size_bytes <= max_bytes
-            and last_offset - groups[-1][0].base_offset <= _MAX_RELATIVE_OFFSET
-        )
-        if fits:
+            and last_offset - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET
+        ):
             groups[-1].append(segment)
             size += segment.size_bytes
         else:

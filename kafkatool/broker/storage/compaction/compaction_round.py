@@ -16,7 +16,7 @@ from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
 from kafkatool.broker.storage.compaction.offset_map import OffsetMap
 from kafkatool.broker.storage.compaction.throttle import CleanerThrottle
 from kafkatool.broker.storage.segment.segment import Segment
-from kafkatool.broker.storage.segment.segment_copy import SegmentCopy
+from kafkatool.broker.storage.segment.segment_swap import SegmentCopy
 from kafkatool.broker.storage.segment.transaction_index import read_aborted
 from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
 from kafkatool.core.protocol.codec.types import Buffer
@@ -32,9 +32,7 @@ class CleaningStoppedError(KafkatoolError):
 class CompactionRound:
     """A round on one log. ``run`` once."""
 
-    def __init__(
-        self, snapshot: LogSnapshot, plan: CleanPlan[Segment], offsets: OffsetMap, throttle: CleanerThrottle
-    ) -> None:
+    def __init__(self, snapshot: LogSnapshot, plan: CleanPlan, offsets: OffsetMap, throttle: CleanerThrottle) -> None:
         self._log = snapshot.log
         self._snapshot = snapshot
         self._plan = plan

@@ -16,7 +16,6 @@ from kafkatool.broker.storage.compaction.offset_map import OffsetMap
 from kafkatool.broker.storage.compaction.throttle import CleanerThrottle
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment.retention import newest_ms
-from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.core.errors import CorruptRecordsError, StorageError
 
 log = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ class LogCleaner:
 
     def clean_dirtiest(self) -> bool:
         """Do one round on the log with the largest dirty part; False when no log is dirty enough."""
-        best: tuple[LogSnapshot, CleanPlan[Segment]] | None = None
+        best: tuple[LogSnapshot, CleanPlan] | None = None
         for one in self._logs():
             if not self._is_candidate(one):
                 continue
@@ -82,7 +81,7 @@ class LogCleaner:
             return False
         return len(one.segments) > 1 and self._waiting.get(one, 0) <= time.monotonic()
 
-    def _plan(self, snapshot: LogSnapshot) -> CleanPlan[Segment] | None:
+    def _plan(self, snapshot: LogSnapshot) -> CleanPlan | None:
         state = snapshot.log.state
         return plan_cleaning(
             snapshot.segments,
@@ -95,7 +94,7 @@ class LogCleaner:
             newest_ms=newest_ms,
         )
 
-    def _clean(self, snapshot: LogSnapshot, plan: CleanPlan[Segment]) -> None:
+    def _clean(self, snapshot: LogSnapshot, plan: CleanPlan) -> None:
         one, started = snapshot.log, time.monotonic()
         throttle = CleanerThrottle(self._config.log_cleaner_io_max_bytes_per_second, self._stopping)
         try:

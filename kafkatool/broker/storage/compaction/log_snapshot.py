@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment.segment import Segment, erase
-from kafkatool.broker.storage.segment.segment_copy import SegmentCopy
-from kafkatool.broker.storage.segment.segment_swap import swap_in
+from kafkatool.broker.storage.segment.segment_swap import SegmentCopy, swap_in
 
 
 class LastBatch(NamedTuple):

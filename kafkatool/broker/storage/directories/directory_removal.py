@@ -29,15 +29,12 @@ class DirectoryRemoval:
         self._doomed.append(path)
         while self._doomed and not self._stopped and self._erasing.acquire(blocking=False):
             try:
-                self._erase_all()
+                while self._doomed and not self._stopped:
+                    started = time.perf_counter()
+                    _remove_tree(self._doomed.popleft())
+                    time.sleep(_REST * (time.perf_counter() - started))
             finally:
                 self._erasing.release()
-
-    def _erase_all(self) -> None:
-        while self._doomed and not self._stopped:
-            started = time.perf_counter()
-            _remove_tree(self._doomed.popleft())
-            time.sleep(_REST * (time.perf_counter() - started))
 
     def stop(self) -> None:
         """Erase no more; the next start does it."""

@@ -289,15 +289,13 @@ class LogManager:
 
     # --- background work -----------------------------------------------------------------------------------------
 
-    def apply_retention(self) -> int:
-        """Remove what no log has to keep, and idle producers; return how many segments went."""
+    def apply_retention(self) -> None:
+        """Remove what no log has to keep, and idle producers."""
         idle_since = time.time() * 1000 - self._config.transactional_id_expiration_ms
-        removed = 0
         for one in self.logs():
             with contextlib.suppress(StorageError):  # its dir was taken offline; go on with the others
                 one.expire_producers(int(idle_since))
-                removed += one.apply_retention()
-        return removed
+                one.apply_retention()
 
     def flush_due(self) -> None:
         """Flush the logs whose ``flush.ms`` has passed."""

@@ -1,4 +1,4 @@
-"""The log of one partition replica (broker.md section 15; BRK-130 to BRK-144). Source: Kafka 2.3.1 log/Log.scala."""
+"""The log of one partition replica (BRK-130 to BRK-144). Source: Kafka 2.3.1 log/Log.scala."""
 
 from pathlib import Path
 

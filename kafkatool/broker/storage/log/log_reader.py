@@ -6,6 +6,7 @@ or compaction took a segment from under them. Source: Kafka 2.3.1 log/Log.scala.
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from kafkatool.broker.storage.batches.batch_scan import scan_headers
@@ -29,8 +30,6 @@ class LogRead(NamedTuple):
     start: LogOffset
     records: FileRegion | bytes
     size_bytes: int
-    first_batch_incomplete: bool = False
-    """There is data, but the first batch is larger than asked for, so nothing was taken (BRK-96)."""
 
 
 class TimestampOffset(NamedTuple):
@@ -41,13 +40,11 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int | None
 
 
+@dataclass(frozen=True, slots=True)
 class LogReader:
     """The reading part of a log. Any thread may call; any method raises StorageError when the disk fails."""
 
-    __slots__ = ("_state",)
-
-    def __init__(self, state: LogState) -> None:
-        self._state = state
+    _state: LogState
 
     def read(self, offset: int, max_bytes: int, upper: int, *, min_one_batch: bool) -> LogRead:
         """Return batches from the one that holds ``offset``, ending before ``upper`` and within one segment.
@@ -127,8 +124,8 @@ def _read(
         if offset >= upper:
             return LogRead(start, b"", 0)
         first_size = first_end - position
-        if first_size > max_bytes and not min_one_batch:
-            return LogRead(start, b"", 0, first_batch_incomplete=True)
+        if first_size > max_bytes and not min_one_batch:  # there is data, but nothing is taken (BRK-96)
+            return LogRead(start, b"", 0)
         available = _readable_end(segment, end, upper) - position
         size = min(available, max(max_bytes, first_size))
         return LogRead(start, segment.region(position, size), size) if size > 0 else LogRead(start, b"", 0)

@@ -5,6 +5,7 @@ Source: Kafka 2.3.1 log/Log.scala.
 
 import random
 import time
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
@@ -14,8 +15,7 @@ from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_reload import apply_marker
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, write_snapshot
-from kafkatool.broker.storage.segment.rolling import must_roll
-from kafkatool.broker.storage.segment.segment import Segment, erase
+from kafkatool.broker.storage.segment.segment import Segment, erase, must_roll
 from kafkatool.broker.storage.segment.transaction_index import append_aborted
 from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, set_base_offset_and_epoch
 
@@ -23,7 +23,7 @@ _KEPT_BYTES = 2048  # a larger newest batch is read from the file: it is sent fr
 
 
 class AppendInfo(NamedTuple):
-    """The outcome of an append. ``first_offset`` > ``last_offset`` when there was nothing to append."""
+    """The outcome of an append by the leader."""
 
     first_offset: int
     last_offset: int
@@ -32,18 +32,13 @@ class AppendInfo(NamedTuple):
     log_start_offset: int
     duplicate: bool = False
     """The batch had been appended before; nothing was written, the offsets are those of then (BRK-91)."""
-    leader_epoch: int | None = None
-    """Of the last batch; None when it has none (v0/v1)."""
-    size_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class LogWriter:
     """The writing part of a log: appends, rolls and flushes. Any method raises StorageError when the disk fails."""
 
-    __slots__ = ("_state",)
-
-    def __init__(self, state: LogState) -> None:
-        self._state = state
+    _state: LogState
 
     def append_as_leader(
         self, records: bytearray | memoryview, leader_epoch: int, *, origin_client: bool = True
@@ -66,7 +61,7 @@ class LogWriter:
             if header.producer_id >= 0 and origin_client and (earlier := state.producers.check(header)):
                 first = earlier.last_offset - earlier.offset_delta
                 append_time = earlier.timestamp if config.message_timestamp_type == "LogAppendTime" else None
-                return AppendInfo(first, earlier.last_offset, append_time, state.log_start_offset, True, leader_epoch)
+                return AppendInfo(first, earlier.last_offset, append_time, state.log_start_offset, duplicate=True)
             append_time = None
             timestamp = header.max_timestamp
             set_base_offset_and_epoch(batch, 0, base, leader_epoch)
@@ -80,15 +75,7 @@ class LogWriter:
             except OSError as e:
                 raise state.disk_failed(e, midway=state.midway) from e
             self._keep_in_memory(batch, base)
-            info = AppendInfo(
-                base,
-                base + header.last_offset_delta,
-                append_time,
-                state.log_start_offset,
-                False,
-                leader_epoch,
-                len(batch),
-            )
+            info = AppendInfo(base, base + header.last_offset_delta, append_time, state.log_start_offset)
         self._flush_if_due(config)
         return info
 
@@ -99,7 +86,7 @@ class LogWriter:
             start = LogOffset(base, end.segment_base, end.position - size)
             self._state.newest = NewestBatch(start, end, bytes(batch))
 
-    def append_as_follower(self, records: memoryview) -> AppendInfo:
+    def append_as_follower(self, records: memoryview) -> None:
         """Append what the leader sent, as it is; a cut last batch is left out (BRK-161, BRK-91).
 
         Raises CorruptRecordsError for a wrong checksum, OffsetOrderError for offsets that do not continue the log;
@@ -124,18 +111,9 @@ class LogWriter:
                     self._append(records, batches)
             except OSError as e:
                 raise state.disk_failed(e, midway=state.midway) from e
-            info = AppendInfo(
-                batches[0].base_offset if batches else first,
-                state.end.offset - 1,
-                None,
-                state.log_start_offset,
-                leader_epoch=state.leader_epochs.latest,
-                size_bytes=sum(batch.header.size_bytes for batch in batches),
-            )
         if trouble is not None:
             raise trouble
         self._flush_if_due(state.config)
-        return info
 
     def _append(self, records: memoryview, batches: list[ReceivedBatch]) -> None:
         """Write batches that lie back to back in ``records``: one write for each segment they go to."""

@@ -1,4 +1,4 @@
-"""``N.snapshot``: the producers of a log up to offset N (BRK-139; layout in broker.md section 15).
+"""``N.snapshot``: the producers of a log up to offset N (BRK-139).
 
 Of each producer only the last batch is written. Source: Kafka 1.1.1 log/ProducerStateManager.scala.
 """
@@ -50,8 +50,12 @@ def read_snapshot(path: Path) -> ProducerState | None:
             producer_id, epoch, *last, coordinator_epoch, start = _PRODUCER.unpack_from(
                 data, _HEADER.size + i * _PRODUCER.size
             )
-            batches = [ProducedBatch(*last)] if last[0] >= 0 else []
-            state.restore(producer_id, ProducerEntry(epoch, batches, coordinator_epoch, None if start < 0 else start))
+            entry = ProducerEntry(
+                epoch, coordinator_epoch=coordinator_epoch, transaction_start=None if start < 0 else start
+            )
+            if last[0] >= 0:
+                entry.batches.append(ProducedBatch(*last))
+            state.restore(producer_id, entry)
     except error:
         return None
     state.end_offset = offset_of(path)

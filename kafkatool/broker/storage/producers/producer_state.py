@@ -4,7 +4,7 @@ Called under the log's lock. Source: Kafka 1.1.1 log/ProducerStateManager.scala,
 """
 
 from collections import deque
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.append_error import AppendError
@@ -24,22 +24,14 @@ class ProducedBatch(NamedTuple):
     timestamp: int
 
 
+@dataclass(slots=True, eq=False)
 class ProducerEntry:
     """One producer: its epoch, its last batches, and its open transaction if it has one."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "transaction_start")
-
-    def __init__(
-        self,
-        epoch: int,
-        batches: Iterable[ProducedBatch] = (),
-        coordinator_epoch: int = -1,
-        transaction_start: int | None = None,
-    ) -> None:
-        self.epoch = epoch
-        self.batches = deque(batches, BATCHES_KEPT)
-        self.coordinator_epoch = coordinator_epoch
-        self.transaction_start = transaction_start
+    epoch: int
+    batches: deque[ProducedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    coordinator_epoch: int = -1
+    transaction_start: int | None = None
 
     def duplicate_of(self, header: BatchHeader) -> ProducedBatch | None:
         """Return the kept batch of which this one is an exact repeat."""

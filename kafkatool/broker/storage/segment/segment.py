@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kafkatool.broker.storage.batches.batch_scan import scan_headers
+from kafkatool.broker.storage.batches.received_batches import ReceivedBatch
+from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.segment.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from kafkatool.broker.storage.segment.recent_batches import RecentBatches
 from kafkatool.broker.storage.segment.segment_file import SegmentFile, write_all
@@ -223,7 +225,7 @@ class Segment:
             self.rebuild(self.headers())
 
     def rebuild(self, batches: Iterable[tuple[int, BatchHeader]], index_interval_bytes: int = 4096) -> None:
-        """Make the indexes anew from all good batches; what follows the last of them in the file is cut off."""
+        """Make the indexes anew from all good batches; a torn batch and what follows it are cut off the file."""
         self.offset_index.create()
         self.time_index.create()
         size_before, self.size_bytes = self.size_bytes, 0
@@ -310,6 +312,23 @@ class Segment:
         self.offset_index.release()
         self.time_index.release()
         self._file = None
+
+
+def must_roll(segment: Segment, planned_bytes: int, batch: ReceivedBatch, config: LogConfig) -> bool:
+    """Tell whether a segment that holds ``planned_bytes`` is too full or too old to take the batch too (BRK-131)."""
+    header = batch.header
+    if batch.base_offset + header.last_offset_delta - segment.base_offset > MAX_RELATIVE_OFFSET:
+        return True
+    if not planned_bytes:
+        return False
+    if planned_bytes + header.size_bytes > config.segment_bytes or segment.index_is_full(config.segment_index_bytes):
+        return True
+    first = segment.first_timestamp
+    if first is not None and first >= 0 and batch.max_timestamp >= 0:
+        age_ms = float(batch.max_timestamp - first)
+    else:
+        age_ms = time.time() * 1000 - segment.created_ms
+    return age_ms > config.segment_ms - segment.roll_jitter_ms
 
 
 def erase(segments: Iterable[Segment]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from kafkatool.core.protocol.codec.decode_source import DecodeSource
 from kafkatool.core.protocol.codec.encode_source import EncodeSource
-from kafkatool.core.protocol.codec.types import Buffer, Chunk
+from kafkatool.core.protocol.codec.types import Buffer, Chunk, cached
 
 Decode: TypeAlias = Callable[[Buffer, int], Any]
 """``decode(data, position) -> message``. Raises ProtocolError, struct.error or IndexError."""
@@ -19,27 +19,16 @@ Encode: TypeAlias = Callable[[Any, bytearray, list[Chunk], int], bytearray]
 """``encode(message, out, chunks, throttle_time_ms) -> last buffer``; see EncodeSource."""
 
 
-_decoders: dict[tuple[type[object], int, bool], Decode] = {}
-_encoders: dict[tuple[type[object], int, bool], Encode] = {}
-
-
+@cached
 def decoder(cls: type[object], version: int, flexible: bool) -> Decode:
     """Return the decode function of that class and version, made at its first use. Any thread; twice does no harm."""
-    key = (cls, version, flexible)
-    if (known := _decoders.get(key)) is not None:
-        return known
     source = DecodeSource(cls, version, flexible)
-    made = cast(Decode, source.compile("def decode(data, pos):", f"decode {cls.__name__} {version}"))
-    return _decoders.setdefault(key, made)
+    return cast(Decode, source.compile("def decode(data, pos):", f"decode {cls.__name__} {version}"))
 
 
+@cached
 def encoder(cls: type[object], version: int, flexible: bool) -> Encode:
     """Return the encode function of that class and version, made at its first use. Any thread; twice does no harm."""
-    key = (cls, version, flexible)
-    if (known := _encoders.get(key)) is not None:
-        return known
     source = EncodeSource(cls, version, flexible)
-    made = cast(
-        Encode, source.compile("def encode(m, out, chunks, throttle_time_ms):", f"encode {cls.__name__} {version}")
-    )
-    return _encoders.setdefault(key, made)
+    head = "def encode(m, out, chunks, throttle_time_ms):"
+    return cast(Encode, source.compile(head, f"encode {cls.__name__} {version}"))

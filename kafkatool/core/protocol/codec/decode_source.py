@@ -1,6 +1,6 @@
 """The writer of the function that decodes one message class in one version.
 
-Every length is held against the bytes left before anything is allocated or sliced (wire.md section 1).
+Every length is held against the bytes left before anything is allocated or sliced.
 """
 
 from typing import Any

@@ -33,11 +33,8 @@ class EncodeSource(Source):
             value = f"{source}.{field.name}"
             self._field(field, f"throttle_time_ms or {value}" if value == _THROTTLE_TIME else value, depth)
         self._flush()
-        self._no_tagged_fields()
-
-    def _no_tagged_fields(self) -> None:
         if self.flexible:
-            self.line("out.append(0)")
+            self.line("out.append(0)")  # no tagged fields
 
     def _field(self, field: Field, source: str, depth: int) -> None:
         if isinstance(field.type, Fixed):
@@ -126,10 +123,10 @@ class EncodeSource(Source):
                     self._flush()
                 else:
                     self._struct(inner, item, depth + 1)
-            self._no_tagged_fields()
+            if self.flexible:
+                self.line("out.append(0)")
 
     def _flush(self) -> None:
-        """Write the values gathered with one call."""
         if not self.pending:
             return
         struct, values = self.take_pending()

@@ -15,6 +15,7 @@ from kafkatool.core.protocol.codec.types import (
     RecordsMark,
     Since,
     Until,
+    cached,
 )
 
 NO_DEFAULT = object()
@@ -79,7 +80,7 @@ class Field:
 class Api:
     """One API: its key and name, the versions this protocol package knows, and the two messages.
 
-    ``flexible_from`` is the first version with compact types and tagged fields (wire.md section 1), None if none has.
+    ``flexible_from`` is the first version with compact types and tagged fields (KIP-482), None if none has.
     """
 
     key: int
@@ -99,17 +100,9 @@ class Api:
         return self.min_version <= version <= self.max_version
 
 
+@cached
 def fields_of(cls: type[object]) -> tuple[Field, ...]:
     """Return the fields of a message class in wire order. TypeError for an annotation that says no wire type."""
-    if cls not in _fields:
-        _fields[cls] = _read_fields(cls)
-    return _fields[cls]
-
-
-_fields: dict[type[object], tuple[Field, ...]] = {}
-
-
-def _read_fields(cls: type[object]) -> tuple[Field, ...]:
     if cls is TopicPartition:  # the shared value type knows nothing of the wire
         return (Field("topic", Text()), Field("partition", INT32))
     hints = get_type_hints(cls, include_extras=True)
@@ -121,7 +114,6 @@ def _field(field: "dataclasses.Field[Any]", hint: Any) -> Field:
     wire_type, nullable = _resolve(hint, marks)
     versions: dict[type[object], int] = {type(m): m.version for m in marks}
     since = versions.get(Since, 0)
-    default_is_list = field.default_factory is list
     return Field(
         name=field.name,
         type=wire_type,
@@ -130,7 +122,7 @@ def _field(field: "dataclasses.Field[Any]", hint: Any) -> Field:
         null_since=versions.get(NullSince, since) if nullable else _ALWAYS,
         grouped_since=versions.get(GroupedSince, _ALWAYS),
         default=NO_DEFAULT if field.default is dataclasses.MISSING else field.default,
-        default_is_list=default_is_list,
+        default_is_list=field.default_factory is list,
     )
 
 

@@ -9,12 +9,15 @@ it, which type checkers see as a plain ``int``, ``str`` or ``list``::
 that has the field, unless ``NullSince`` says later. A default is the value in versions that lack the field.
 """
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, TypeVar, dataclass_transform
+from typing import Annotated, Any, NamedTuple, TypeVar, cast, dataclass_transform
 
 from kafkatool.core.protocol.codec.file_region import FileRegion
 
 T = TypeVar("T")
+OfClass = TypeVar("OfClass", bound=Callable[..., Any])
 
 Buffer = bytes | bytearray | memoryview
 """Bytes in memory. A memoryview must be of single bytes and contiguous."""
@@ -30,6 +33,11 @@ def message(cls: type[T]) -> type[T]:
     Held so at run time too, it would be made and decoded two to three times slower; handlers' tests do hold requests.
     """
     return dataclass(slots=True, kw_only=True)(cls)
+
+
+def cached(function: OfClass) -> OfClass:
+    """Keep what a function of a class returns; ``functools.cache`` whose arguments mypy lets be a class."""
+    return cast(OfClass, functools.cache(function))
 
 
 class Fixed(NamedTuple):

@@ -1,4 +1,4 @@
-"""Error codes of the wire (wire.md section 4). Codes above 82 are newer than Kafka 2.3: understood, never sent.
+"""Error codes of the wire. Codes above 82 are newer than Kafka 2.3: understood, never sent.
 
 Source: Kafka 2.4.1 common/protocol/Errors.java.
 """

@@ -8,9 +8,9 @@ KafkaLZ4BlockOutputStream.java.
 Decompressing is bounded: a few kilobytes can stand for gigabytes, and a writer could end its readers.
 """
 
-from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
+from typing import Any
 
 import cramjam
 
@@ -75,35 +75,30 @@ def decompress(codec: int, data: Buffer, *, magic: int = 2) -> bytes:
             case Codec.NONE:
                 return bytes(data)
             case Codec.GZIP:
-                return _bounded(Codec.GZIP, data, cramjam.gzip.decompress, cramjam.gzip.decompress_into)
+                return _bounded(Codec.GZIP, data, cramjam.gzip)
             case Codec.SNAPPY:
                 return _decompress_snappy(memoryview(data))
             case Codec.LZ4:
                 if magic == 0 and bytes(data[: len(_LZ4_START)]) == _LZ4_START:
                     data = _LZ4_HEADER + bytes(data[len(_LZ4_HEADER) :])
-                return _bounded(Codec.LZ4, data, cramjam.lz4.decompress, cramjam.lz4.decompress_into)
+                return _bounded(Codec.LZ4, data, cramjam.lz4)
             case Codec.ZSTD:
-                return _bounded(Codec.ZSTD, data, cramjam.zstd.decompress, cramjam.zstd.decompress_into)
+                return _bounded(Codec.ZSTD, data, cramjam.zstd)
     except ValueError as unknown:
         raise CorruptRecordsError(f"there is no compression codec {codec}") from unknown
     except cramjam.DecompressionError as broken:
         raise CorruptRecordsError(f"records cannot be decompressed with {Codec(codec).name}: {broken}") from broken
 
 
-def _bounded(
-    codec: Codec,
-    data: Buffer,
-    decompress_all: Callable[[Buffer], cramjam.Buffer],
-    decompress_into: Callable[[Buffer, bytearray], int],
-) -> bytes:
+def _bounded(codec: Codec, data: Buffer, library: Any) -> bytes:
     if len(data) * _LARGEST_RATIO.get(codec, MAX_DECOMPRESSED_BYTES) <= MAX_DECOMPRESSED_BYTES:
-        return bytes(decompress_all(data))
+        return bytes(library.decompress(data))
     size = max(_FIRST_GUESS_BYTES, len(data) * _USUAL_RATIO)
     while True:
         size = min(size, MAX_DECOMPRESSED_BYTES)
         buffer = bytearray(size)
         try:
-            return bytes(memoryview(buffer)[: decompress_into(data, buffer)])
+            return bytes(memoryview(buffer)[: library.decompress_into(data, buffer)])
         except cramjam.DecompressionError as e:
             if str(e) != _BUFFER_FULL:
                 raise

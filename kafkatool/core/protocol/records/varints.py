@@ -1,4 +1,4 @@
-"""Zigzag numbers of variable length, as records of format v2 hold them (wire.md section 1)."""
+"""Zigzag numbers of variable length, as records of format v2 hold them."""
 
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.types import Buffer

@@ -4,7 +4,7 @@ import pytest
 
 from kafkatool.broker.replication.leading.fetch_session import FetchSession
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan, FetchSessions
-from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader, failed_read
+from kafkatool.broker.replication.partition.partition_reads import FAILED_READS, PartitionRead, Reader
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -89,7 +89,7 @@ def test_a_session_looks_only_at_what_changed_and_tells_only_what_is_new() -> No
     assert looked_at(sessions.plan(request(session, 4))) == {}
     mark_changed(sessions, 0, 2)
     sixth = sessions.plan(request(session, 5))
-    refused = failed_read(ErrorCode.NOT_LEADER_FOR_PARTITION)
+    refused = FAILED_READS[ErrorCode.NOT_LEADER_FOR_PARTITION]
     assert told(sixth, p2=refused, p0=quiet(7)._replace(log_start_offset=2)) == [0, 2]
     seventh = sessions.plan(request(session, 6))
     assert looked_at(seventh) == {2: 0}, "trouble may be over at any time"

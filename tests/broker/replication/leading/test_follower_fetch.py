@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.broker.replication.leading.delayed_fetch import FollowerFetch
 from kafkatool.broker.replication.leading.fetch_session import FetchResults
-from kafkatool.broker.replication.leading.follower_fetch import FollowerFetch
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader
 from kafkatool.broker.replication.partition.replication_quota import RateWindow
 from kafkatool.core.protocol.codec.file_region import FileRegion

@@ -22,9 +22,10 @@ def test_a_batch_is_stored_in_the_topics_codec_with_everything_else_as_sent(
     log.append_as_leader(batch(1), 3)
     produced = encode_batch(_RECORDS, codec=sent, producer_id=9, producer_epoch=2, base_sequence=0)
     before = read_header(produced)
+    size_before = log.size_bytes
     info = log.append_as_leader(produced, 3)
     stored = log.read(1, 10_000, 5, min_one_batch=True)
-    assert (info.first_offset, info.last_offset, info.size_bytes) == (1, 4, stored.size_bytes)
+    assert (info.first_offset, info.last_offset, log.size_bytes - size_before) == (1, 4, stored.size_bytes)
     kept = everything(log)[-stored.size_bytes :]
     header = read_header(kept)
     assert header is not None and before is not None

@@ -8,7 +8,7 @@ import pytest
 
 from kafkatool.broker.storage.compaction import compaction_round, log_cleaner
 from kafkatool.broker.storage.log.log import Log
-from kafkatool.broker.storage.segment import segment, segment_copy
+from kafkatool.broker.storage.segment import segment, segment_swap
 from kafkatool.broker.storage.segment.segment import Segment
 from kafkatool.broker.storage.segment.segment_file import SegmentFile
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
@@ -201,9 +201,9 @@ def test_what_happens_to_the_log_during_a_round_wins(tmp_path: Path, how: str, m
     for value in range(12):
         append(log, [("a", str(value)), ("b", str(value))])
     roll(log)
-    finish = segment_copy.SegmentCopy.finish
+    finish = segment_swap.SegmentCopy.finish
 
-    def meanwhile(copy: segment_copy.SegmentCopy, modified_ms: float) -> object:
+    def meanwhile(copy: segment_swap.SegmentCopy, modified_ms: float) -> object:
         if how == "cut":
             log.truncate_to(7)
         elif how == "start over":
@@ -215,7 +215,7 @@ def test_what_happens_to_the_log_during_a_round_wins(tmp_path: Path, how: str, m
             log.close()
         return finish(copy, modified_ms)
 
-    monkeypatch.setattr(segment_copy.SegmentCopy, "finish", meanwhile)
+    monkeypatch.setattr(segment_swap.SegmentCopy, "finish", meanwhile)
     cleaner_of(log).clean_dirtiest()
     monkeypatch.undo()
     assert not list(tmp_path.glob("*.cleaned"))

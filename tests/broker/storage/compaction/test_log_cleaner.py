@@ -11,7 +11,7 @@ from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment.segment import Segment
-from kafkatool.broker.storage.segment.segment_copy import SegmentCopy
+from kafkatool.broker.storage.segment.segment_swap import SegmentCopy
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
 from tests.broker.storage.compaction.compacting import COMPACTED, append, cleaner_of, consumed, roll

@@ -68,16 +68,16 @@ def test_offsets_outside_the_log_are_refused_and_the_end_is_empty(tmp_path: Path
     for offset in (-1, 6):
         with pytest.raises(OffsetOutOfRangeError):
             log.read(offset, 100, 5, min_one_batch=True)
-    assert log.read(5, 100, 5, min_one_batch=True) == (log.end, b"", 0, False)
+    assert log.read(5, 100, 5, min_one_batch=True) == (log.end, b"", 0)
     log.advance_log_start(2)
     with pytest.raises(OffsetOutOfRangeError):
         log.read(1, 100, 5, min_one_batch=True)
 
 
 @pytest.mark.spec("BRK-96")
-def test_first_batch_larger_than_asked_for_is_said_to_be_there(tmp_path: Path) -> None:
+def test_first_batch_larger_than_asked_for_is_not_taken(tmp_path: Path) -> None:
     read = _filled(tmp_path, [2]).read(0, 10, 2, min_one_batch=False)
-    assert (read.size_bytes, read.first_batch_incomplete) == (0, True)
+    assert (read.start.offset, read.records, read.size_bytes) == (0, b"", 0)
 
 
 @pytest.mark.spec("BRK-107")
