@@ -4,17 +4,13 @@ The scripts in ``completions/`` are this command's output; a test holds them aga
 """
 
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
 from kafkatool.commands.shared.options import KAZOO_LOGGER, KtCommand
 from kafkatool.core.errors import KafkatoolError
-
-if TYPE_CHECKING:
-    from kafkatool.core.zookeeper.session import ZooKeeper
 
 SHELLS: Final = ("bash", "zsh", "fish")
 COMPLETE_VARIABLE: Final = "_KT_COMPLETE"
@@ -49,37 +45,27 @@ def script(shell: str) -> str:
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete names of topics; of a list joined by commas the last one."""
+    from kafkatool.core.zookeeper.znodes import TopicsZnode
 
-    def names(zk: "ZooKeeper") -> list[str]:
-        from kafkatool.core.zookeeper.znodes import TopicsZnode
-
-        return sorted(zk.children(TopicsZnode.PATH) or ())
-
-    return _complete(ctx, incomplete, names)
+    return _complete(ctx, incomplete, TopicsZnode.PATH)
 
 
 def complete_brokers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete ids of registered brokers; of a list joined by commas the last one, by one not in it yet."""
+    from kafkatool.core.zookeeper.znodes import BrokersZnode
 
-    def ids(zk: "ZooKeeper") -> list[str]:
-        from kafkatool.core.zookeeper.znodes import BrokersZnode
-
-        return sorted(zk.children(BrokersZnode.PATH) or (), key=lambda i: (len(i), i))
-
-    return _complete(ctx, incomplete, ids)
+    return sorted(_complete(ctx, incomplete, BrokersZnode.PATH), key=lambda item: len(item.value))
 
 
-def _complete(
-    ctx: click.Context, incomplete: str, values_of: Callable[["ZooKeeper"], list[str]]
-) -> list[CompletionItem]:
+def _complete(ctx: click.Context, incomplete: str, parent: str) -> list[CompletionItem]:
     before, comma, last = incomplete.rpartition(",")
     used = set(before.split(","))
     connect = ctx.params.get("zookeeper")
-    values = _ask(connect, values_of) if isinstance(connect, str) else []
+    values = sorted(_children(connect, parent)) if isinstance(connect, str) else []
     return [CompletionItem(before + comma + v) for v in values if v.startswith(last) and v not in used]
 
 
-def _ask(connect: str, values_of: Callable[["ZooKeeper"], list[str]]) -> list[str]:
+def _children(connect: str, parent: str) -> list[str]:
     """Ask ZooKeeper; return nothing where it is too slow or fails: completion never prints an error and never hangs."""
     found: list[str] = []
 
@@ -91,7 +77,7 @@ def _ask(connect: str, values_of: Callable[["ZooKeeper"], list[str]]) -> list[st
         logging.getLogger(KAZOO_LOGGER).setLevel(logging.CRITICAL)
         try:
             with ZooKeeper(connect, connection_timeout_ms=int(ANSWER_WITHIN_S * 1000)) as zk:
-                found.extend(values_of(zk))
+                found.extend(zk.children(parent) or ())
         except KafkatoolError:
             return  # no ZooKeeper, no values
 

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.main import kt
-from kafkatool.commands.reassign import progress as reassign_progress
+from kafkatool.commands.reassign import run_output
 from kafkatool.commands.shared.progress_line import ProgressLine
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
@@ -65,7 +65,7 @@ def test_a_throttled_move_tells_bytes_where_brokers_know_them(
         assert result.exit_code == 0, result.output
         return result.stderr
 
-    monkeypatch.setattr(reassign_progress, "ProgressLine", partial(ProgressLine, interval_s=0.2))
+    monkeypatch.setattr(run_output, "ProgressLine", partial(ProgressLine, interval_s=0.2))
     run("topics create --topic big --replica-assignment 1:2,2:1")
     fill(place.bootstrap, "big")
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"

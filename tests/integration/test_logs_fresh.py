@@ -8,7 +8,8 @@ import pytest
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.statelog.history.facts import history_of
-from kafkatool.core.statelog.jobs.gathering import Logs, gather, partitions_of
+from kafkatool.core.statelog.jobs.gathering import gather, partitions_of
+from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.spool import spool
@@ -48,7 +49,7 @@ def told(logs: Sequence[Path], directory: Path) -> tuple[dict[str, State], Count
     """Return how each partition stands by the logs, and the account of their lines."""
     with spool() as own:
         sources = open_logs(logs, own).sources
-        gathered = gather(Logs(sources, (None,) * len(sources), own.directory), Selection(), InProcess(), len(logs))
+        gathered = gather(Logs(sources, (None,) * len(sources), own), Selection(), InProcess(), len(logs))
         states: dict[str, State] = {}
         for _, batches in gathered.buckets():
             for topic, partition, observations in partitions_of(batches, gathered.first_lines):

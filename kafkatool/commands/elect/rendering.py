@@ -27,26 +27,16 @@ def outcome_lines(items: Sequence[PartitionResult], name_of: PartitionName) -> I
     """Yield a line per partition for stderr, coloured on a terminal."""
     paints = sys.stderr.isatty()  # asked once: it is a call to the system
     for item in items:
-        text = f"{name_of(item.partition)}: {item.status}, {_leaders_text(item)}"
+        leaders = f"preferred {item.preferred}, leader {'none' if item.leader is None else item.leader}"
+        if item.status is Outcome.UNKNOWN:
+            leaders = "there is no such partition"
+        text = f"{name_of(item.partition)}: {item.status}, {leaders}"
         yield paint(text, "green" if item.status in LED_BY_PREFERRED else "red", err=True) if paints else text
-
-
-def _leaders_text(item: PartitionResult) -> str:
-    if item.status is Outcome.UNKNOWN:
-        return "there is no such partition"
-    return f"preferred {item.preferred}, leader {'none' if item.leader is None else item.leader}"
 
 
 def outcome_item(item: PartitionResult) -> dict[str, Any]:
     """Return the JSON object and TSV row of one partition."""
-    return {
-        "topic": item.partition.topic,
-        "partition": item.partition.partition,
-        "preferred": item.preferred,
-        "leader_before": item.leader_before,
-        "leader": item.leader,
-        "status": str(item.status),
-    }
+    return {**item.partition._asdict(), **{key: getattr(item, key) for key in COLUMNS[2:]}}
 
 
 def counted(counts: Mapping[Outcome, int]) -> str:

@@ -21,7 +21,7 @@ from kafkatool.commands.logs.session import (
 from kafkatool.commands.shared.options import KtCommand
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.history.skew import WARN_MS, skew_at_the_end
-from kafkatool.core.statelog.jobs.merge import Merged, merge
+from kafkatool.core.statelog.jobs.merge import Merged, merge, plan_merge
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
 from kafkatool.core.statelog.lines.forms import EVENTS
 from kafkatool.core.statelog.lines.grammar import LEVELS
@@ -66,10 +66,7 @@ def _events(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
 @click.option("--label", "labels", multiple=True, metavar="PATH=NAME", help="What --show-source and rows call a file.")
 @out_option
 @strict_option
-@click.pass_context
 def merge_command(
-    ctx: click.Context,
-    /,
     names: str | None,
     logs_regex: str | None,
     zones: tuple[str, ...],
@@ -80,7 +77,7 @@ def merge_command(
     strict: bool,
     show_source: bool,
     **filters: Any,
-) -> None:
+) -> int:
     """One log in order of time from the state-change logs of all brokers."""
     wanted = wanted_logs(names, logs_regex)
     selection = _selection(**filters)
@@ -88,20 +85,22 @@ def merge_command(
     with log_session(wanted, master, zones, labels=labels, join_rolled=not selection.kafka_compatible) as session:
         if not selection.kafka_compatible:
             _warn_of_skew(session)  # now, while Spark is still starting
-        if form == "text" and not any(session.clocks):
-            merged, rows = _merge_text(session, selection, out_path, show_source), 0
+        if form == "text" and not any(session.logs.clocks):
+            plan, rows = plan_merge(session.logs.sources, session.spark), 0
+            with output(out_path) as file:  # the fast way, which may write straight into the output
+                merged = merge(
+                    plan, selection, session.spark, session.logs.directory, show_source=show_source, output=file
+                )
+                merged.write_to(file)
         else:
             merged, rows = merge_ordered(
-                *(session.opened.sources, session.clocks, selection, session.spark, session.directory),
-                as_rows=form != "text",
-                show_source=show_source,
+                session.logs, selection, session.spark, as_rows=form != "text", show_source=show_source
             )
             _write(session, merged, form, out_path)
     session.tell_warnings()
     more = {} if form == "text" else {"rows_written": rows}
     click.echo(account(session.opened.files, merged.counts, **more), err=True)
-    if session.opened.broken or (strict and merged.counts.unknown_form):
-        ctx.exit(1)
+    return session.exit_code(merged.counts.unknown_form, strict=strict)
 
 
 def _selection(*, level: str | None, events: frozenset[str], no_continuation: bool, **filters: Any) -> Selection:
@@ -123,19 +122,10 @@ def _check(form: str, out: Path | None, selection: Selection, zones: tuple[str, 
             raise UsageError(f"{out} exists; a Parquet dataset is a directory of its own: name a new one")
 
 
-def _merge_text(session: LogSession, selection: Selection, out: Path | None, show_source: bool) -> Merged:
-    """Merge the fast way, which may write straight into the output."""
-    with output(out) as file:
-        logs, spark, directory = session.opened.sources, session.spark, session.directory
-        merged = merge(logs, selection, spark, directory, show_source=show_source, output=file)
-        merged.write_to(file)
-    return merged
-
-
 def _write(session: LogSession, merged: Merged, form: str, out: Path | None) -> None:
     if form == "parquet" and out is not None:
         with new_directory(out) as directory:
-            write_parquet(merged.parts, directory, session.spark, utc=any(session.clocks))
+            write_parquet(merged.parts, directory, session.spark, utc=any(session.logs.clocks))
         return
     with output(out) as file:
         merged.write_to(file)
@@ -143,7 +133,7 @@ def _write(session: LogSession, merged: Merged, form: str, out: Path | None) -> 
 
 def _warn_of_skew(session: LogSession) -> None:
     """Warn where the brokers' clocks, which decide the order, are known to differ (SCL-20X)."""
-    for (controller, broker), skew in skew_at_the_end(session.opened.sources, session.clocks):
+    for (controller, broker), skew in skew_at_the_end(session.logs.sources, session.logs.clocks):
         if skew.behind_at_least_ms > WARN_MS:
             click.echo(
                 f"kt: the clock of broker {broker} is at least {skew.behind_at_least_ms / 1000:.1f} s behind that of "

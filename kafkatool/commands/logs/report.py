@@ -40,7 +40,16 @@ COLUMNS: Final = (
     *("leader_changes", "isr_shrinks", "isr_growths", "failed", "ignored", "leader", "isr", "deleted"),
 )
 KEYS: Final = (
-    *("logs", "visibility", "totals", "controllers", "brokers", "partitions", "minutes", "skew", "lines", "plots"),
+    "logs",
+    "visibility",
+    "totals",
+    "controllers",
+    "brokers",
+    "partitions",
+    "minutes",
+    "skew",
+    "lines",
+    "plots",
 )
 
 
@@ -54,10 +63,7 @@ KEYS: Final = (
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the page to this file.")
 @strict_option
 @output_option
-@click.pass_context
 def report(
-    ctx: click.Context,
-    /,
     names: str | None,
     logs_regex: str | None,
     zones: tuple[str, ...],
@@ -68,7 +74,7 @@ def report(
     strict: bool,
     out: Output,
     **filters: Any,
-) -> None:
+) -> int:
     """An outage explained: who was without leader and how long, which brokers, which controllers, when."""
     selection = make_selection(**filters)
     wanted = wanted_logs(names, logs_regex)
@@ -82,5 +88,4 @@ def report(
     session.tell_warnings()
     if html is not None:
         out.note(f"{html} written: open it in a browser")
-    if session.opened.broken or (strict and data["lines"]["unknown_form"]):
-        ctx.exit(1)
+    return session.exit_code(data["lines"]["unknown_form"], strict=strict)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kafkatool.core.statelog.history.observations import milliseconds
 from kafkatool.core.statelog.history.partition_summary import PartitionSummary
-from kafkatool.core.statelog.history.report import PLOT_STEPS, Report, running
+from kafkatool.core.statelog.history.report import BROKER_EVENTS, PLOT_STEPS, Report, running
 
 Data = dict[str, Any]
 
@@ -23,7 +23,7 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
             "files": overview.files,
             "first": overview.first and report.first,
             "last": overview.last and report.last,
-            "span_ms": _span_ms(report),
+            "span_ms": milliseconds(report.last) - milliseconds(report.first) if overview.first else 0,
             "utc": utc,
         },
         "visibility": {
@@ -48,20 +48,11 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
         ],
         "skew": _skew(report) if with_skew else None,
         "lines": {
-            "lines": counts.lines,
-            "records": counts.records,
-            "continuation_lines": counts.continuation_lines,
-            "orphan_lines": counts.orphan_lines,
-            "without_partition": counts.without_partition,
-            "out_of_order": counts.out_of_order,
-            "unknown_form": counts.unknown_form,
+            **{name: getattr(counts, name) for name in ("lines", "records", "continuation_lines", "orphan_lines")},
+            **{name: getattr(counts, name) for name in ("without_partition", "out_of_order", "unknown_form")},
         },
         "plots": _plots(report),
     }
-
-
-def _span_ms(report: Report) -> int:
-    return milliseconds(report.last) - milliseconds(report.first) if report.overview.first else 0
 
 
 def _controllers(report: Report) -> list[Data]:
@@ -76,20 +67,16 @@ def _controllers(report: Report) -> list[Data]:
 
 
 def _brokers(report: Report) -> list[Data]:
-    activities, summaries = report.overview.brokers, report.sums.brokers
-    found = []
-    for broker in sorted({*activities, *summaries}):
-        activity, summary = activities.get(broker), summaries.get(broker)
-        found.append(
-            {
-                "broker": broker,
-                "lines": activity.lines if activity else 0,
-                "first": activity.first if activity else None,
-                "last": activity.last if activity else None,
-                **{n: getattr(summary, n, 0) for n in ("lost", "gained", "left_isr", "joined_isr", "led_at_end")},
-            }
-        )
-    return found
+    activities, counts = report.overview.brokers, report.sums.brokers
+    silent = {"lines": 0, "first": None, "last": None}
+    return [
+        {
+            "broker": broker,
+            **(activities[broker]._asdict() if broker in activities else silent),
+            **{event: counts[broker, event] for event in BROKER_EVENTS},
+        }
+        for broker in sorted({*activities, *(broker for broker, _ in counts)})
+    ]
 
 
 def _partition(summary: PartitionSummary, report: Report) -> Data:

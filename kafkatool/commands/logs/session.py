@@ -3,28 +3,28 @@
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final
 
 import click
 
+from kafkatool.commands.shared.options import all_of
+from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, UsageError
-from kafkatool.core.statelog.jobs.gathering import Gathered, Logs, gather
+from kafkatool.core.statelog.jobs.gathering import Gathered, gather
 from kafkatool.core.statelog.jobs.merge import replacing
+from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.lines.grammar import TIME
 from kafkatool.core.statelog.lines.selection import EARLIEST, LATEST, Counts, Selection
-from kafkatool.core.statelog.sources.clocks import Clock, clocks, find_zone
+from kafkatool.core.statelog.sources.clocks import clocks, find_zone
 from kafkatool.core.statelog.sources.files import OpenedLogs, find_files, open_logs
-from kafkatool.core.statelog.sources.spool import Spool, spool
+from kafkatool.core.statelog.sources.spool import spool
 from kafkatool.core.statelog.spark.remote import fetch, is_remote
 from kafkatool.core.statelog.spark.session import Spark
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss,SSS"
 TERMINATED: Final = 128 + signal.SIGTERM
@@ -36,17 +36,19 @@ EXIT_CODES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LogSession:
-    """Opened logs, their clocks, Spark, and a directory for temporary files."""
+    """Opened logs, what jobs read of them, and Spark."""
 
     opened: OpenedLogs
-    clocks: tuple[Clock | None, ...]
+    logs: Logs
     spark: Spark
-    directory: Path
 
     def gather(self, selection: Selection) -> Gathered:
         """Run the first round of an analysis: what the logs hold about the partitions selected."""
-        logs = Logs(self.opened.sources, self.clocks, self.directory)
-        return gather(logs, selection, self.spark, self.opened.files)
+        return gather(self.logs, selection, self.spark, self.opened.files)
+
+    def exit_code(self, unknown_form: int, *, strict: bool) -> int:
+        """Return 1 if a file broke off or, where that is ``strict``, so many dated lines are of unknown form."""
+        return int(bool(self.opened.broken) or (strict and unknown_form > 0))
 
     def tell_warnings(self) -> None:
         """Print what the user must know about the files, on stderr."""
@@ -90,64 +92,41 @@ def _zones(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -
     return value
 
 
-def input_options(function: F) -> F:
-    """Add the flags that name logs: passes ``names``, ``logs_regex``, ``zones``, ``master``."""
-    for option in (
-        click.option(
-            "--master", default="local[*]", show_default=True, help="Spark master; workers must see the files."
-        ),
-        click.option(
-            "--tz",
-            "zones",
-            callback=_zones,
-            multiple=True,
-            metavar="[PATH=]ZONE",
-            help="Brokers' time zone; repeatable.",
-        ),
-        click.option(
-            "--logs-regex", metavar="DIR/RE", help="A directory, and a regex searched in the file names there."
-        ),
-        click.option(
-            "--logs",
-            "names",
-            metavar="PATH,…",
-            help="Files, directories, globs, URIs, - (stdin), by commas; gz is read.",
-        ),
-    ):
-        function = option(function)
-    return function
+input_options = all_of(
+    click.option(
+        "--logs", "names", metavar="PATH,…", help="Files, directories, globs, URIs, - (stdin), by commas; gz is read."
+    ),
+    click.option("--logs-regex", metavar="DIR/RE", help="A directory, and a regex searched in the file names there."),
+    click.option(
+        "--tz", "zones", callback=_zones, multiple=True, metavar="[PATH=]ZONE", help="Brokers' time zone; repeatable."
+    ),
+    click.option("--master", default="local[*]", show_default=True, help="Spark master; workers must see the files."),
+)
+"""The flags that name logs: pass ``names``, ``logs_regex``, ``zones``, ``master``."""
 
+selection_options = all_of(
+    click.option("--topic", help="Only this topic."),
+    click.option(
+        "--partitions", "--partition", callback=_partitions, metavar="0,1,…", help="Only these; needs --topic."
+    ),
+    click.option("--topic-regex", metavar="RE", help="Only topics whose whole name this matches."),
+    click.option("--start-time", callback=_time, metavar="TIME", help=f"Earliest time, inclusive: {TIME_FORMAT}"),
+    click.option("--end-time", callback=_time, metavar="TIME", help="Latest time, inclusive."),
+)
+"""The flags that select records: pass ``topic``, ``partitions``, ``topic_regex``, ``start_time``, ``end_time``."""
 
-def selection_options(function: F) -> F:
-    """Add the flags that select records: passes ``topic``, ``partitions``, ``topic_regex``, ``start_time``, ``end_time``."""
-    for option in (
-        click.option("--end-time", callback=_time, metavar="TIME", help="Latest time, inclusive."),
-        click.option("--start-time", callback=_time, metavar="TIME", help=f"Earliest time, inclusive: {TIME_FORMAT}"),
-        click.option("--topic-regex", metavar="RE", help="Only topics whose whole name this matches."),
-        click.option(
-            "--partitions", "--partition", callback=_partitions, metavar="0,1,…", help="Only these; needs --topic."
-        ),
-        click.option("--topic", help="Only this topic."),
-    ):
-        function = option(function)
-    return function
+out_option = click.option(
+    "--out",
+    "out_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write this file: whole or not at all.",
+)
+"""``--out FILE``; passes ``out_path: Path | None``."""
 
-
-def out_option(function: F) -> F:
-    """Add ``--out FILE``; passes ``out_path: Path | None``."""
-    return click.option(
-        "--out",
-        "out_path",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Write this file: whole or not at all.",
-    )(function)
-
-
-def strict_option(function: F) -> F:
-    """Add ``--strict``; passes ``strict: bool``."""
-    return click.option(
-        "--strict", is_flag=True, help="Exit 1 if a dated line is of no form known from Kafka 0.8 to 2.8."
-    )(function)
+strict_option = click.option(
+    "--strict", is_flag=True, help="Exit 1 if a dated line is of no form known from Kafka 0.8 to 2.8."
+)
+"""``--strict``; passes ``strict: bool``."""
 
 
 def make_selection(
@@ -202,17 +181,18 @@ def log_session(
     wanted: WantedLogs, master: str, zones: Sequence[str], *, labels: Sequence[str] = (), join_rolled: bool = True
 ) -> Iterator[LogSession]:
     """Start Spark and open the logs; at the end, also by SIGTERM, end Spark and remove every temporary file."""
-    with _ended_by_sigterm(), spool() as own, Spark(master, own.directory) as spark:
+    ended = SystemExit(TERMINATED)  # no Exception: py4j would take it for a lost connection, and a job for failed
+    with terminated_like_interrupted(ended), spool() as directory, Spark(master, directory) as spark:
         spark.announce = lambda text: click.echo(f"kt: {text}", err=True)
         if sys.stderr.isatty():
             spark.progress = _show_progress
-        opened = _opened(wanted, own, spark, labels, join_rolled=join_rolled)
+        opened = _opened(wanted, directory, spark, labels, join_rolled=join_rolled)
         try:
-            yield LogSession(opened, clocks(opened.sources, zones), spark, own.directory)
+            yield LogSession(opened, Logs(opened.sources, clocks(opened.sources, zones), directory), spark)
         except OSError as e:
             if isinstance(e, BrokenPipeError):
                 raise
-            raise KafkatoolError(f"{e.filename or f'temporary files in {own.directory.parent}'}: {e.strerror}") from e
+            raise KafkatoolError(f"{e.filename or f'temporary files in {directory.parent}'}: {e.strerror}") from e
 
 
 def _show_progress(done: int, tasks: int) -> None:
@@ -220,15 +200,17 @@ def _show_progress(done: int, tasks: int) -> None:
     click.echo("\r\033[K" + (f"Spark: {done} of {tasks} tasks" if done < tasks else ""), err=True, nl=False)
 
 
-def _opened(wanted: WantedLogs, own: Spool, spark: Spark, labels: Sequence[str], *, join_rolled: bool) -> OpenedLogs:
+def _opened(
+    wanted: WantedLogs, directory: Path, spark: Spark, labels: Sequence[str], *, join_rolled: bool
+) -> OpenedLogs:
     try:
         fetched: dict[Path, str] = {}
         if wanted.uris:
-            (directory := own.directory / "fetched").mkdir()
-            fetched = fetch(spark, wanted.uris, directory)
-        return open_logs(wanted.files, own, fetched=fetched, labels=labels, join_rolled=join_rolled)
+            (copies := directory / "fetched").mkdir()
+            fetched = fetch(spark, wanted.uris, copies)
+        return open_logs(wanted.files, directory, fetched=fetched, labels=labels, join_rolled=join_rolled)
     except OSError as e:
-        raise KafkatoolError(f"{e.filename or f'temporary files in {own.directory}'}: {e.strerror}") from e
+        raise KafkatoolError(f"{e.filename or f'temporary files in {directory}'}: {e.strerror}") from e
 
 
 @contextmanager
@@ -249,18 +231,13 @@ def output(path: Path | None) -> Iterator[BinaryIO]:
 
 def account(files: int, counts: Counts, **more: int) -> str:
     """Return one line for each class; records and the two classes below it are all lines (SCL-12X)."""
+    plain = (
+        *("lines", "records", "continuation_lines", "orphan_lines", "written", "lines_written"),
+        *("filtered_by_time", "filtered_by_level", "filtered_by_event", "filtered_by_topic"),
+    )
     rows = {
         "files": files,
-        "lines": counts.lines,
-        "records": counts.records,
-        "continuation lines": counts.continuation_lines,
-        "orphan lines": counts.orphan_lines,
-        "written": counts.written,
-        "lines written": counts.lines_written,
-        "filtered by time": counts.filtered_by_time,
-        "filtered by level": counts.filtered_by_level,
-        "filtered by event": counts.filtered_by_event,
-        "filtered by topic": counts.filtered_by_topic,
+        **{name.replace("_", " "): getattr(counts, name) for name in plain},
         "dropped, naming no partition": counts.dropped_without_partition,
         "records without partition": counts.without_partition,
         "records out of order in their file": counts.out_of_order,
@@ -268,17 +245,3 @@ def account(files: int, counts: Counts, **more: int) -> str:
         **{name.replace("_", " "): number for name, number in more.items()},
     }
     return "\n".join(f"{name:<36}{number:>12}" for name, number in rows.items())
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end us as an exception does: Spark is stopped and the temporary files, large ones, are removed."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(TERMINATED)  # no Exception: py4j would take it for a lost connection, and a job for failed
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -64,10 +64,7 @@ WORDS: Final = {
 @out_option
 @strict_option
 @output_option
-@click.pass_context
 def timeline(
-    ctx: click.Context,
-    /,
     names: str | None,
     logs_regex: str | None,
     zones: tuple[str, ...],
@@ -78,7 +75,7 @@ def timeline(
     strict: bool,
     out: Output,
     **filters: Any,
-) -> None:
+) -> int:
     """What happened to a partition, as facts: each once, with all brokers that told it."""
     selection = make_selection(**filters)
     wanted = wanted_logs(names, logs_regex)
@@ -97,8 +94,7 @@ def timeline(
     click.echo(
         f"{facts.partitions} partitions, from {counts.lines} lines in {session.opened.files} files{unknown}", err=True
     )
-    if session.opened.broken or (strict and counts.unknown_form):
-        ctx.exit(1)
+    return session.exit_code(counts.unknown_form, strict=strict)
 
 
 def _written(items: Iterator[Item], out: Output) -> Iterator[bytes]:

@@ -15,8 +15,7 @@ from kafkatool.commands.reassign.execute import Execute
 from kafkatool.commands.reassign.generate import Generate
 from kafkatool.commands.reassign.modes import Mode, chosen
 from kafkatool.commands.reassign.rows import COLUMNS
-from kafkatool.commands.reassign.running import ShowRunning
-from kafkatool.commands.reassign.verify import Verify
+from kafkatool.commands.reassign.verify import ShowRunning, Verify
 from kafkatool.commands.shared.options import (
     KtCommand,
     output_option,

@@ -84,7 +84,11 @@ class Generate(Mode):
                 )
         if self.out_file is not None:
             write_file(self.out_file, plan_json(found.proposed))
-        sizes = _sizes(found) if self.explain or self.out.is_text else None
+        sizes = None
+        if self.explain or self.out.is_text:  # it needs the wire protocol: others start without it
+            from kafkatool.core.operations.reassignment.replica_sizes import read_sizes
+
+            sizes = read_sizes(found.brokers.values(), found.current)
         rows = broker_consequences(found.current, found.proposed, found.targets, sizes)
         if self.out.is_text:
             self.out.lines(
@@ -109,13 +113,6 @@ class Generate(Mode):
         self.out.note(_total_line(found, rows))
 
 
-def _sizes(found: Proposal) -> dict[TopicPartition, int]:
-    # The wire protocol: other modes start without it.
-    from kafkatool.core.operations.reassignment.replica_sizes import read_sizes
-
-    return read_sizes(found.brokers.values(), found.current)
-
-
 def _partition_lines(found: Proposal, name_of: PartitionName) -> Iterator[str]:
     """Yield a line for each partition that changes: old, new, why."""
     for partition, to in found.proposed.items():
@@ -126,7 +123,9 @@ def _partition_lines(found: Proposal, name_of: PartitionName) -> Iterator[str]:
 
 def _broker_lines(rows: Sequence[BrokerConsequences], *, all_brokers: bool) -> list[str]:
     """Return a table: replicas and preferred leaders before and after, replicas that come and go, bytes where known."""
-    shown = rows if all_brokers or len(rows) <= MANY_BROKERS else [row for row in rows if _changes(row)]
+    shown = rows
+    if not all_brokers and len(rows) > MANY_BROKERS:
+        shown = [row for row in rows if row.incoming or row.outgoing or row.leaders_before != row.leaders_after]
     if not shown:
         return []
     with_bytes = any(row.incoming and row.copied_bytes is not None for row in rows)
@@ -159,7 +158,3 @@ def _reason_fields(found: Proposal, partition: TopicPartition) -> dict[str, Any]
     """Return what --explain adds to a partition's item."""
     before, to = found.current[partition], found.proposed[partition]
     return {"reason": reason(before, to, found.targets), "copies_to": [b for b in to if b not in before]}
-
-
-def _changes(row: BrokerConsequences) -> bool:
-    return bool(row.incoming or row.outgoing) or row.leaders_before != row.leaders_after

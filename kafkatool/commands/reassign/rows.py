@@ -37,14 +37,7 @@ def status_lines(moves: Sequence[Move], name_of: PartitionName) -> list[str]:
 
 def item(move: Move) -> dict[str, Any]:
     """Return the partition's item of the answer."""
-    topic, partition = move.partition
-    return {
-        "topic": topic,
-        "partition": partition,
-        "from": list(move.current),
-        "to": list(move.target),
-        "status": str(move.status),
-    }
+    return {**move.partition._asdict(), "from": move.current, "to": move.target, "status": move.status}
 
 
 def items(moves: Moves, current: Moves, status: Status) -> list[dict[str, Any]]:

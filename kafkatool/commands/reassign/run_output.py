@@ -1,12 +1,14 @@
-"""The events of a run as text: Kafka's words on stdout, kt's own and the progress on stderr."""
+"""The events of a run as text: Kafka's words on stdout; kt's own, and the line of progress (RSN-33X), on stderr."""
 
-from contextlib import ExitStack
-from typing import Final, Self
+from contextlib import AbstractContextManager, ExitStack
+from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
-from kafkatool.commands.reassign.progress import ProgressView
 from kafkatool.commands.reassign.rows import status_lines
+from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
+from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.core.operations.reassignment import events
+from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.status import Status
 from kafkatool.core.operations.reassignment.submission import Prepared
@@ -18,31 +20,50 @@ THROTTLE_WARNING: Final = (
 )
 
 
-class RunOutput:
+def progress_text(p: Progress, copied: Copied | None) -> str:
+    """Return one line of about 80 columns, what matters most first; ETA by bytes where brokers tell them."""
+    parts = [f"batch {p.batch}/{p.batches}"] if p.batches > 1 else []
+    parts.append(f"{p.finished}/{p.total} partitions, {p.in_sync}/{p.wanted} in sync")
+    remaining_s = p.remaining_s
+    if copied is not None:
+        parts.append(share_of_bytes(copied.copied_bytes, copied.total_bytes))
+        if copied.bytes_per_second is not None:
+            parts.append(f"{byte_size(copied.bytes_per_second)}/s")
+        remaining_s = copied.remaining_s if p.left else 0.0
+    return ", ".join([*parts, f"ETA {duration(remaining_s)}"])
+
+
+class RunOutput(AbstractContextManager["RunOutput"]):
     """The output of one command about a run. As a context it ends the line of progress, whatever happens."""
 
     def __init__(self, mode: PlanMode) -> None:
         self._mode, self._out = mode, mode.out
-        self._view: ProgressView | None = None
-        self._views = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
+        self._label: str
+        self._line: ProgressLine
+        self._watch: CopyWatch
+        self._line_end = ExitStack()
 
     def __exit__(self, *_: object) -> None:
-        self._views.close()
+        self._line_end.close()
 
     def progress(self, p: Progress) -> None:
         """Show how far it is, in the line that Following has begun."""
-        assert self._view is not None
-        self._view.show(p)
+        copied = self._watch.copied(p.left)
+        if copied is not None:
+            share = min(1.0, copied.copied_bytes / copied.total_bytes)
+        else:
+            share = p.finished / p.total if p.total else 1.0
+        self._line.show(self._label + progress_text(p, copied), share)
 
     def show(self, event: events.Event) -> None:
         """Show what has happened."""
-        self._views.close()
+        self._line_end.close()
         match event:
             case events.Following():
-                self._view = self._views.enter_context(ProgressView(self._out, event.copying, event.what))
+                self._label = f"{event.what}: " if event.what else ""
+                self._watch = self._line_end.enter_context(CopyWatch(event.copying))
+                self._line = ProgressLine(self._out.note)
+                self._line_end.callback(self._line.end)
             case events.Unchanged():
                 self._out.note(f"{event.partitions} partitions of the plan have the planned replicas already")
             case events.WayBack():

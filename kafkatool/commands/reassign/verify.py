@@ -1,10 +1,13 @@
-"""``kt reassign --verify``: how far a plan is, at once or when it has ended (RSN-12, RSN-13, RSN-33X)."""
+"""``kt reassign --verify`` and ``--list``: how far a plan is, at once or when it has ended, and all that is under way.
+
+RSN-12, RSN-13, RSN-33X, RSN-38X.
+"""
 
 import shlex
 from collections import Counter
 from dataclasses import dataclass
 
-from kafkatool.commands.reassign.modes import PlanMode
+from kafkatool.commands.reassign.modes import Mode, PlanMode
 from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, status_lines
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.commands.shared.options import read_cluster_id
@@ -84,3 +87,22 @@ class Verify(PlanMode):
                 own = self.rollback_file
                 mode = "--cancel --rollback" + ("" if own is None else f" --rollback-file {shlex.quote(str(own))}")
             note(f"{self.command(mode)}  # send them")
+
+
+class ShowRunning(Mode):
+    """The flags of ``--list``: those of every mode."""
+
+    def carry_out(self) -> int:
+        """Show targets, current replicas and ISR of what is being reassigned."""
+        with self.session() as zk:
+            moves = status.list_running(zk)
+            cluster_id = None if self.out.is_text else read_cluster_id(zk)
+        lines = ["Current partition reassignments:" if moves else "No partition reassignments found."]
+        lines += [
+            f"{self.name_of(m.partition)}: replicas: {join_ids(m.current)}. target: {join_ids(m.target)}. "
+            f"isr: {join_ids(m.isr)}."
+            for m in moves
+        ]
+        items = [{**item(m), "isr": list(m.isr)} for m in moves]
+        self.out.show(Answer(lines, items, (*COLUMNS, "isr"), cluster_id))
+        return 0

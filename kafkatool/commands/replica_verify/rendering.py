@@ -9,19 +9,8 @@ from kafkatool.core.operations.verification.comparison import Mismatch, Partitio
 from kafkatool.core.planner.plan_files import PartitionName
 
 COLUMNS: Final = (
-    "topic",
-    "partition",
-    "replicas",
-    "isr",
-    "start",
-    "end",
-    "verified",
-    "entries",
-    "lag",
-    "mismatches",
-    "unreachable",
-    "skipped",
-    "status",
+    *("topic", "partition", "replicas", "isr", "start", "end", "verified"),
+    *("entries", "lag", "mismatches", "unreachable", "skipped", "status"),
 )
 
 COLOURS: Final = {"equal": "green", "different": "red", "incomplete": "yellow", "unreachable": "yellow"}
@@ -57,10 +46,9 @@ def report_line(report: PartitionReport, name_of: PartitionName) -> str:
 def report_item(report: PartitionReport) -> dict[str, Any]:
     """Return the JSON object and TSV row of one partition."""
     return {
-        "topic": report.partition.topic,
-        "partition": report.partition.partition,
-        "replicas": list(report.replicas),
-        "isr": list(report.isr),
+        **report.partition._asdict(),
+        "replicas": report.replicas,
+        "isr": report.isr,
         "start": report.start,
         "end": report.end,
         "verified": report.offset,

@@ -1,9 +1,8 @@
 """``kt cluster``: a whole cluster on this machine, from ZooKeeper to brokers, for tests and laptops."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import orjson
@@ -11,8 +10,6 @@ import orjson
 from kafkatool.commands.shared.options import KtCommand
 from kafkatool.commands.shared.termination import StopSignals
 from kafkatool.core.errors import UsageError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_DIRECTORY: Final = Path.home() / ".local" / "state" / "kafkatool" / "cluster"
 

@@ -69,6 +69,17 @@ class KtCommand(click.Command):
 # --- flags -----------------------------------------------------------------------------------------------------
 
 
+def all_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return what adds those options to a command, shown in this order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
 def _zookeeper(required: bool) -> Callable[[F], F]:
     def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         if value is None:
@@ -135,9 +146,8 @@ zk_max_bytes_option = click.option(
 """``--zk-max-bytes``; passes ``zk_max_bytes: int``. Give it to ``connect`` (COM-10X)."""
 
 
-def writing_options(function: F) -> F:
-    """Add what every writing command has: ``--dry-run``, ``--cluster-id``, ``--zk-max-bytes``."""
-    return dry_run_option(cluster_id_option(zk_max_bytes_option(function)))
+writing_options = all_of(dry_run_option, cluster_id_option, zk_max_bytes_option)
+"""The flags of every writing command."""
 
 
 def partition_form_option(default: str) -> Callable[[F], F]:
@@ -213,8 +223,11 @@ def connect(
     except ZooKeeperUnavailableError as e:
         raise ZooKeeperUnavailableError(f"{e} ({why_unreachable(zookeeper)})") from e
     with closing(zk):
-        if cluster_id is not None:
-            _check_cluster_id(zk, cluster_id)
+        if cluster_id is not None and (found := read_cluster_id(zk)) != cluster_id:
+            raise RefusedError(
+                f"--cluster-id is {cluster_id}, but the cluster at {zk.connect} has "
+                f"{f'id {found}' if found else 'no id'}; nothing was written"
+            )
         with suppress(NoPermissionError):  # then the command's own reads say what is closed, if it needs it
             _note_no_cluster(zk)
         yield zk
@@ -254,12 +267,3 @@ def read_cluster_id(zk: "ZooKeeper") -> str | None:
 
     node = zk.get(ClusterIdZnode.PATH)
     return ClusterIdZnode.decode(node.data) if node else None
-
-
-def _check_cluster_id(zk: "ZooKeeper", wanted: str) -> None:
-    found = read_cluster_id(zk)
-    if found != wanted:
-        raise RefusedError(
-            f"--cluster-id is {wanted}, but the cluster at {zk.connect} has "
-            f"{f'id {found}' if found else 'no id'}; nothing was written"
-        )

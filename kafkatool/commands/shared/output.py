@@ -96,19 +96,17 @@ class Output:
                     "items": list(answer.items),
                     "errors": list(answer.errors),
                 }
-                self._write(orjson.dumps(document).decode() + "\n")
+                click.echo(orjson.dumps(document).decode())
             case "tsv":
                 columns = (*(answer.columns or self.columns), "error", "message")
                 rows = [[c.upper() for c in columns]]
                 rows += [[_cell(item.get(c)) for c in columns] for item in (*answer.items, *answer.errors)]
-                self._write("".join("\t".join(row) + "\n" for row in rows))
+                click.echo("\n".join("\t".join(row) for row in rows))
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print many lines of text in one write; nothing in the other forms."""
         if self.is_text:
-            text = "".join(f"{line}\n" for line in lines)
-            if text:
-                self._write(text)
+            click.echo("".join(f"{line}\n" for line in lines), nl=False)
 
     def planned(self, ops: Iterable["Op"], *, sequential_paths: Sequence[str] = ()) -> None:
         """Print what ``--dry-run`` would write (COM-6X). ``sequential_paths`` get a number from ZooKeeper."""
@@ -116,10 +114,6 @@ class Output:
         lines = [" ".join(filter(None, (i["operation"], i["path"], i["value"]))) for i in items]
         self.show(Answer(lines, items, ("operation", "path", "value")))
         self.note("dry run: nothing was written")
-
-    @staticmethod
-    def _write(text: str) -> None:
-        click.echo(text, nl=False)
 
     # --- stderr -------------------------------------------------------------------------------------------------
 

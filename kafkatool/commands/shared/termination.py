@@ -10,16 +10,16 @@ from typing import NoReturn
 
 
 @contextmanager
-def terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt while the block runs; change nothing where it runs in another thread."""
+def terminated_like_interrupted(error: type[BaseException] | BaseException = KeyboardInterrupt) -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt, or ``error``, while the block runs; change nothing in another thread."""
 
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
+    def end(*_: object) -> NoReturn:
+        raise error
 
     if threading.current_thread() is not threading.main_thread():
         yield  # no handler can be set; whoever runs the command in a thread handles signals
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:

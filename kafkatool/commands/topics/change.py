@@ -116,7 +116,7 @@ def alter(
                     if dry_run:
                         planned += change.ops
                     else:
-                        items.append({"topic": name, "change": "configs", "value": dict(change.configs)})
+                        items.append({"topic": name, "change": "configs", "value": dict(change.config)})
                         out.line(f'Updated config for topic "{name}".')
                 if partitions is not None:
                     if name != OFFSETS_TOPIC and not dry_run:

@@ -7,6 +7,7 @@ import click
 
 from kafkatool.commands.shared.options import (
     KtCommand,
+    all_of,
     connect,
     no_topic_text,
     output_option,
@@ -24,16 +25,8 @@ if TYPE_CHECKING:
     Row = tuple[TopicDescription, Sequence[PartitionDescription]]
 
 DESCRIBE_KEYS: Final = (
-    "topic",
-    "partition",
-    "leader",
-    "preferred",
-    "replicas",
-    "isr",
-    "leader_epoch",
-    "controller_epoch",
-    "under_replicated",
-    "available",
+    *("topic", "partition", "leader", "preferred", "replicas", "isr"),
+    *("leader_epoch", "controller_epoch", "under_replicated", "available"),
 )
 HEADER_KEYS: Final = ("topic", "partition_count", "replication_factor", "configs", "marked_for_deletion")
 
@@ -78,12 +71,6 @@ _FILTERS: Final = {
 }
 
 
-def _filter_options(function: Any) -> Any:
-    for name, help_text in reversed(_FILTERS.items()):
-        function = click.option(f"--{name}", is_flag=True, help=help_text)(function)
-    return function
-
-
 @click.command(
     cls=KtCommand,
     examples=(
@@ -95,7 +82,7 @@ def _filter_options(function: Any) -> Any:
 )
 @zookeeper_option
 @pattern_option(required=False)
-@_filter_options
+@all_of(*(click.option(f"--{name}", is_flag=True, help=text) for name, text in _FILTERS.items()))
 @internal_option
 @output_option
 def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool, **filters: bool) -> int:
@@ -129,10 +116,10 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
         found = [t for t in found if t.configs]
         out.show(Answer(map(_header, found), [_header_item(t) for t in found], HEADER_KEYS, view.cluster_id))
         return 0
-    only = descriptions.Filter(chosen[0]) if chosen else None
-    rows = [(t, [p for p in t.partitions if only is None or only.selects(p)]) for t in found]
+    selects = descriptions.FILTERS[chosen[0]] if chosen else None
+    rows = [(t, [p for p in t.partitions if selects is None or selects(p)]) for t in found]
     items = [_partition_item(p) for _, partitions in rows for p in partitions]
-    out.show(Answer(_description_lines(rows, headers=only is None), items, cluster_id=view.cluster_id))
+    out.show(Answer(_description_lines(rows, headers=selects is None), items, cluster_id=view.cluster_id))
     return 0
 
 
@@ -170,15 +157,4 @@ def _header_item(topic: "TopicDescription") -> dict[str, Any]:
 
 
 def _partition_item(p: "PartitionDescription") -> dict[str, Any]:
-    return {
-        "topic": p.partition.topic,
-        "partition": p.partition.partition,
-        "leader": p.leader,
-        "preferred": p.preferred,
-        "replicas": list(p.replicas),
-        "isr": list(p.isr),
-        "leader_epoch": p.leader_epoch,
-        "controller_epoch": p.controller_epoch,
-        "under_replicated": p.under_replicated,
-        "available": p.available,
-    }
+    return {**p.partition._asdict(), **{key: getattr(p, key) for key in DESCRIBE_KEYS[2:]}}

@@ -1,13 +1,12 @@
 """The values that all of kafkatool shares, and pure rules about them: partitions, brokers, assignments, names, configs.
 
-Doors: `values`, `assignment`, `replication_factor`, `topic_names`, `topic_configs`, `java_hash`. Nothing here opens a
-socket or a file, reads ZooKeeper, a clock or random numbers, or knows a wire format.
+Doors: `values`, `assignment`, `topic_names`, `topic_configs`, `java_hash`. Nothing here opens a socket or a
+file, reads ZooKeeper, a clock or random numbers, or knows a wire format.
 """
 
 __all__ = [
     "assignment",
     "java_hash",
-    "replication_factor",
     "security_protocols",
     "topic_configs",
     "topic_names",

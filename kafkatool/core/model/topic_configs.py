@@ -21,12 +21,7 @@ _THROTTLED: Final = re.compile(r"(\d+:\d+)?", re.ASCII)
 
 
 class _RefusedValueError(Exception):
-    """A refused value: the reason, and the value as Kafka prints it once parsed."""
-
-    def __init__(self, shown: str, why: str) -> None:
-        super().__init__(why)
-        self.shown = shown
-        self.why = why
+    """A refused value. Its arguments are the value as Kafka prints it once parsed, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +34,13 @@ class TopicConfig:
     check: Callable[[str], None]
 
 
-def _range(value: float, shown: str, low: float | None, high: float | None) -> None:
-    if low is not None and value < low:
-        raise _RefusedValueError(shown, f"Value must be at least {low}")
-    if high is not None and value > high:
-        raise _RefusedValueError(shown, f"Value must be no more than {high}")
-
-
 def _whole(bits: int, type_name: str, low: int | None) -> Callable[[str], None]:
     def check(text: str) -> None:
         value = int(text) if _WHOLE.fullmatch(text) else None
         if value is None or not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
             raise _RefusedValueError(text, f"Not a number of type {type_name}")
-        _range(value, str(value), low, None)
+        if low is not None and value < low:
+            raise _RefusedValueError(str(value), f"Value must be at least {low}")
 
     return check
 
@@ -67,7 +56,10 @@ def _int(name: str, meaning: str, low: int = 0) -> TopicConfig:
 def _ratio(text: str) -> None:
     if not _DECIMAL.fullmatch(text):
         raise _RefusedValueError(text, "Not a number of type DOUBLE")
-    _range(float(text), repr(float(text)), 0, 1)
+    if not 0 <= (value := float(text)) <= 1:
+        raise _RefusedValueError(
+            repr(value), "Value must be at least 0" if value < 0 else "Value must be no more than 1"
+        )
 
 
 def _boolean(text: str) -> None:
@@ -163,7 +155,8 @@ def check_configs(configs: Mapping[str, str]) -> None:
         try:
             CONFIGS[name].check(value.strip())
         except _RefusedValueError as e:
-            raise RefusedError(f"Invalid value {e.shown} for configuration {name}: {e.why}") from None
+            shown, why = e.args
+            raise RefusedError(f"Invalid value {shown} for configuration {name}: {why}") from None
 
 
 def parse_configs(pairs: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.commands.reassign.progress import ProgressView
+from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.core.operations.reassignment import run_lock, throttles
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.saved_run import RunState
@@ -38,13 +38,13 @@ def test_waiting_goes_on_between_two_batches(
 ) -> None:
     state, shown = begun.with_name("plan.state.json"), list[Progress]()
 
-    def show(_: ProgressView, p: Progress) -> None:
+    def show(_: RunOutput, p: Progress) -> None:
         shown.append(p)
         if p.left == set(SECOND) and seed.get(ReassignmentZnode.PATH) is None:  # now the run elsewhere goes on
             RunState.read(state, ALL).with_batch(0, finished=True).with_batch(1, finished=False).write(state)
             seed.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(SECOND))
 
-    monkeypatch.setattr(ProgressView, "show", show)
+    monkeypatch.setattr(RunOutput, "progress", show)
     with run_lock.held(begun), nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
         done = run(zk_connect, "--verify", "--wait", "--reassignment-json-file", begun, "--timeout", "60")
     assert done.exit_code == 0, done.output
@@ -166,6 +166,6 @@ def test_sigterm_ends_waiting_as_ctrl_c_does_so_that_the_terminal_is_left_in_ord
     seed: ZooKeeper, zk_connect: str, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(ProgressView, "show", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(RunOutput, "progress", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     assert run(zk_connect, "--verify", "--wait", "--reassignment-json-file", begun).exit_code == 130
     assert signal.getsignal(signal.SIGTERM) is before

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.commands.reassign.progress import ProgressView
+from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.planner.plan_files import plan_json
@@ -145,11 +145,11 @@ def test_every_batch_is_shown_and_checked_before_the_first_is_sent(
 def test_a_reader_of_stderr_that_goes_leaves_no_throttle_on(
     seed: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def show(_: ProgressView, p: Progress) -> None:
+    def show(_: RunOutput, p: Progress) -> None:
         if not p.left:
             raise BrokenPipeError
 
-    monkeypatch.setattr(ProgressView, "show", show)
+    monkeypatch.setattr(RunOutput, "progress", show)
     file = plan_file(tmp_path / "plan.json", {0: (2,)})
     flags = ("--execute", "--reassignment-json-file", file, "--throttle", "5000", "--wait")
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):

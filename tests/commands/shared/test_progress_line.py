@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kafkatool.commands.reassign.progress import progress_text
+from kafkatool.commands.reassign.run_output import progress_text
 from kafkatool.commands.shared.progress_line import INTERVAL_S, ProgressLine
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.copy_progress import Copied

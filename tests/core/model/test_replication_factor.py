@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model.assignment import assign_replicas
-from kafkatool.core.model.replication_factor import change_replication_factor
+from kafkatool.core.model.assignment import assign_replicas, change_replication_factor
 from kafkatool.core.model.values import BrokerInfo
 
 

@@ -1,4 +1,4 @@
-"""The text of the controller's lines in ``state-change.log``, word for word Kafka 1.1.1's (CTL-117; B1 to B13 of ``core/statelog/lines/forms``).
+"""The text of the controller's lines in ``state-change.log``, word for word Kafka 1.1.1's (CTL-117, forms B1 to B13).
 
 Functions of values, called in bulk: one batch of transitions is formatted and written at once.
 """

@@ -188,7 +188,12 @@ def run(
             break
     waited = wait or stopped is not None
     after = read_cluster(zk, {p.topic for p in selection.asked}) if waited else None
-    return ElectionResult(_results(selection, after), stopped)
+    unknown = set(selection.unknown)
+    results = (
+        PartitionResult(p, None, None, None, Outcome.UNKNOWN) if p in unknown else _result(selection.view, after, p)
+        for p in selection.asked
+    )
+    return ElectionResult(tuple(results), stopped)
 
 
 def _await_end(zk: ZooKeeper, data: bytes, timeout_s: float) -> bool:
@@ -203,14 +208,6 @@ def _await_end(zk: ZooKeeper, data: bytes, timeout_s: float) -> bool:
         if left <= 0:
             return False
         request.wait(min(left, RECHECK_S))
-
-
-def _results(selection: Selection, after: ClusterView | None) -> tuple[PartitionResult, ...]:
-    unknown = set(selection.unknown)
-    return tuple(
-        PartitionResult(p, None, None, None, Outcome.UNKNOWN) if p in unknown else _result(selection.view, after, p)
-        for p in selection.asked
-    )
 
 
 def _result(before: ClusterView, after: ClusterView | None, partition: TopicPartition) -> PartitionResult:

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
@@ -19,7 +20,7 @@ ReplicaSizes = Mapping[int, Mapping[TopicPartition, int]]
 """Broker -> partition -> bytes of its replica. Brokers that told nothing are absent."""
 
 
-class SizeReader:
+class SizeReader(AbstractContextManager["SizeReader"]):
     """Connections to brokers that are asked as often as wanted, and stay open. Not for two threads at once.
 
     Brokers that do not answer, do not know the question or have no PLAINTEXT listener tell nothing.
@@ -29,9 +30,6 @@ class SizeReader:
         found = ((b.id, next((e for e in b.endpoints if e.protocol == "PLAINTEXT"), None)) for b in brokers)
         self._endpoints = {broker: endpoint for broker, endpoint in found if endpoint is not None}
         self._connections: dict[int, NegotiatedConnection] = {}
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for connection in self._connections.values():

@@ -84,8 +84,7 @@ class RunState:
     def read(cls, path: Path, plan: Moves) -> Self:
         """Read the file. Raises RefusedError: no such file, not a state file, that of another plan."""
         try:
-            value = orjson.loads(path.read_bytes())
-            state = cls._from_json(value)
+            state = cls._from_json(orjson.loads(path.read_bytes()))
         except FileNotFoundError as e:
             raise RefusedError(f"nothing to resume: there is no {path}") from e
         except OSError as e:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import throttles
-from kafkatool.core.operations.reassignment.throttles import ConfigWrite
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster, read_states
 from kafkatool.core.zookeeper.session import ZooKeeper

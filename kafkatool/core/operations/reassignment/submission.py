@@ -9,9 +9,9 @@ from typing import Final
 
 from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
 from kafkatool.core.model.values import TopicPartition, join_ids
+from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.status import replicas_of, running
-from kafkatool.core.operations.reassignment.throttles import ConfigWrite
 from kafkatool.core.planner.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
@@ -123,15 +123,15 @@ def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_o
         )
 
 
-def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracketed) -> list[ConfigWrite]:
-    """Write what was prepared: throttles first, then the znode (RSN-9, RSN-14). Return what undoes the throttles.
+def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracketed) -> None:
+    """Write what was prepared: throttles first, then the znode (RSN-9, RSN-14).
 
     Of several batches the first; ``follow`` submits the others. Raises RefusedError if another reassignment appeared
     meanwhile; the throttles are then back as they were.
     """
     undo = throttles.apply(zk, prepared.throttle_writes)
     if prepared.running is not None or not prepared.moves:
-        return undo
+        return
     try:
         zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(prepared.batches[0]), make_parents=True)
     except NodeExistsError as e:
@@ -143,4 +143,3 @@ def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracket
     except ZnodeTooLargeError:
         throttles.undo(zk, undo)
         raise
-    return undo

@@ -1,8 +1,8 @@
 """The values that ``describe`` shows of topics, and the filters that select among them (TOP-9 to TOP-13, TOP-25X, 26X)."""
 
-import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.cluster_view import ClusterView
@@ -46,27 +46,14 @@ class TopicDescription:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
-class Filter(enum.Enum):
-    """The filters of ``describe``, of which one may be given."""
-
-    UNDER_REPLICATED = "under-replicated-partitions"
-    UNAVAILABLE = "unavailable-partitions"
-    LEADER_NOT_PREFERRED = "leader-not-preferred"
-    UNDER_MIN_ISR = "under-min-isr-partitions"
-    AT_MIN_ISR = "at-min-isr-partitions"
-
-    def selects(self, partition: PartitionDescription) -> bool:
-        match self:
-            case Filter.UNDER_REPLICATED:
-                return partition.under_replicated
-            case Filter.UNAVAILABLE:
-                return not partition.available
-            case Filter.LEADER_NOT_PREFERRED:
-                return partition.leader != partition.preferred
-            case Filter.UNDER_MIN_ISR:
-                return partition.leader is None or len(partition.isr) < partition.min_isr
-            case Filter.AT_MIN_ISR:
-                return partition.leader is not None and len(partition.isr) == partition.min_isr
+FILTERS: Final[Mapping[str, Callable[[PartitionDescription], bool]]] = {
+    "under-replicated-partitions": lambda p: p.under_replicated,
+    "unavailable-partitions": lambda p: not p.available,
+    "leader-not-preferred": lambda p: p.leader != p.preferred,
+    "under-min-isr-partitions": lambda p: p.leader is None or len(p.isr) < p.min_isr,
+    "at-min-isr-partitions": lambda p: p.leader is not None and len(p.isr) == p.min_isr,
+}
+"""The filters of ``describe``, of which one may be given."""
 
 
 def describe(view: ClusterView) -> list[TopicDescription]:
@@ -92,13 +79,5 @@ def _partition(
     if found is None:
         return PartitionDescription(partition, None, replicas, (), None, None, False, min_isr)
     state = found.leader_and_isr
-    return PartitionDescription(
-        partition=partition,
-        leader=state.leader,
-        replicas=replicas,
-        isr=state.isr,
-        leader_epoch=state.leader_epoch,
-        controller_epoch=state.controller_epoch,
-        available=state.leader in view.brokers,
-        min_isr=min_isr,
-    )
+    led, epochs = state.leader in view.brokers, (state.leader_epoch, state.controller_epoch)
+    return PartitionDescription(partition, state.leader, replicas, state.isr, *epochs, led, min_isr)

@@ -2,17 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from kafkatool.core.statelog.history.leadership import DELETING, NO_LEADER, State, states_of
 from kafkatool.core.statelog.history.observations import DISK_FAILED, FAILURES, IGNORED, Observation, milliseconds
-
-KINDS: Final = (
-    *("created", "first_seen", "elected", "offline", "isr_shrunk", "isr_grown", "reassigned"),
-    *("disk_failed", "failed", "ignored", "deletion_started", "deleted"),
-)
-"""Every kind of fact."""
 
 ECHO_MS: Final = 5000
 """The same words of several brokers within this time are one fact."""
@@ -31,6 +25,9 @@ class Witness(NamedTuple):
 @dataclass(slots=True)
 class Fact:
     """One thing that happened to a partition. Fields that its kind does not have are None or empty.
+
+    Kinds: created, first_seen, elected, offline, isr_shrunk, isr_grown, reassigned, disk_failed, failed, ignored,
+    deletion_started, deleted.
 
     ``time`` is the decider's clock where the decider was heard, else the earliest witness's. ``controller`` and
     ``controller_epoch``: the decider; of an ISR change by a leader ``decided_by_leader`` is True. ``count`` and
@@ -99,8 +96,7 @@ def leaderless_ms(facts: Sequence[Fact], end: str) -> list[tuple[str, str, bool]
 
 def _incarnations(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
     """Yield the observations of each incarnation: a topic deleted and created again starts anew at leader epoch 0."""
-    created = [o.time for o in observations if o.event == "partition_created"]
-    created = [time for i, time in enumerate(created) if i == 0 or time != created[i - 1]]
+    created = list(dict.fromkeys(o.time for o in observations if o.event == "partition_created"))
     if not created:
         yield list(observations)
         return
@@ -131,7 +127,7 @@ class _Incarnation:
 
     def __init__(self, observed: Sequence[Observation]) -> None:
         self._observed = observed
-        everything = states_of(o for o in observed)
+        everything = states_of(observed)
         self._deleting = [o for state in everything if state.leader == DELETING for o in state.observations]
         signs = self._deleting or [o for o in observed if o.event in ("partition_removed", "metadata_deleted")]
         end = min((o.time for o in signs), default=None)
@@ -143,17 +139,12 @@ class _Incarnation:
         """Return all facts in order of time; those of the succession of states keep its order whatever clocks say."""
         placed = [(fact.time, i, fact) for i, fact in enumerate(self._others())]
         latest = ""
-        for i, fact in enumerate(self._succession()):
+        changes = (self._change(*pair) for pair in zip((None, *self.states), self.states, strict=False))
+        for i, fact in enumerate(chain.from_iterable(changes)):
             latest = max(latest, fact.time)
             placed.append((latest, len(placed) + i, fact))
         placed.sort(key=lambda p: (p[0], p[1]))
         return _one_offline_each([fact for _, _, fact in placed])
-
-    def _succession(self) -> Iterator[Fact]:
-        before: State | None = None
-        for state in self.states:
-            yield from self._change(before, state)
-            before = state
 
     def _reassignments(self) -> Iterator[Fact]:
         """Yield changes of the assignment. Its order counts only where it was logged in order, on purpose."""
@@ -233,28 +224,15 @@ def _near(earlier: str, later: str) -> bool:
 
 def _fact(kind: str, observed: Sequence[Observation], state: State, **more: object) -> Fact:
     decision = state.decision if len(observed) > 1 else observed[0]
-    return Fact(
-        decision.time,
-        kind,
-        leader=state.leader if state.leader >= 0 else None,
-        leader_epoch=state.leader_epoch,
-        isr=state.isr,
-        controller=state.controller,
-        controller_epoch=state.controller_epoch,
-        witnesses=_witnesses(observed),
-        **more,  # type: ignore[arg-type]
-    )
+    leader = state.leader if state.leader >= 0 else None
+    more |= {"leader": leader, "leader_epoch": state.leader_epoch, "isr": state.isr}
+    decider = {"controller": state.controller, "controller_epoch": state.controller_epoch}
+    return _simple(kind, observed, decision, **decider, **more)
 
 
 def _simple(kind: str, observed: Sequence[Observation], o: Observation, **more: object) -> Fact:
-    return Fact(
-        o.time,
-        kind,
-        controller=o.controller,
-        controller_epoch=o.epoch,
-        witnesses=_witnesses(observed),
-        **more,  # type: ignore[arg-type]
-    )
+    more = {"controller": o.controller, "controller_epoch": o.epoch, **more}
+    return Fact(o.time, kind, witnesses=_witnesses(observed), **more)  # type: ignore[arg-type]
 
 
 def _witnesses(observed: Iterable[Observation]) -> tuple[Witness, ...]:
@@ -272,17 +250,15 @@ def _failures(observed: Sequence[Observation]) -> Iterator[Fact]:
     for o in sorted(observed):
         key = (o.event, o.text or "", o.epoch)
         run = open_runs.get(key)
-        if run and (_near(run[-1].time, o.time)):
+        if run and _near(run[-1].time, o.time):
             run.append(o)
         else:
             open_runs[key] = [o]
             runs.append(open_runs[key])
     for run in runs:
         kind = {IGNORED: "ignored", DISK_FAILED: "disk_failed"}.get(run[0].event, "failed")
-        reason = f"{run[0].event.replace('_', ' ')}: {run[0].text}" if run[0].text else run[0].event.replace("_", " ")
-        times = len(run)
-        until = run[-1].time if times > 1 else None
-        yield _simple(kind, run, run[0], reason=reason, count=times, until=until)
+        reason = run[0].event.replace("_", " ") + (f": {run[0].text}" if run[0].text else "")
+        yield _simple(kind, run, run[0], reason=reason, count=len(run), until=run[-1].time if len(run) > 1 else None)
 
 
 def _one_offline_each(facts: list[Fact]) -> list[Fact]:

@@ -4,6 +4,7 @@ import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from kafkatool.core.statelog.history.facts import Fact, history_of
@@ -20,21 +21,8 @@ MOST_BARS: Final = 240
 
 MINUTE_MS: Final = 60_000
 
-
-@dataclass(slots=True)
-class BrokerSummary:
-    """One broker's events, counted: leaderships lost and gained, times out of an ISR and back, partitions led at the end."""
-
-    lost: int = 0
-    gained: int = 0
-    left_isr: int = 0
-    joined_isr: int = 0
-    led_at_end: int = 0
-
-    def add(self, other: "BrokerSummary") -> None:
-        """Add another part."""
-        for name in ("lost", "gained", "left_isr", "joined_isr", "led_at_end"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+BROKER_EVENTS: Final = ("lost", "gained", "left_isr", "joined_isr", "led_at_end")
+"""Counted for each broker: leaderships lost and gained, times out of an ISR and back, partitions led at the end."""
 
 
 @dataclass(slots=True)
@@ -48,7 +36,10 @@ class Minute:
 
 @dataclass(slots=True)
 class Sums:
-    """The sums over partitions. Keys of plots: (broker, step) and step; values are changes at that step."""
+    """The sums over partitions. ``brokers``: by broker and one of BROKER_EVENTS.
+
+    Keys of plots: (broker, step) and step; values are changes at that step.
+    """
 
     partitions: int = 0
     without_leader: int = 0
@@ -56,29 +47,23 @@ class Sums:
     totals: Counter[str] = field(default_factory=Counter)
     longest_leaderless_ms: int = 0
     top: list[PartitionSummary] = field(default_factory=list)
-    brokers: dict[int, BrokerSummary] = field(default_factory=dict)
+    brokers: Counter[tuple[int, str]] = field(default_factory=Counter)
     led: Counter[tuple[int, int]] = field(default_factory=Counter)
     leaderless: Counter[int] = field(default_factory=Counter)
     missing: Counter[int] = field(default_factory=Counter)
     in_minutes: Counter[tuple[str, str]] = field(default_factory=Counter)
     skew: dict[tuple[int, int], Skew] = field(default_factory=dict)
 
-    def broker(self, number: int) -> BrokerSummary:
-        """Return that broker's summary, made where there is none."""
-        return self.brokers.setdefault(number, BrokerSummary())
-
     def add(self, other: "Sums", top: int) -> None:
         """Add another part, keeping the ``top`` partitions."""
         for name in ("partitions", "without_leader", "still_without_leader"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.longest_leaderless_ms = max(self.longest_leaderless_ms, other.longest_leaderless_ms)
-        for name in ("totals", "led", "leaderless", "missing", "in_minutes"):
+        for name in ("totals", "brokers", "led", "leaderless", "missing", "in_minutes"):
             mine: Counter[object] = getattr(self, name)
             for key, number in getattr(other, name).items():  # update() and += drop what is below zero
                 mine[key] += number
         self.top = heapq.nsmallest(top, [*self.top, *other.top], key=lambda summary: summary.rank)
-        for broker, summary in other.brokers.items():
-            self.broker(broker).add(summary)
         join_into(self.skew, other.skew)
 
 
@@ -151,7 +136,7 @@ class ReportScope:
             if self.first <= fact.time <= self.last:
                 self._count(fact, sums)
         if summary.leader is not None and not summary.deleted:
-            sums.broker(summary.leader).led_at_end += 1
+            sums.brokers[summary.leader, "led_at_end"] += 1
         self._draw(summary, sums)
         return sums
 
@@ -160,16 +145,13 @@ class ReportScope:
         if minute in self.busy:
             sums.in_minutes[minute, fact.kind] += fact.count
         if fact.kind == "elected" and fact.leader is not None:
-            sums.broker(fact.leader).gained += fact.leader != fact.old_leader
+            sums.brokers[fact.leader, "gained"] += fact.leader != fact.old_leader
             if fact.old_leader is not None and fact.old_leader != fact.leader:
-                sums.broker(fact.old_leader).lost += 1
+                sums.brokers[fact.old_leader, "lost"] += 1
         elif fact.kind == "offline" and fact.old_leader is not None:
-            sums.broker(fact.old_leader).lost += 1
+            sums.brokers[fact.old_leader, "lost"] += 1
         for changed in fact.changed:
-            if fact.kind == "isr_shrunk":
-                sums.broker(changed).left_isr += 1
-            elif fact.kind == "isr_grown":
-                sums.broker(changed).joined_isr += 1
+            sums.brokers[changed, "left_isr" if fact.kind == "isr_shrunk" else "joined_isr"] += 1
 
     def _draw(self, summary: PartitionSummary, sums: Sums) -> None:
         origin = milliseconds(self.first)
@@ -184,10 +166,6 @@ class ReportScope:
                 sums.missing[at] += change * max(span.replicas - span.in_sync, 0)
 
 
-def running(changes: Counter[int] | dict[int, int], steps: Sequence[int] = range(PLOT_STEPS + 1)) -> list[int]:
+def running(changes: Mapping[int, int]) -> list[int]:
     """Return the value at each step, from its changes."""
-    values, value = [], 0
-    for step in steps:
-        value += changes.get(step, 0)
-        values.append(value)
-    return values
+    return list(accumulate(changes.get(step, 0) for step in range(PLOT_STEPS + 1)))

@@ -103,9 +103,8 @@ def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -
             heard_from[controller] = min(heard_from.get(controller, time), time)
     found: dict[tuple[int, int], Skew] = {}
     for (_, _, controller), observations in told.items():
-        if controller not in heard_from:
-            continue
-        join_into(found, skews(observations, heard_from[controller]))
+        if controller in heard_from:
+            join_into(found, skews(observations, heard_from[controller]))
     return sorted(found.items())
 
 

@@ -45,12 +45,9 @@ def partition_items(
 def _item(topic: str, partition: int, fact: Fact, names: Sequence[str]) -> Item:
     """Return a fact as JSON has it: every key always there. ``late_ms``: a witness's clock against the fact's time."""
     values = asdict(fact)
-    values.pop("witnesses")
-    kind = values.pop("kind")
-    time = values.pop("time")
+    about = {"time": values.pop("time"), "topic": topic, "partition": partition, "fact": values.pop("kind")}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    witnesses = [_witness(w, fact, names) for w in fact.witnesses]
-    return {"time": time, "topic": topic, "partition": partition, "fact": kind, **plain, "witnesses": witnesses}
+    return {**about, **plain, "witnesses": [_witness(w, fact, names) for w in fact.witnesses]}
 
 
 def _witness(witness: Witness, fact: Fact, names: Sequence[str]) -> Item:

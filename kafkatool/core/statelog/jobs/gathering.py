@@ -12,19 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 
 from kafkatool.core.statelog.history.observations import Observation, drop_repeats
 from kafkatool.core.statelog.history.overview import Overview, observe_chunk
-from kafkatool.core.statelog.jobs.shuffle import (
-    Batches,
-    Entry,
-    ShuffleFile,
-    batches_by_bucket,
-    read_batches,
-    write_shuffle_file,
-)
-from kafkatool.core.statelog.jobs.tasks import Mapper, map_chunks
+from kafkatool.core.statelog.jobs import shuffle
+from kafkatool.core.statelog.jobs.tasks import Logs, Mapper, map_chunks
 from kafkatool.core.statelog.lines.details import find_details
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import ByShape
@@ -37,22 +29,11 @@ from kafkatool.core.statelog.sources.chunks import (
     first_lines,
     read_records,
 )
-from kafkatool.core.statelog.sources.clocks import Clock
-from kafkatool.core.statelog.sources.source import Source
 
 MINUTES = -1
 """The bucket of lines per minute."""
 
 MOST_BUCKETS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Logs:
-    """Opened logs with the clock of each, and the directory for what is found in them."""
-
-    sources: tuple[Source, ...]
-    clocks: tuple[Clock | None, ...]
-    directory: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +43,10 @@ class Gathered:
     logs: Logs
     selection: Selection
     overview: Overview
-    batches: dict[int, Batches]
+    batches: dict[int, shuffle.Batches]
     first_lines: tuple[int, ...]
 
-    def buckets(self) -> list[tuple[int, Batches]]:
+    def buckets(self) -> list[tuple[int, shuffle.Batches]]:
         """Return the buckets of partitions, in order."""
         return sorted((bucket, batches) for bucket, batches in self.batches.items() if bucket != MINUTES)
 
@@ -76,11 +57,10 @@ class _GatherTask:
     selection: Selection
     buckets: int
 
-    def gather(self, chunk: Chunk) -> tuple[ShuffleFile, ChunkAccount, Overview]:
-        """Observe one chunk."""
+    def gather(self, chunk: Chunk) -> tuple[shuffle.ShuffleFile, ChunkAccount, Overview]:
         account, overview = ChunkAccount(), Overview()
         minutes: Counter[bytes] = Counter()
-        entries: dict[int, list[Entry]] = {}
+        entries: dict[int, list[shuffle.Entry]] = {}
         source, clock = self.logs.sources[chunk.source], self.logs.clocks[chunk.source]
         records = read_records(source, clock, chunk, ByShape(find_details), account)
         observed = observe_chunk(records, chunk.source, self.selection, overview, minutes)
@@ -89,7 +69,7 @@ class _GatherTask:
             entries.setdefault(bucket, []).append((topic, partition, chunk.number, tuple(o)))
         entries[MINUTES] = [(minute.decode("latin-1"), number) for minute, number in minutes.items()]
         path = self.logs.directory / f"observations-{chunk.number:06d}"
-        return write_shuffle_file(path, entries), account, overview
+        return shuffle.write_file(path, entries), account, overview
 
 
 def gather(logs: Logs, selection: Selection, mapper: Mapper, files: int, *, chunk_bytes: int = CHUNK_BYTES) -> Gathered:
@@ -105,15 +85,15 @@ def gather(logs: Logs, selection: Selection, mapper: Mapper, files: int, *, chun
     for _, _, part in found:
         overview.add(part)
     numbers = first_lines(logs.sources, chunks, [account.lines for _, account, _ in found])
-    return Gathered(logs, selection, overview, batches_by_bucket(file for file, _, _ in found), tuple(numbers))
+    return Gathered(logs, selection, overview, shuffle.batches_by_bucket(file for file, _, _ in found), tuple(numbers))
 
 
-def partitions_of(batches: Batches, first_lines: Sequence[int]) -> Iterator[tuple[str, int, list[Observation]]]:
+def partitions_of(batches: shuffle.Batches, first_lines: Sequence[int]) -> Iterator[tuple[str, int, list[Observation]]]:
     """Yield the partitions of a bucket by name, each with all observations of it; lines are numbered in their file.
 
     Repeats are dropped again here: where chunks were cut must not show.
     """
-    entries = sorted(read_batches(batches), key=lambda entry: (entry[0], entry[1], entry[3][1:3]))
+    entries = sorted(shuffle.read_batches(batches), key=lambda entry: (entry[0], entry[1], entry[3][1:3]))
     for (topic, partition), group in groupby(entries, key=itemgetter(0, 1)):
         in_chunks = ((Observation(*values), first_lines[chunk]) for _, _, chunk, values in group)
         observed = ((topic, partition, o._replace(line=o.line + first)) for o, first in in_chunks)

@@ -49,25 +49,16 @@ class Merged:
                 shutil.copyfileobj(part, output, COPY_BYTES)
 
 
+def plan_merge(sources: Sequence[Source], mapper: Mapper) -> Plan:
+    """Plan slices of at most SLICE_BYTES, as many as keep all processors at work. OSError, SourceChangedError."""
+    total_bytes = sum(source.size for source in sources)
+    if total_bytes <= SMALL_BYTES:
+        return plan_slices(sources, 1)
+    cores = mapper.parallelism
+    return plan_slices(sources, -(-total_bytes // (SLICE_BYTES * cores)) * cores)
+
+
 def merge(
-    sources: Sequence[Source],
-    selection: Selection,
-    mapper: Mapper,
-    directory: Path,
-    *,
-    show_source: bool = False,
-    output: BinaryIO | None = None,
-) -> Merged:
-    """Merge the sources into parts in ``directory``. SourceChangedError, SparkError, OSError.
-
-    ``output`` may be the stream that the result will be written to: if it is that of ``replacing``, and nothing is
-    filtered, the workers write into it directly.
-    """
-    plan = plan_slices(sources, _slices(sum(source.size for source in sources), mapper))
-    return merge_slices(plan, selection, mapper, directory, show_source=show_source, output=output)
-
-
-def merge_slices(
     plan: Plan,
     selection: Selection,
     mapper: Mapper,
@@ -76,7 +67,11 @@ def merge_slices(
     show_source: bool = False,
     output: BinaryIO | None = None,
 ) -> Merged:
-    """Merge by a given plan; any plan for the same sources gives the same bytes. SourceChangedError, SparkError."""
+    """Merge a plan's sources into parts in ``directory``; any plan for them gives the same bytes.
+
+    ``output`` may be the stream that the result will be written to: if it is that of ``replacing``, and nothing is
+    filtered, the workers write into it directly. SourceChangedError, SparkError, OSError.
+    """
     slots = _slots(plan, output) if not show_source and selection == Selection() else None
     merger = SliceMerger(plan, selection, directory, show_source, slots)
     results = mapper.map(merger.merge, range(plan.slices))
@@ -129,14 +124,6 @@ def _slots(plan: Plan, output: BinaryIO | None) -> Slots | None:
         if first < source.size and source.read(source.size - 1, source.size) != b"\n":
             sizes[max(index for index, bound in enumerate(reached[:-1]) if bound < source.size)] += 1
     return Slots(Path(name), tuple(accumulate(sizes, initial=0)))
-
-
-def _slices(total_bytes: int, mapper: Mapper) -> int:
-    if total_bytes <= SMALL_BYTES:
-        return 1
-    cores = mapper.parallelism
-    rounds = -(-total_bytes // (SLICE_BYTES * cores))
-    return rounds * cores
 
 
 def _umask() -> int:

@@ -15,16 +15,9 @@ from pathlib import Path
 
 import orjson
 
+from kafkatool.core.statelog.jobs import shuffle
 from kafkatool.core.statelog.jobs.merge import Merged
-from kafkatool.core.statelog.jobs.shuffle import (
-    Batches,
-    Entry,
-    ShuffleFile,
-    batches_by_bucket,
-    read_batches,
-    write_shuffle_file,
-)
-from kafkatool.core.statelog.jobs.tasks import Mapper, map_chunks
+from kafkatool.core.statelog.jobs.tasks import Logs, Mapper, map_chunks
 from kafkatool.core.statelog.lines.details import find_details
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import ByShape
@@ -39,8 +32,6 @@ from kafkatool.core.statelog.sources.chunks import (
     first_lines,
     read_records,
 )
-from kafkatool.core.statelog.sources.clocks import Clock
-from kafkatool.core.statelog.sources.source import Source
 
 SAMPLES_PER_CHUNK = 16
 """Times looked up in each chunk to find where to cut: each is a read of 8 KB on the driver."""
@@ -54,29 +45,26 @@ _written = itemgetter(3)
 class _MergeTask:
     """All that a task of any round needs; small."""
 
-    sources: tuple[Source, ...]
-    clocks: tuple[Clock | None, ...]
+    logs: Logs
     selection: Selection
-    directory: Path
     as_rows: bool
     show_source: bool
     cuts: tuple[bytes, ...] = ()
     first_lines: tuple[int, ...] = ()
 
     def count_lines(self, chunk: Chunk) -> int:
-        """Return the number of lines of a chunk."""
-        data = self.sources[chunk.source].read(chunk.start, chunk.end)
+        data = self.logs.sources[chunk.source].read(chunk.start, chunk.end)
         return data.count(b"\n") + (not data.endswith(b"\n"))
 
-    def collect(self, chunk: Chunk) -> tuple[ShuffleFile, ChunkAccount, int]:
+    def collect(self, chunk: Chunk) -> tuple[shuffle.ShuffleFile, ChunkAccount, int]:
         """Write a chunk's records by time range; the last value returned is the number of rows."""
         account = ChunkAccount()
         counts = account.counts
         verdict = self.selection.filter()
-        source = self.sources[chunk.source]
-        ranges: dict[int, list[Entry]] = {}
+        source = self.logs.sources[chunk.source]
+        ranges: dict[int, list[shuffle.Entry]] = {}
         total_rows = 0
-        for record in read_records(source, self.clocks[chunk.source], chunk, ByShape(find_details), account):
+        for record in read_records(source, self.logs.clocks[chunk.source], chunk, ByShape(find_details), account):
             if verdict and (reason := verdict(record.time, record.line, record.details.shape)):
                 counts.drop(reason)
                 continue
@@ -87,14 +75,13 @@ class _MergeTask:
             ranges.setdefault(bisect_right(self.cuts, record.time), []).append(
                 (record.time, chunk.source, record.offset, text)
             )
-        file = write_shuffle_file(self.directory / f"records-{chunk.number:06d}", ranges)
+        file = shuffle.write_file(self.logs.directory / f"records-{chunk.number:06d}", ranges)
         return file, account, total_rows
 
-    def write(self, part: tuple[int, Batches]) -> Path:
-        """Sort a range and write it."""
+    def write(self, part: tuple[int, shuffle.Batches]) -> Path:
         number, batches = part
-        path = self.directory / f"part-{number:06d}"
-        entries = sorted(read_batches(batches), key=_order)
+        path = self.logs.directory / f"part-{number:06d}"
+        entries = sorted(shuffle.read_batches(batches), key=_order)
         with path.open("wb") as file:
             file.writelines(map(_written, entries))
         return path
@@ -102,7 +89,7 @@ class _MergeTask:
     def _render(self, record: Record, chunk: Chunk, label: str) -> tuple[bytes, int]:
         if self.as_rows:
             line = self.first_lines[chunk.number] + record.line_number
-            utc = self.clocks[chunk.source] is not None
+            utc = self.logs.clocks[chunk.source] is not None
             continuation = self.selection.continuation
             found = [
                 orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
@@ -115,44 +102,41 @@ class _MergeTask:
 
 
 def merge_ordered(
-    sources: Sequence[Source],
-    clocks: Sequence[Clock | None],
+    logs: Logs,
     selection: Selection,
     mapper: Mapper,
-    directory: Path,
     *,
     as_rows: bool,
     show_source: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> tuple[Merged, int]:
-    """Merge the sources into parts in ``directory``, as text or as JSON rows; also return the number of rows.
+    """Merge the logs into parts in their directory, as text or as JSON rows; also return the number of rows.
 
     SourceChangedError, SparkError, OSError.
     """
-    chunks = cut_chunks(sources, chunk_bytes)
-    cuts = tuple(_cuts(sources, clocks, chunks, sum(source.size for source in sources) // chunk_bytes))
-    task = _MergeTask(tuple(sources), tuple(clocks), selection, directory, as_rows, show_source, cuts)
+    chunks = cut_chunks(logs.sources, chunk_bytes)
+    cuts = tuple(_cuts(logs, chunks, sum(source.size for source in logs.sources) // chunk_bytes))
+    task = _MergeTask(logs, selection, as_rows, show_source, cuts)
     if as_rows:
         lines = map_chunks(mapper, task.count_lines, chunks, chunk_bytes)
-        task = replace(task, first_lines=tuple(first_lines(sources, chunks, lines)))
+        task = replace(task, first_lines=tuple(first_lines(logs.sources, chunks, lines)))
     collected = map_chunks(mapper, task.collect, chunks, chunk_bytes)
-    ranges = sorted(batches_by_bucket(file for file, _, _ in collected).items())
+    ranges = sorted(shuffle.batches_by_bucket(file for file, _, _ in collected).items())
     parts = mapper.map(task.write, ranges)
     counts = add_accounts(chunks, [account for _, account, _ in collected])
     return Merged(tuple(parts), counts), sum(number for _, _, number in collected)
 
 
-def _cuts(
-    sources: Sequence[Source], clocks: Sequence[Clock | None], chunks: Sequence[Chunk], number: int
-) -> list[bytes]:
+def _cuts(logs: Logs, chunks: Sequence[Chunk], number: int) -> list[bytes]:
     """Return times that cut the records into about ``number`` ranges more than one."""
     if number < 1:
         return []
-    times = sorted(time for chunk in chunks for time in _samples(sources[chunk.source], clocks[chunk.source], chunk))
+    times = sorted(time for chunk in chunks for time in _samples(logs, chunk))
     return sorted({times[len(times) * k // (number + 1)] for k in range(1, number + 1)}) if times else []
 
 
-def _samples(source: Source, clock: Clock | None, chunk: Chunk) -> Iterator[bytes]:
+def _samples(logs: Logs, chunk: Chunk) -> Iterator[bytes]:
+    source, clock = logs.sources[chunk.source], logs.clocks[chunk.source]
     distance = max((chunk.end - chunk.start) // SAMPLES_PER_CHUNK, 1)
     for offset in range(chunk.start, chunk.end, distance):
         place, time = source.next_record(offset)

@@ -24,7 +24,6 @@ class _ReportTask:
         return self.scope.busiest(lines, self.top), self.scope.bars(lines)
 
     def sum_up(self, bucket: tuple[int, Batches]) -> Sums:
-        """Return the sums of a bucket's partitions."""
         sums = Sums()
         for topic, partition, observations in partitions_of(bucket[1], self.first_lines):
             sums.add(self.scope.sum_up(topic, partition, observations), self.top)

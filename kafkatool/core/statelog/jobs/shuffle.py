@@ -29,7 +29,7 @@ class ShuffleFile(NamedTuple):
     batches: tuple[tuple[int, int], ...]
 
 
-def write_shuffle_file(path: Path, buckets: Mapping[int, Sequence[Entry]]) -> ShuffleFile:
+def write_file(path: Path, buckets: Mapping[int, Sequence[Entry]]) -> ShuffleFile:
     """Write the entries of each bucket, in batches. OSError."""
     batches = []
     with path.open("wb") as file:

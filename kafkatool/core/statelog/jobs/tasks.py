@@ -1,13 +1,26 @@
-"""The start of a job's tasks: the mapper that the caller brings, and small chunks put together in one task."""
+"""The start of a job's tasks: the logs and the mapper that the caller brings, and small chunks put in one task."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kafkatool.core.statelog.sources.chunks import Chunk
+from kafkatool.core.statelog.sources.clocks import Clock
+from kafkatool.core.statelog.sources.source import Source
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Opened logs with the clock of each, and the directory for what is found in them."""
+
+    sources: tuple[Source, ...]
+    clocks: tuple[Clock | None, ...]
+    directory: Path
 
 
 class Mapper(Protocol):

@@ -6,28 +6,25 @@ from dataclasses import dataclass
 
 from kafkatool.core.statelog.history.facts import history_of
 from kafkatool.core.statelog.history.timeline import Item, partition_items
-from kafkatool.core.statelog.jobs.gathering import Gathered, Logs, partitions_of
-from kafkatool.core.statelog.jobs.shuffle import (
-    Batches,
-    Entry,
-    ShuffleFile,
-    batches_by_bucket,
-    read_batches,
-    write_shuffle_file,
-)
-from kafkatool.core.statelog.jobs.tasks import Mapper
+from kafkatool.core.statelog.jobs import shuffle
+from kafkatool.core.statelog.jobs.gathering import Gathered, partitions_of
+from kafkatool.core.statelog.jobs.tasks import Logs, Mapper
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """Facts of the partitions, in files; ``items`` merges them without holding them."""
 
-    files: tuple[ShuffleFile, ...]
+    files: tuple[shuffle.ShuffleFile, ...]
     partitions: int
 
     def items(self) -> Iterator[Item]:
         """Yield all facts as data, in order. OSError."""
-        streams = [read_batches(batches) for file in self.files for batches in batches_by_bucket([file]).values()]
+        streams = [
+            shuffle.read_batches(batches)
+            for file in self.files
+            for batches in shuffle.batches_by_bucket([file]).values()
+        ]
         for _, item in heapq.merge(*streams, key=lambda entry: entry[0]):
             yield item
 
@@ -41,11 +38,11 @@ class _TimelineTask:
     by_time: bool
     with_ignored: bool
 
-    def sort_bucket(self, bucket: tuple[int, Batches]) -> tuple[ShuffleFile, int]:
+    def sort_bucket(self, bucket: tuple[int, shuffle.Batches]) -> tuple[shuffle.ShuffleFile, int]:
         """Write the facts of a bucket's partitions, sorted; return their file and the number of partitions."""
         number, batches = bucket
         names = [source.name for source in self.logs.sources]
-        entries: list[Entry] = []
+        entries: list[shuffle.Entry] = []
         partitions = 0
         for topic, partition, observations in partitions_of(batches, self.first_lines):
             history = history_of(observations)
@@ -60,7 +57,7 @@ class _TimelineTask:
                 key = (item["time"], topic, partition, place) if self.by_time else (topic, partition, place)
                 entries.append((key, item))
         entries.sort(key=lambda entry: entry[0])
-        return write_shuffle_file(self.logs.directory / f"facts-{number:06d}", {0: entries}), partitions
+        return shuffle.write_file(self.logs.directory / f"facts-{number:06d}", {0: entries}), partitions
 
 
 def make_timeline(gathered: Gathered, mapper: Mapper, *, by_time: bool = False, with_ignored: bool = False) -> Timeline:

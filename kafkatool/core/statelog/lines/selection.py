@@ -37,11 +37,6 @@ class Selection:
         """Return an empty store of shapes with the classes this selection goes by."""
         return Shapes(classify_like_kafka if self.kafka_compatible else classify)
 
-    @property
-    def levels(self) -> frozenset[str]:
-        """Return the levels kept; empty: all, also lines without one."""
-        return frozenset(LEVELS[LEVELS.index(self.level) :]) if self.level else frozenset()
-
     def filter(self) -> Callable[[bytes, bytes, Shape], str | None] | None:
         """Return a function of a record's time, first line and shape that gives the reason to drop it, or None.
 
@@ -74,7 +69,8 @@ class Selection:
 
     def verdict(self) -> Callable[[Shape], str | None]:
         """Return a function of a shape that gives the reason to drop all lines of it, or None."""
-        levels, events = self.levels, self.events
+        events = self.events
+        levels = LEVELS[LEVELS.index(self.level) :] if self.level else ()  # none: all, also lines without one
         about_a_topic = self.topic is not None or self.topic_regex is not None
         drop_without_partition = self.kafka_compatible or (about_a_topic and not self.with_context)
 

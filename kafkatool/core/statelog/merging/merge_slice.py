@@ -51,21 +51,21 @@ class SliceMerger:
 
         OSError, SourceChangedError.
         """
-        return self._merge(index, self.slots, in_blocks=True)
-
-    def _merge(self, index: int, slots: Slots | None, *, in_blocks: bool) -> SliceResult:
-        try:
-            with PartWriter(self.directory / f"part-{index:06d}", slots, index) as writer:
-                return self._stream(index, writer, in_blocks=in_blocks)
-        except SlotTooSmallError:
-            return self._merge(index, None, in_blocks=in_blocks)
-        except OutOfOrderError:
-            return self._merge(index, slots, in_blocks=False)
+        slots, in_blocks = self.slots, True
+        while True:
+            try:
+                with PartWriter(self.directory / f"part-{index:06d}", slots, index) as writer:
+                    return self._stream(index, writer, in_blocks=in_blocks)
+            except SlotTooSmallError:
+                slots = None
+            except OutOfOrderError:
+                in_blocks = False
 
     def _stream(self, index: int, writer: PartWriter, *, in_blocks: bool) -> SliceResult:
         result = SliceResult(index, writer.part)
         counts = result.counts
-        tally = Tally(self._known_shapes(), self._verdict(), counts)
+        shapes = _shapes.setdefault(self.selection.kafka_compatible, self.selection.shapes())
+        tally = Tally(shapes, self._verdict(), counts)
         streams = [
             Stream(self.plan, index, number, self.selection, tally, self.block_bytes)
             for number in range(len(self.plan.sources))
@@ -98,9 +98,6 @@ class SliceMerger:
                 result.edges[stream.number] = stream.edge
         result.part = writer.part
         return result
-
-    def _known_shapes(self) -> Shapes:
-        return _shapes.setdefault(self.selection.kafka_compatible, self.selection.shapes())
 
     def _verdict(self) -> Verdict | None:
         """Return the selection's verdict on whole shapes, times left out; None where it keeps all."""

@@ -7,10 +7,10 @@ neighbour's time) or shorter is noticed by its size, and the places are put righ
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 MOVE_BYTES = 1 << 20
 
@@ -40,7 +40,7 @@ class Slots:
         return part == Part(self.path, offset, end - offset)
 
 
-class PartWriter:
+class PartWriter(AbstractContextManager["PartWriter"]):
     """Writes one part, as a context manager. A file of its own is made anew, a slot stays within its bounds."""
 
     def __init__(self, path: Path, slots: Slots | None, index: int) -> None:
@@ -50,10 +50,7 @@ class PartWriter:
         self._limit = slots.offsets[index + 1] if slots else None
         self._at = self._offset
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
     def write(self, text: bytes) -> None:

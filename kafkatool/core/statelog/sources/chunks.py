@@ -12,6 +12,7 @@ from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.grammar import TIME_LENGTH
 from kafkatool.core.statelog.lines.selection import Counts
 from kafkatool.core.statelog.lines.shapes import ByShape
+from kafkatool.core.statelog.sources.blocks import lines_of
 from kafkatool.core.statelog.sources.clocks import Clock
 from kafkatool.core.statelog.sources.source import Source
 
@@ -71,9 +72,7 @@ def read_records(
 
     Every line of the chunk is counted into ``account`` when the iteration is over (SCL-12X).
     """
-    lines = source.read(chunk.start, chunk.end).split(b"\n")
-    if lines and not lines[-1]:
-        lines.pop()
+    lines = lines_of(source.read(chunk.start, chunk.end))
     account.lines = len(lines)
     counts = account.counts
     offset = chunk.start

@@ -133,7 +133,7 @@ def _repeated_hours(zone: str, first: bytes, last: bytes) -> list[tuple[bytes, b
         after = day + timedelta(days=1)
         if local_zone.utcoffset(day) != local_zone.utcoffset(after):
             minutes = [day + timedelta(minutes=m) for m in range(24 * 60)]
-            twice = [m for m in minutes if (_offset(local_zone, m, 0) or 0) > (_offset(local_zone, m, 1) or 0)]
+            twice = [m for m in minutes if _utc_offset(local_zone, m, 0) > _utc_offset(local_zone, m, 1)]
             if twice:
                 stop = twice[-1] + timedelta(minutes=1)
                 hours.append((twice[0].strftime(_MINUTE).encode(), stop.strftime(_MINUTE).encode()))
@@ -141,9 +141,8 @@ def _repeated_hours(zone: str, first: bytes, last: bytes) -> list[tuple[bytes, b
     return hours
 
 
-def _offset(zone: tzinfo, local: datetime, fold: int) -> float | None:
-    offset = zone.utcoffset(local.replace(fold=fold))
-    return offset.total_seconds() if offset is not None else None
+def _utc_offset(zone: tzinfo, local: datetime, fold: int) -> timedelta:
+    return zone.utcoffset(local.replace(fold=fold)) or timedelta()
 
 
 def _step_back(source: Source, begin: bytes, end: bytes) -> int | None:

@@ -12,13 +12,14 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.lines.grammar import parse_head
 from kafkatool.core.statelog.sources.source import Extent, Source
-from kafkatool.core.statelog.sources.spool import GZIP_MAGIC, Spool
+from kafkatool.core.statelog.sources.spool import GZIP_MAGIC, unpack
 
 STDIN = Path("-")
 LOG_NAME = "state-change.log"
@@ -59,7 +60,7 @@ def find_files(logs: str | None, logs_regex: str | None) -> list[Path]:
 
 def open_logs(
     paths: Sequence[Path],
-    spool: Spool,
+    directory: Path,
     *,
     fetched: Mapping[Path, str] = MappingProxyType({}),
     labels: Iterable[str] = (),
@@ -67,7 +68,8 @@ def open_logs(
 ) -> OpenedLogs:
     """Look into the files. UsageError for one that is no text or not readable; SourceChangedError, OSError.
 
-    ``fetched`` are copies of files from elsewhere and what these are called there; they are read with ``paths``.
+    What cannot be read at any offset is unpacked into ``directory``. ``fetched`` are copies of files from elsewhere and
+    what these are called there; they are read with ``paths``.
 
     ``labels`` are texts PATH=NAME; other logs are called by the broker id in their lines, else by their file's name
     (SCL-14X). ``join_rolled`` False leaves each file's first lines in it.
@@ -77,7 +79,7 @@ def open_logs(
     sources: list[Source] = []
     if fetched:
         paths = sorted([*paths, *fetched], key=lambda path: _rank(Path(fetched.get(path, path))))
-    unpacked = _unpack(paths, spool)
+    unpacked = _unpack(paths, directory)
     for path in paths:
         name = fetched.get(path, str(path))
         data_path, complete = unpacked.get(path, (path, True))
@@ -147,13 +149,15 @@ def _split_name(path: Path) -> tuple[str, str]:
     return (named["live"], named["hour"] or "") if named else (str(path), "")
 
 
-def _unpack(paths: Sequence[Path], spool: Spool) -> dict[Path, tuple[Path, bool]]:
+def _unpack(paths: Sequence[Path], directory: Path) -> dict[Path, tuple[Path, bool]]:
     """Copy what cannot be read at any offset; return the copies by path, and whether each is complete."""
     streams = [path for path in paths if path == STDIN or not stat.S_ISREG(path.stat().st_mode)]
-    unpacked = {path: spool.unpack(path) for path in streams}  # in this thread: Ctrl-C must end the wait for a pipe
+    unpacked = {
+        path: unpack(path, directory) for path in streams
+    }  # in this thread: Ctrl-C must end the wait for a pipe
     packed = [path for path in paths if path not in unpacked and _is_gzip(path)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # unpacking leaves the interpreter lock to others
-        unpacked.update(zip(packed, pool.map(spool.unpack, packed), strict=True))
+        unpacked.update(zip(packed, pool.map(partial(unpack, directory=directory), packed), strict=True))
     return unpacked
 
 

@@ -9,7 +9,6 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -17,36 +16,33 @@ GZIP_MAGIC = b"\x1f\x8b"
 COPY_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Spool:
-    """A temporary directory. Everything the merge writes before its result is in it, Spark's files too."""
-
-    directory: Path
-
-    def unpack(self, path: Path) -> tuple[Path, bool]:
-        """Copy a gzip file, a pipe or ``-`` (standard input) here, unpacked if it is gzip by content (SCL-11X).
-
-        Return the copy and whether it is complete; of damaged gzip data the copy holds all that could be unpacked.
-        """
-        handle, name = tempfile.mkstemp(prefix="log-", dir=self.directory)
-        with os.fdopen(handle, "wb") as copy, _open(path) as original:
-            if original.peek(2)[:2] != GZIP_MAGIC:
-                shutil.copyfileobj(original, copy, COPY_BYTES)
-                return Path(name), True
-            try:
-                with gzip.GzipFile(fileobj=original) as unpacked:
-                    while piece := unpacked.read1(COPY_BYTES):
-                        copy.write(piece)
-            except (EOFError, gzip.BadGzipFile, zlib.error):
-                return Path(name), False
-        return Path(name), True
-
-
 @contextmanager
-def spool() -> Iterator[Spool]:
-    """Give a spool under the system's temporary directory (TMPDIR), removed at the end. It needs room for the result."""
+def spool() -> Iterator[Path]:
+    """Give a directory below the system's temporary one (TMPDIR), removed at the end. It needs room for the result.
+
+    Everything the merge writes before its result is in it, Spark's files too.
+    """
     with tempfile.TemporaryDirectory(prefix="kt-logs-", ignore_cleanup_errors=True) as directory:
-        yield Spool(Path(directory))
+        yield Path(directory)
+
+
+def unpack(path: Path, directory: Path) -> tuple[Path, bool]:
+    """Copy a gzip file, a pipe or ``-`` (standard input) there, unpacked if it is gzip by content (SCL-11X).
+
+    Return the copy and whether it is complete; of damaged gzip data the copy holds all that could be unpacked.
+    """
+    handle, name = tempfile.mkstemp(prefix="log-", dir=directory)
+    with os.fdopen(handle, "wb") as copy, _open(path) as original:
+        if original.peek(2)[:2] != GZIP_MAGIC:
+            shutil.copyfileobj(original, copy, COPY_BYTES)
+            return Path(name), True
+        try:
+            with gzip.GzipFile(fileobj=original) as unpacked:
+                while piece := unpacked.read1(COPY_BYTES):
+                    copy.write(piece)
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            return Path(name), False
+    return Path(name), True
 
 
 @contextmanager

@@ -14,10 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.java import find_java
@@ -54,7 +54,7 @@ _EXCEPTION = re.compile(r"(?:Caused by: )?[\w.]*(?:Error|Exception)\b")
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,.*)?\])?")
 
 
-class Spark:
+class Spark(AbstractContextManager["Spark"]):
     """One run of Spark, as a context manager. ``directory`` must be the caller's own: all files go there.
 
     ``process`` is its JVM. ``announce`` may be set: then a missing class-data archive is made after the end, in the
@@ -81,10 +81,7 @@ class Spark:
         self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._starter.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -113,17 +110,17 @@ class Spark:
                 outcomes = self._collected(function, items)
         except (Py4JError, OSError) as e:
             raise SparkError(f"Spark's job failed: {self._last_words()}") from e
-        results: list[Result] = []
         for outcome in outcomes:
             if isinstance(outcome, KafkatoolError):
                 raise outcome
-            results.append(outcome)
-        return results
+        return outcomes
 
     def _collected(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Any]:
         context = self._connected()
         with self._progress_told(context, len(items)):
-            collected: list[Any] = context.parallelize(list(items), len(items)).map(_Guarded(function)).collect()
+            collected: list[Any] = (
+                context.parallelize(list(items), len(items)).map(partial(_guarded, function)).collect()
+            )
         return collected
 
     def with_context(self, action: Callable[[Any], Result]) -> Result:
@@ -300,16 +297,11 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-class _Guarded:
-    """Carries an error we raise on purpose through Spark as a value: as an exception it would be a Java stack trace."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-
-    def __call__(self, item: Any) -> Any:
-        try:
-            return self._function(item)
-        except KafkatoolError as e:
-            return e
-        except OSError as e:
-            return SparkError(f"{e.filename or 'temporary files (TMPDIR)'}: {e.strerror}")
+def _guarded(function: Callable[[Any], Any], item: Any) -> Any:
+    """Carry an error we raise on purpose through Spark as a value: as an exception it would be a Java stack trace."""
+    try:
+        return function(item)
+    except KafkatoolError as e:
+        return e
+    except OSError as e:
+        return SparkError(f"{e.filename or 'temporary files (TMPDIR)'}: {e.strerror}")

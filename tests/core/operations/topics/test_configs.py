@@ -17,7 +17,7 @@ def test_a_config_somebody_else_changed_is_merged_again(zk: ZooKeeper) -> None:
     zk.create(CONFIG, b'{"version":1,"config":{"flush.ms":"1"}}')
     theirs = b'{"version":1,"config":{"flush.ms":"1","retention.ms":"7"}}'
     change = configs.change_configs(interfering(zk, lambda: zk.set(CONFIG, theirs, 0)), "t", {"segment.ms": "5"})
-    assert change.configs == {"flush.ms": "1", "retention.ms": "7", "segment.ms": "5"}
+    assert change.config == {"flush.ms": "1", "retention.ms": "7", "segment.ms": "5"}
     assert len(zk.children(ConfigChangeZnode.PATH) or ()) == 1
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.statelog.history.facts import Fact, History, history_of, leaderless_ms
-from kafkatool.core.statelog.jobs.gathering import Logs, gather, partitions_of
+from kafkatool.core.statelog.jobs.gathering import gather, partitions_of
+from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.source import Source
@@ -73,7 +74,7 @@ def test_leaders_and_isrs_end_as_zookeeper_has_them(version: str, tmp_path: Path
     """Allow a znode newer than anything logged, if it is by the leader's last ISR change, not yet passed on."""
     states = json.loads((CAPTURES / version / "states-at-the-end.json").read_text())
     with spool() as own:
-        found = histories(open_logs(story(version), own).sources, own.directory)
+        found = histories(open_logs(story(version), own).sources, own)
     assert {name for name, history in found.items() if not history.deleted} == set(states)
     exact = 0
     for name, state in states.items():
@@ -94,7 +95,7 @@ def test_leaders_and_isrs_end_as_zookeeper_has_them(version: str, tmp_path: Path
 def test_facts_are_the_same_wherever_the_logs_are_cut(version: str, tmp_path: Path) -> None:
     with spool() as own:
         sources = open_logs(story(version), own).sources
-        whole, pieces, crumbs = (histories(sources, own.directory, size) for size in (1 << 20, 40_000, 2500))
+        whole, pieces, crumbs = (histories(sources, own, size) for size in (1 << 20, 40_000, 2500))
     assert whole == pieces == crumbs
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.statelog.jobs.merge import Merged, merge, merge_slices, replacing
+from kafkatool.core.statelog.jobs.merge import Merged, merge, plan_merge, replacing
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import SliceMerger
 from kafkatool.core.statelog.sources.files import open_logs
@@ -24,7 +24,7 @@ def merged_story(version: str, selection: Selection, directory: Path, slices: in
     with spool() as own:
         opened = open_logs(story(version), own, join_rolled=not selection.kafka_compatible)
         plan = plan_slices(opened.sources, slices, sample_bytes=4096, precision_bytes=500, margin_bytes=1000)
-        merged = merge_slices(plan, selection, InProcess(), directory)
+        merged = merge(plan, selection, InProcess(), directory)
     return text_of(merged).splitlines(), merged.counts
 
 
@@ -33,7 +33,7 @@ def text_of(merged: Merged) -> bytes:
 
 
 def of_one_log(tmp_path: Path, content: bytes, selection: Selection) -> tuple[bytes, Counts]:
-    merged = merge([source(tmp_path / "log", content)], selection, InProcess(), tmp_path)
+    merged = merge(plan_merge([source(tmp_path / "log", content)], InProcess()), selection, InProcess(), tmp_path)
     return text_of(merged), merged.counts
 
 
@@ -194,7 +194,7 @@ def test_a_stack_trace_moves_with_its_record_byte_for_byte(tmp_path: Path) -> No
 def test_show_source_begins_each_record_with_the_label(tmp_path: Path) -> None:
     one = source(tmp_path / "a", record("00,002") + b"\tat x\n", label="1")
     two = source(tmp_path / "b", record("00,001"), label="west")
-    text = text_of(merge([one, two], Selection(), InProcess(), tmp_path, show_source=True))
+    text = text_of(merge(plan_merge([one, two], InProcess()), Selection(), InProcess(), tmp_path, show_source=True))
     assert text == b"west\t" + record("00,001") + b"1\t" + record("00,002") + b"\tat x\n"
 
 
@@ -205,7 +205,7 @@ def test_spark_writes_the_same_bytes_as_one_sort_for_any_slicing(spark: Spark, t
         outputs = []
         for slices, mapper in ((1, InProcess()), (5, spark), (12, spark), (7, InProcess())):
             plan = plan_slices(sources, slices, sample_bytes=2000, precision_bytes=300, margin_bytes=200)
-            outputs.append(merge_slices(plan, Selection(), mapper, tmp_path))
+            outputs.append(merge(plan, Selection(), mapper, tmp_path))
             text = text_of(outputs[-1])
             assert text.count(b"\n") == 6386
             outputs[-1] = (text, outputs[-1].counts)  # type: ignore[call-overload]
@@ -222,7 +222,7 @@ def test_the_number_of_cores_changes_the_slices_and_not_the_bytes(
         sources = open_logs(story("1.1.1"), own).sources
         texts = []
         for cores in (1, 2, 5):
-            merged = merge(sources, Selection(), InProcess(cores), own.directory)
+            merged = merge(plan_merge(sources, InProcess(cores)), Selection(), InProcess(cores), own)
             assert len(merged.parts) > 2
             texts.append((text_of(merged), merged.counts))
     assert texts[0] == texts[1] == texts[2]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.rows import COLUMNS, REPEATED_TEXT_BYTES
 from kafkatool.core.statelog.sources.clocks import clocks
@@ -32,7 +33,11 @@ def rows_of(
     chunk_bytes: int = 1 << 20,
 ) -> tuple[list[dict[str, Any]], Counts]:
     merged, number = merge_ordered(
-        sources, clocks(sources, zones), selection, InProcess(), directory, as_rows=True, chunk_bytes=chunk_bytes
+        Logs(tuple(sources), clocks(sources, zones), directory),
+        selection,
+        InProcess(),
+        as_rows=True,
+        chunk_bytes=chunk_bytes,
     )
     rows = [json.loads(line) for part in merged.parts for line in part.read_bytes().splitlines()]
     assert len(rows) == number
@@ -56,8 +61,8 @@ def test_every_row_of_a_real_log_fits_the_schema_and_leads_back_to_its_line(vers
     types = {"string": str, "integer": int, "array": list}
     with spool() as own:
         opened = open_logs(story(version), own)
-        rows, counts = rows_of(opened.sources, own.directory)
-        again, counts_again = rows_of(opened.sources, own.directory, chunk_bytes=3000)
+        rows, counts = rows_of(opened.sources, own)
+        again, counts_again = rows_of(opened.sources, own, chunk_bytes=3000)
     assert (rows, counts) == (again, counts_again)
     assert counts.lines == counts.lines_written == counts.records
     assert counts.unknown_form == 0
@@ -170,7 +175,7 @@ def test_lines_are_numbered_in_their_file_also_where_a_roll_cut_a_stack_trace(tm
     (tmp_path / "state-change.log").write_bytes(b"\tat b\n\tat c\n" + record("2016-01-01 11:00:00,000"))
     with spool() as own:
         opened = open_logs([tmp_path / "state-change.log.2016-01-01-10", tmp_path / "state-change.log"], own)
-        rows, counts = rows_of(opened.sources, own.directory)
+        rows, counts = rows_of(opened.sources, own)
     assert [row["line"] for row in rows] == [1, 3]
     assert rows[0]["text"].splitlines()[1:] == ["\tat a", "\tat b", "\tat c"]
     assert counts.lines == 5

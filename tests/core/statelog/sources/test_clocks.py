@@ -6,6 +6,7 @@ import pytest
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.clocks import Clock, clock, clocks, find_zone
 from kafkatool.core.statelog.sources.source import Source
@@ -15,9 +16,8 @@ BERLIN = "Europe/Berlin"
 
 
 def merged(sources: list[Source], zones: list[str], directory: Path, selection: Selection = Selection()) -> list[bytes]:  # noqa: B008
-    text, _ = merge_ordered(
-        sources, clocks(sources, zones), selection, InProcess(), directory, as_rows=False, chunk_bytes=300
-    )
+    logs = Logs(tuple(sources), clocks(sources, zones), directory)
+    text, _ = merge_ordered(logs, selection, InProcess(), as_rows=False, chunk_bytes=300)
     return b"".join(part.read_bytes() for part in text.parts).splitlines(keepends=True)
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.errors import UsageError
-from kafkatool.core.statelog.jobs.merge import merge
+from kafkatool.core.statelog.jobs.merge import merge, plan_merge
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.files import OpenedLogs, find_files, open_logs
 from kafkatool.core.statelog.sources.source import Extent, Source, SourceChangedError
-from kafkatool.core.statelog.sources.spool import Spool, spool
+from kafkatool.core.statelog.sources.spool import spool
 from tests.core.statelog.logs import InProcess, record
 
 LIVE = "state-change.log"
@@ -23,8 +23,8 @@ def content_of(opened: OpenedLogs) -> list[bytes]:
 
 
 @pytest.fixture
-def own(tmp_path_factory: pytest.TempPathFactory) -> Spool:
-    return Spool(tmp_path_factory.mktemp("spool"))
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("spool")
 
 
 @pytest.mark.spec("SCL-3", "SCL-7")
@@ -76,7 +76,7 @@ def test_what_is_not_there_is_a_usage_error(logs: str | None, regex: str | None,
 
 
 @pytest.mark.spec("SCL-11X")
-def test_gz_is_known_by_its_content(tmp_path: Path, own: Spool) -> None:
+def test_gz_is_known_by_its_content(tmp_path: Path, own: Path) -> None:
     (tmp_path / "packed").write_bytes(gzip.compress(record("00,001")) + gzip.compress(record("00,002")))
     (tmp_path / "plain.gz").write_bytes(record("00,003"))
     opened = open_logs([tmp_path / "packed", tmp_path / "plain.gz"], own)
@@ -86,7 +86,7 @@ def test_gz_is_known_by_its_content(tmp_path: Path, own: Spool) -> None:
 
 @pytest.mark.spec("SCL-23X")
 @pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:-8] + b"\0" * 8, lambda data: data[:5]])
-def test_of_damaged_gz_what_can_be_unpacked_is_read_and_it_is_told(damage: object, tmp_path: Path, own: Spool) -> None:
+def test_of_damaged_gz_what_can_be_unpacked_is_read_and_it_is_told(damage: object, tmp_path: Path, own: Path) -> None:
     assert callable(damage)
     lines = b"".join(record(f"{second:02d},{milli:03d}") for second in range(60) for milli in range(0, 1000, 7))
     (tmp_path / "cut.gz").write_bytes(damage(gzip.compress(lines)))
@@ -97,7 +97,7 @@ def test_of_damaged_gz_what_can_be_unpacked_is_read_and_it_is_told(damage: objec
 
 
 @pytest.mark.spec("SCL-11X")
-def test_a_pipe_is_read_to_its_end(tmp_path: Path, own: Spool) -> None:
+def test_a_pipe_is_read_to_its_end(tmp_path: Path, own: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(gzip.compress(record("00,001")),))
@@ -107,14 +107,14 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path, own: Spool) -> None:
     assert content_of(opened) == [record("00,001")]
 
 
-def test_what_is_not_text_is_refused(tmp_path: Path, own: Spool) -> None:
+def test_what_is_not_text_is_refused(tmp_path: Path, own: Path) -> None:
     (tmp_path / "jar").write_bytes(b"PK\x03\x04\0\0")
     with pytest.raises(UsageError, match="not text"):
         open_logs([tmp_path / "jar"], own)
 
 
 @pytest.mark.spec("SCL-7")
-def test_a_copy_is_read_once_with_a_warning(tmp_path: Path, own: Spool) -> None:
+def test_a_copy_is_read_once_with_a_warning(tmp_path: Path, own: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(record("00,001"))
     (tmp_path / "c").write_bytes(record("00,002"))
@@ -128,21 +128,22 @@ def test_a_copy_is_read_once_with_a_warning(tmp_path: Path, own: Spool) -> None:
 
 
 @pytest.mark.spec("SCL-9X")
-def test_lines_at_a_rolled_files_start_join_the_record_in_the_older_file(tmp_path: Path, own: Spool) -> None:
+def test_lines_at_a_rolled_files_start_join_the_record_in_the_older_file(tmp_path: Path, own: Path) -> None:
     (tmp_path / f"{LIVE}.2016-01-01-10").write_bytes(record("01,000"))
     (tmp_path / LIVE).write_bytes(b"\tat trace\n" + record("00,500"))
     (tmp_path / "other.log").write_bytes(b"\tat orphan\n" + record("02,000"))
     paths = find_files(f"{tmp_path}/*", None)
     opened = open_logs(paths, own)
-    merged = merge(opened.sources, Selection(), InProcess(), own.directory)
+    merged = merge(plan_merge(opened.sources, InProcess()), Selection(), InProcess(), own)
     assert merged.parts[0].read_bytes() == record("00,500") + record("01,000") + b"\tat trace\n" + record("02,000")
     assert merged.counts.orphan_lines == 1
-    apart = merge(open_logs(paths, own, join_rolled=False).sources, Selection(), InProcess(), own.directory)
+    unjoined = open_logs(paths, own, join_rolled=False).sources
+    apart = merge(plan_merge(unjoined, InProcess()), Selection(), InProcess(), own)
     assert apart.counts.orphan_lines == 2
 
 
 @pytest.mark.spec("SCL-14X")
-def test_a_log_is_called_by_its_label_or_broker_id_or_name(tmp_path: Path, own: Spool) -> None:
+def test_a_log_is_called_by_its_label_or_broker_id_or_name(tmp_path: Path, own: Path) -> None:
     (tmp_path / "a").write_bytes(record("00,001", "[Broker id=7] x"))
     (tmp_path / "b").write_bytes(record("00,001", "nobody"))
     (tmp_path / "c").write_bytes(record("00,003", "Controller 3 epoch 1 x"))
@@ -155,7 +156,7 @@ def test_a_log_is_called_by_its_label_or_broker_id_or_name(tmp_path: Path, own: 
 
 
 @pytest.mark.spec("SCL-7")
-def test_growth_is_not_seen_and_a_file_rolled_meanwhile_is_found_again(tmp_path: Path, own: Spool) -> None:
+def test_growth_is_not_seen_and_a_file_rolled_meanwhile_is_found_again(tmp_path: Path, own: Path) -> None:
     live = tmp_path / LIVE
     live.write_bytes(record("00,001"))
     (source,) = open_logs([live], own).sources
@@ -167,7 +168,7 @@ def test_growth_is_not_seen_and_a_file_rolled_meanwhile_is_found_again(tmp_path:
 
 
 @pytest.mark.spec("SCL-23X")
-def test_a_file_cut_or_removed_while_it_is_read_is_an_error(tmp_path: Path, own: Spool) -> None:
+def test_a_file_cut_or_removed_while_it_is_read_is_an_error(tmp_path: Path, own: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(record("00,001") * 4)
     (source,) = open_logs([log], own).sources
@@ -195,5 +196,5 @@ def test_extents_are_read_as_one_and_records_found_across_them(tmp_path: Path) -
 
 def test_the_spool_is_removed_at_the_end() -> None:
     with spool() as made:
-        (made.directory / "x").touch()
-    assert not made.directory.exists()
+        (made / "x").touch()
+    assert not made.exists()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkatool.core.statelog.jobs.merge import Merged, merge_slices, replacing
+from kafkatool.core.statelog.jobs.merge import Merged, merge, replacing
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import SliceMerger
 from kafkatool.core.statelog.sources.slices import Plan, plan_slices
@@ -89,7 +89,7 @@ def test_planned_slices_give_what_one_sort_gives(
             sources, slices, sample_bytes=sample_bytes, precision_bytes=precision_bytes, margin_bytes=margin_bytes
         )
         assert plan.slices <= slices
-        check(contents, merge_slices(plan, Selection(), InProcess(), Path(name)))
+        check(contents, merge(plan, Selection(), InProcess(), Path(name)))
 
 
 @pytest.mark.spec("SCL-8", "SCL-10X")
@@ -104,7 +104,7 @@ def test_even_a_plan_made_by_chance_gives_what_one_sort_gives(
         bounds = tuple((0, *_any_bounds(log, len(cuts), chance), log.size) for log in sources)
         plan = Plan(tuple(sources), cuts, bounds, margin_bytes)
         with replacing(Path(name, "merged")) as output:  # slices are written where they are thought to belong
-            merged = merge_slices(plan, Selection(), InProcess(), Path(name), output=output)
+            merged = merge(plan, Selection(), InProcess(), Path(name), output=output)
             merged.write_to(output)
         assert merged.parts == ()
         check_text(contents, Path(name, "merged").read_bytes(), merged.counts)
@@ -133,7 +133,7 @@ def test_a_clock_set_back_an_hour_is_sorted_and_counted(tmp_path: Path) -> None:
     hour = [record(f"2016-10-30 02:{minute:02d}:00,000", f"Broker 1 {'x' * 400}") for minute in range(60)]
     content = b"".join(hour + hour)
     plan = plan_slices([source(tmp_path / "a", content)], 4, sample_bytes=500, precision_bytes=100, margin_bytes=500)
-    merged = merge_slices(plan, Selection(), InProcess(), tmp_path)
+    merged = merge(plan, Selection(), InProcess(), tmp_path)
     assert plan.slices == 4
     check([content], merged)
     assert merged.counts.out_of_order == 1

@@ -8,7 +8,7 @@ import pytest
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
-from kafkatool.core.statelog.jobs.tasks import Mapper
+from kafkatool.core.statelog.jobs.tasks import Logs, Mapper
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.merging.rows import COLUMNS
 from kafkatool.core.statelog.sources.clocks import clocks
@@ -29,9 +29,8 @@ def test_parquet_holds_the_rows_in_order(spark: Spark, tmp_path: Path) -> None:
         given: list[tuple[int, Mapper]] = [(1 << 20, InProcess()), (400_000, spark)]
         texts = []
         for chunk_bytes, mapper in given:
-            merged, number = merge_ordered(
-                sources, clocks(sources, []), Selection(), mapper, own.directory, as_rows=True, chunk_bytes=chunk_bytes
-            )
+            logs = Logs(sources, clocks(sources, []), own)
+            merged, number = merge_ordered(logs, Selection(), mapper, as_rows=True, chunk_bytes=chunk_bytes)
             texts.append(b"".join(part.read_bytes() for part in merged.parts))
         assert texts[0] == texts[1]
         with new_directory(written) as directory:

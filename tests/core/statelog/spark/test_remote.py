@@ -32,7 +32,7 @@ def test_files_directories_and_patterns_are_fetched_and_keep_their_names(spark: 
     (there / "b2" / "server.log").write_text("no state change\n")
     (there / "b1" / "state-change.log.2026-11-21-15.gz").write_bytes(gzip.compress((LINE % (0, 1)).encode()))
     with spool() as own:
-        copies = own.directory / "fetched"
+        copies = own / "fetched"
         copies.mkdir()
         uris = [f"{there.as_uri()}/b1", f"{there.as_uri()}/b?/state-change.log"]
         fetched = fetch(spark, uris[:1], copies) | fetch(spark, [f"{there.as_uri()}/b2"], copies)

@@ -16,10 +16,11 @@ import pytest
 
 from kafkatool.commands.logs.report_data import as_data
 from kafkatool.core.java import find_java
-from kafkatool.core.statelog.jobs.gathering import Logs, gather
-from kafkatool.core.statelog.jobs.merge import merge, replacing
+from kafkatool.core.statelog.jobs.gathering import gather
+from kafkatool.core.statelog.jobs.merge import merge, plan_merge, replacing
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
 from kafkatool.core.statelog.jobs.report import make_report
+from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.jobs.timeline import make_timeline
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.sources.clocks import clocks
@@ -114,20 +115,20 @@ class Results(NamedTuple):
 
 def _results(master: str, logs: Path, directory: Path) -> Results:
     directory.mkdir()
-    with spool() as own, Spark(master, own.directory) as spark:
+    with spool() as own, Spark(master, own) as spark:
         opened = open_logs(find_files(str(logs), None), own)
         zones = clocks(opened.sources, [])
         with replacing(directory / "merged") as output:
-            merged = merge(opened.sources, Selection(), spark, own.directory, output=output)
+            merged = merge(plan_merge(opened.sources, spark), Selection(), spark, own, output=output)
             merged.write_to(output)
-        (rows_directory := own.directory / "rows").mkdir()
+        (rows_directory := own / "rows").mkdir()
         rows, number = merge_ordered(
-            opened.sources, zones, Selection(), spark, rows_directory, as_rows=True, chunk_bytes=CHUNK_BYTES
+            Logs(opened.sources, zones, rows_directory), Selection(), spark, as_rows=True, chunk_bytes=CHUNK_BYTES
         )
         jsonl = b"".join(part.read_bytes() for part in rows.parts)
         write_parquet(rows.parts, directory / "parquet", spark, utc=False)
         read = spark.with_context(lambda context: _read_parquet(context, directory / "parquet", directory / "read"))
-        told = Logs(opened.sources, zones, own.directory)
+        told = Logs(opened.sources, zones, own)
         gathered = gather(told, Selection(), spark, opened.files, chunk_bytes=CHUNK_BYTES)
         facts = list(make_timeline(gathered, spark, by_time=False, with_ignored=True).items())
         report = make_report(gathered, spark, top=50)
