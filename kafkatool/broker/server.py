@@ -20,6 +20,7 @@ from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
 from kafkatool.broker.registration.identity import establish_identity
 from kafkatool.broker.registration.registration import Registration, make_base_paths, with_real_address
+from kafkatool.broker.registration.strays import find_strays
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import Timer
@@ -171,7 +172,13 @@ class Broker:
         self._timer = Timer(f"{self._name}-timer", self._scheduler.submit)
         self._overrides = TopicOverrides(self._zookeeper)
         self._overrides.preload(topics_in(config.log_dirs))
-        self._log_manager = LogManager(config, self._overrides.of, self._scheduler, self._cluster_id)
+        self._log_manager = LogManager(
+            config,
+            self._overrides.of,
+            self._scheduler,
+            self._cluster_id,
+            strays_among=lambda found: find_strays(self._zookeeper, self.broker_id, found),
+        )
         self._log_manager.load()  # a failure lets go of the dirs by itself; the shutdown below would call them clean
         self._will_stop("logs", self._log_manager.shutdown)
         self._will_stop("timer", self._timer.close)

@@ -1,6 +1,6 @@
-"""A broker's place in the cluster: its ids, its registration in ZooKeeper, its orderly leaving.
+"""A broker's place in the cluster: its ids, its registration in ZooKeeper, its orderly leaving, what is assigned to it.
 
-Doors: all three modules, for the composition root. Nothing here knows of topics or replicas.
+Doors: all modules, for the composition root. Nothing here leads, follows or opens a log.
 """
 
-__all__ = ["controlled_stop", "identity", "registration"]
+__all__ = ["controlled_stop", "identity", "registration", "strays"]

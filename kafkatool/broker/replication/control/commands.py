@@ -3,6 +3,7 @@
 Source: Kafka 2.3.1 server/ReplicaManager.scala, with the log lines of 1.1.1.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -136,6 +137,8 @@ class ControlRequests:
             if refusal is not ErrorCode.NONE:
                 return _leader_and_isr_response(refusal, {_name(s): refusal for s in request.partition_states})
             codes, accepted = self._sort_out(origin, request.partition_states)
+            if request.broker_epoch >= 0:  # else it may be for a former life, repeated after a restart
+                self._set_aside_strays(accepted)
             lead = [s for s in accepted if s.leader == self._broker_id]
             follow = [s for s in accepted if s.leader != self._broker_id]
             live = {b.broker_id: LeaderAddress(b.broker_id, b.host, b.port) for b in request.live_leaders}
@@ -175,6 +178,20 @@ class ControlRequests:
         if ignored:
             self._state_log.write(lines.WARN, ignored)
         return codes, accepted
+
+    def _set_aside_strays(self, states: Sequence[LeaderAndIsrPartition]) -> None:
+        """Let no new partition, nor a replica that a move begins, adopt the log that an earlier topic left here.
+
+        Only a log that this life of the broker has not used yet, and never one that the cluster counts on.
+        """
+        for state in yielding_gil(states):
+            if not state.is_new or (state.leader_epoch > 0 and self._broker_id in state.isr):
+                continue
+            found = self._log_manager.get(_name(state))
+            if found is not None and found.log_end_offset and self._partitions.get(_name(state)) is None:
+                with contextlib.suppress(StorageError):  # its dir is offline: making the log anew is refused, too
+                    self._log_manager.set_aside(_name(state))
+                self._partitions.checkpointed.pop(_name(state), None)
 
     def _make_leaders(
         self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition], codes: dict[TopicPartition, ErrorCode]

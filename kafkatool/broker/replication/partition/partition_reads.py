@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_offset import LogOffset
-from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
+from kafkatool.core.errors import CorruptRecordsError, OffsetOutOfRangeError, StorageError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import AbortedTransaction, FetchRequestPartition
@@ -167,6 +167,8 @@ def find_offset(partition: Partition, wanted: ListOffsetsRequestPartition, reade
         found = log.find_by_timestamp(wanted.timestamp, upper)
     except StorageError:
         return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+    except CorruptRecordsError:
+        return FoundOffset(ErrorCode.CORRUPT_MESSAGE)
     if found is None:
         return FoundOffset(not_yet if unsettled else ErrorCode.NONE)
     return FoundOffset(ErrorCode.NONE, found.offset, found.timestamp_ms, _or_unknown(found.leader_epoch))

@@ -59,22 +59,20 @@ def filter_batch(batch: memoryview, header: BatchHeader, wanted: Wanted) -> Buff
         return _filter_legacy(batch, header, wanted)
     records = plain_records(batch, header)
     base = header.base_offset
-    kept = [
-        found
-        for found in _record_slices(records, header.record_count)
-        if wanted(base + found.offset_delta, found.key, found.has_value)
-    ]
-    if len(kept) == header.record_count:
-        return batch if kept else None
-    if not kept:
+    kept = bytearray()
+    count = newest_delta = 0
+    for found in _record_slices(records, header.record_count):
+        if wanted(base + found.offset_delta, found.key, found.has_value):
+            newest_delta = max(newest_delta, found.time_delta) if count else found.time_delta
+            count += 1
+            kept += records[found.start : found.end]
+    if count == header.record_count:
+        return batch if count else None
+    if not count:
         return None
-    newest = header.base_timestamp + max(found.time_delta for found in kept)
+    newest = header.base_timestamp + newest_delta
     return with_records(
-        batch,
-        b"".join([records[found.start : found.end] for found in kept]),
-        codec=header.codec,
-        count=len(kept),
-        max_timestamp=None if header.has_log_append_time else newest,
+        batch, kept, codec=header.codec, count=count, max_timestamp=None if header.has_log_append_time else newest
     )
 
 

@@ -4,6 +4,7 @@ Reads take no lock: they work on the end and the segments as they were when they
 or compaction took a segment from under them. Source: Kafka 2.3.1 log/Log.scala.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -16,9 +17,11 @@ from kafkatool.broker.storage.segment.segments import Segments
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
 from kafkatool.core.errors import OffsetOutOfRangeError
 from kafkatool.core.protocol.codec.file_region import FileRegion
-from kafkatool.core.protocol.records.batches import decode_records
+from kafkatool.core.protocol.records.batches import iter_records
 
 T = TypeVar("T")
+
+_unpacking = threading.Lock()  # one batch at a time: a small one may take a hundred megabytes when it is unpacked
 
 
 class LogRead(NamedTuple):
@@ -76,7 +79,10 @@ class LogReader:
         return self._retrying(offset, lambda: _find_offset(state.segments, end, offset))
 
     def find_by_timestamp(self, timestamp_ms: int, upper: int) -> TimestampOffset | None:
-        """Return the first record at or after ``timestamp_ms`` with an offset below ``upper`` (BRK-107)."""
+        """Return the first record at or after ``timestamp_ms`` with an offset below ``upper`` (BRK-107).
+
+        Raises CorruptRecordsError for a batch that cannot be unpacked.
+        """
         state = self._state
         return self._retrying(
             None, lambda: _find_timestamp(state.segments, state.log_start_offset, timestamp_ms, upper)
@@ -157,11 +163,12 @@ def _find_timestamp(segments: Segments, start_offset: int, timestamp_ms: int, up
             if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
                 continue
             epoch = header.partition_leader_epoch
-            for record in decode_records(segment.region(position, header.size_bytes).read()):
-                if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                    if record.offset >= upper:
-                        return None
-                    return TimestampOffset(record.timestamp, record.offset, epoch if epoch >= 0 else None)
+            with _unpacking:
+                for record in iter_records(segment.region(position, header.size_bytes).read()):
+                    if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                        if record.offset >= upper:
+                            return None
+                        return TimestampOffset(record.timestamp, record.offset, epoch if epoch >= 0 else None)
     return None
 
 

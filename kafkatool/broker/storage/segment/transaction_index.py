@@ -9,7 +9,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from kafkatool.core.protocol.records.batches import decode_records
+from kafkatool.core.protocol.records.batches import iter_records
 
 _KEY = Struct(">hh")  # version, type
 _VALUE = Struct(">hi")  # version, coordinator epoch
@@ -35,7 +35,7 @@ class AbortedTransaction(NamedTuple):
 
 def read_marker(batch: bytes | memoryview) -> Marker | None:
     """Decode the control batch; None for an empty one or a type this broker does not know."""
-    for record in decode_records(batch):
+    for record in iter_records(batch):
         if record.key is not None and record.value is not None and len(record.key) >= 4 and len(record.value) >= 6:
             _, kind = _KEY.unpack_from(record.key)
             _, coordinator_epoch = _VALUE.unpack_from(record.value)

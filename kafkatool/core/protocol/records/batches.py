@@ -172,17 +172,23 @@ def decode_records(batch: Buffer) -> list[Record]:
 
     Raises CorruptRecordsError. The checksum is not looked at: ``check_crc``.
     """
+    return list(iter_records(batch))
+
+
+def iter_records(batch: Buffer) -> Iterator[Record]:
+    """Do as ``decode_records``, one by one: a small batch may hold so many that their list takes hundreds of megabytes."""
     header = read_header(batch)
     if header is None or header.size_bytes > len(batch):
         raise CorruptRecordsError(f"batch of {len(batch)} bytes is cut off")
     if header.magic < 2:
         entries = read_entries(memoryview(batch)[: header.size_bytes])
-        return [Record(e.offset, e.timestamp, e.key, e.value) for e in entries]
+        yield from (Record(e.offset, e.timestamp, e.key, e.value) for e in entries)
+        return
     records = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
     if header.codec:
         records = decompress(header.codec, records)
     try:
-        return list(_records(header, records))
+        yield from _records(header, records)
     except IndexError as short:
         raise CorruptRecordsError(f"records of the batch at offset {header.base_offset} are cut off") from short
 
