@@ -148,10 +148,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a deletion does not fail with its broker", "work.broker_changes:BrokerChanges.on_replicas_lost",
              "self.deletion.fail(", "dict("),
     Mutation("the mark of a deletion stays", "work.topic_deletion:TopicDeletion._complete",
-             "self.zookeeper.delete([DeleteTopicsZnode.topic_path(topic)])", "pass"),
+             "self.zookeeper.delete_as_read({mark: read[mark]})", "pass"),
     # --- preferred election
     Mutation("the election request stays", "work.preferred_election:PreferredElection.serve",
-             "self.zookeeper.delete([PreferredElectionZnode.PATH])", "pass"),
+             "self.zookeeper.delete_as_read({PreferredElectionZnode.PATH: request.node})", "pass"),
     Mutation("the rebalance runs once only", "work.rebalance:Rebalance._tick", "if not self._is_stopped:", "if False:"),
 )  # fmt: skip
 
