@@ -152,7 +152,10 @@ class Controller:
         return self._worker.has_resigned
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int | None) -> ShutdownAnswer:
-        """Move leaders away from a broker; blocks until it is done. Codes 11, 8 and 77 as BRK-34, CTL-112."""
+        """Move leaders away from a broker; blocks until it is done. Codes 11, 8 and 77 as BRK-34, CTL-112.
+
+        What goes wrong is told, and logged, on the event thread; the broker that asked gets a code.
+        """
         if not self.is_active:
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
         answer: Future[ShutdownAnswer] = Future()
@@ -164,8 +167,12 @@ class Controller:
                 return
             try:
                 answer.set_result(term.controlled_shutdown.serve(broker_id, broker_epoch))
-            except BaseException as e:
-                answer.set_exception(e)
+            except KafkatoolError as e:
+                log.warning("controlled shutdown of broker %d failed: %s", broker_id, e)
+                answer.set_result((ErrorCode.STALE_CONTROLLER_EPOCH, []))
+                raise
+            except BaseException:  # a bug
+                answer.set_result((ErrorCode.UNKNOWN_SERVER_ERROR, []))
                 raise
 
         def discarded() -> None:
@@ -175,9 +182,6 @@ class Controller:
         try:
             return answer.result()
         except CancelledError:  # resigned before its turn
-            return ErrorCode.STALE_CONTROLLER_EPOCH, []
-        except KafkatoolError as e:
-            log.warning("controlled shutdown of broker %d failed: %s", broker_id, e)
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
 
     def gauges(self) -> dict[str, float]:
