@@ -14,6 +14,7 @@ from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.telling.channels import Answer, Channels, ControlRequest, Message
 from kafkatool.broker.settings.protocol_versions import ProtocolVersions
 from kafkatool.core.errors import ControllerFencedError, KafkatoolError, SessionExpiredError
+from kafkatool.core.model.security_protocols import protocol_number
 from kafkatool.core.model.values import BrokerInfo, LeaderAndIsr, PartitionState, TopicPartition, join_ids
 from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -30,7 +31,6 @@ from kafkatool.core.protocol.messages.update_metadata import (
 
 _BEING_DELETED = -2
 _NO_STATE = PartitionState(LeaderAndIsr(None, 0, (), 0), 0)  # where an earlier controller has deleted the node already
-_SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 OnAnswer = Callable[[int, Message, Answer], None]
 """Broker, request and answer; called on the channel's thread."""
@@ -249,7 +249,7 @@ class RequestBatch:
 def _broker(info: BrokerInfo) -> UpdateMetadataBroker:
     endpoints = [
         UpdateMetadataEndpoint(
-            port=e.port, host=e.host, listener_name=e.listener, security_protocol=_SECURITY_PROTOCOLS.get(e.protocol, 0)
+            port=e.port, host=e.host, listener_name=e.listener, security_protocol=protocol_number(e.protocol)
         )
         for e in info.endpoints
     ]

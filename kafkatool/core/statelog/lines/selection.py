@@ -1,4 +1,4 @@
-"""Which records are written: the filters of ``kt logs merge``, and the counts that account for every line."""
+"""The selection of records by the filters of ``kt logs``, and the counts that account for every line."""
 
 import os
 import re
@@ -15,7 +15,7 @@ LATEST = "9999-99-99 99:99:99,999"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to keep. Times are texts ``yyyy-MM-dd HH:mm:ss,SSS``, both inclusive; they compare as text (SCL-4).
+    """The records to keep. Times are texts ``yyyy-MM-dd HH:mm:ss,SSS``, both inclusive; they compare as text (SCL-4).
 
     ``level`` keeps that level and the more severe ones; ``topic_regex`` must match the whole name. ``with_context``
     keeps records that name no partition although a topic is asked for. ``kafka_compatible`` is the selection of Kafka's
@@ -34,16 +34,16 @@ class Selection:
     kafka_compatible: bool = False
 
     def shapes(self) -> Shapes:
-        """An empty store of shapes with the classes this selection goes by."""
-        return Shapes(classify_like_kafka if self.kafka_compatible else classify, {})
+        """Return an empty store of shapes with the classes this selection goes by."""
+        return Shapes(classify_like_kafka if self.kafka_compatible else classify)
 
     @property
     def levels(self) -> frozenset[str]:
-        """Levels kept; empty: all, also lines without one."""
+        """Return the levels kept; empty: all, also lines without one."""
         return frozenset(LEVELS[LEVELS.index(self.level) :]) if self.level else frozenset()
 
     def filter(self) -> Callable[[bytes, bytes, Shape], str | None] | None:
-        """A function of a record's time, first line and shape that gives the reason to drop it, or None.
+        """Return a function of a record's time, first line and shape that gives the reason to drop it, or None.
 
         The reason is the name of the count it belongs to. Where nothing can be dropped there is no function.
         """
@@ -63,17 +63,17 @@ class Selection:
 
     @property
     def bounded(self) -> bool:
-        """Does a record's time matter?"""
+        """Tell if a record's time matters."""
         return (self.start_time, self.end_time) != (EARLIEST, LATEST)
 
     @property
     def by_shape(self) -> bool:
-        """Does anything but a record's time matter?"""
+        """Tell if anything but a record's time matters."""
         unbounded = replace(self, start_time=EARLIEST, end_time=LATEST, continuation=True, with_context=False)
         return unbounded != Selection()
 
     def verdict(self) -> Callable[[Shape], str | None]:
-        """A function of a shape that gives the reason to drop all lines of it, or None."""
+        """Return a function of a shape that gives the reason to drop all lines of it, or None."""
         levels, events = self.levels, self.events
         about_a_topic = self.topic is not None or self.topic_regex is not None
         drop_without_partition = self.kafka_compatible or (about_a_topic and not self.with_context)
@@ -88,7 +88,7 @@ class Selection:
         return reason
 
     def topic_by_shape(self) -> Callable[[bytes, Shape], bool] | None:
-        """Can lines of a shape (its key, its class) name a topic asked for? None: every one is asked for.
+        """Return a function that tells if lines of a shape (its key, its class) can name a topic asked for; None: all are.
 
         True may be wrong: a shape has lost its digits.
         """
@@ -100,7 +100,7 @@ class Selection:
         return lambda key, shape: any(key[span.topic_start : span.topic_end] == topic for span in shape.spans)
 
     def topic_filter(self) -> Callable[[bytes, Shape], bool] | None:
-        """Does a record (first line, shape) name a partition asked for? None: every one is asked for (SCL-5)."""
+        """Return a function that tells if a record (first line, shape) names a partition asked for; None: all do (SCL-5)."""
         if self.topic_regex is not None:
             pattern = re.compile(os.fsencode(self.topic_regex))
             return lambda line, shape: any(pattern.fullmatch(line[s.topic_start : s.topic_end]) for s in shape.spans)
@@ -121,10 +121,19 @@ class Selection:
 
         return names
 
+    def partition_filter(self) -> Callable[[str, int], bool]:
+        """Return a function that tells whether a partition (topic, number) is asked for."""
+        if self.topic_regex is not None:
+            pattern = re.compile(self.topic_regex)
+            return lambda topic, _: pattern.fullmatch(topic) is not None
+        if self.topic is None:
+            return lambda topic, partition: True
+        return lambda topic, partition: topic == self.topic and (not self.partitions or partition in self.partitions)
+
 
 @dataclass(slots=True)
 class Counts:
-    """Every line of the input is in exactly one of records, continuation_lines and orphan_lines (SCL-12X).
+    """The account of lines: each is in exactly one of records, continuation_lines and orphan_lines (SCL-12X).
 
     Every record is in exactly one of written, the filtered_* and dropped_without_partition. Informative, across these:
     without_partition, unknown_form (dated lines, be they records or not) and out_of_order (records earlier than the
@@ -147,14 +156,14 @@ class Counts:
 
     @property
     def lines(self) -> int:
-        """All lines read."""
+        """Return how many lines were read."""
         return self.records + self.continuation_lines + self.orphan_lines
 
     def drop(self, reason: str, number: int = 1) -> None:
-        """Counts records dropped for that reason."""
+        """Count records dropped for that reason."""
         setattr(self, reason, getattr(self, reason) + number)
 
     def add(self, other: Self) -> None:
-        """Adds the counts of another part of the input."""
+        """Add the counts of another part of the input."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))

@@ -1,25 +1,34 @@
-"""The merge for what the fast kernel does not do: rows instead of text, and order by UTC where clocks have zones.
+"""The merge where ``merge`` does not serve: rows instead of text, and order by UTC where clocks have zones.
 
-Two rounds on Spark. The first takes each chunk's selected records and shelves them by the time range they belong to,
-with their place in the total order; the second sorts one range and writes one part of the result. Cut times come from
+Two rounds of tasks. The first writes each chunk's selected records to the bucket of the time range they belong to, with
+their place in the total order; the second sorts one range and writes one part of the result. Cut times come from
 samples and decide only how the work is shared out: the bytes are the same for any (SCL-8). A worker holds a chunk or a
 range, the driver neither (SCL-22X).
 """
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 
 import orjson
 
-from kafkatool.core.statelog.lines.details import DetailStore
-from kafkatool.core.statelog.lines.rows import rows
-from kafkatool.core.statelog.lines.zones import Clock
-from kafkatool.core.statelog.merging.merge import Mapper, Merged
-from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.jobs.merge import Merged
+from kafkatool.core.statelog.jobs.shuffle import (
+    Batches,
+    Entry,
+    ShuffleFile,
+    batches_by_bucket,
+    read_batches,
+    write_shuffle_file,
+)
+from kafkatool.core.statelog.jobs.tasks import Mapper, map_chunks
+from kafkatool.core.statelog.lines.details import find_details
+from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.lines.shapes import ByShape
+from kafkatool.core.statelog.merging.rows import rows
 from kafkatool.core.statelog.sources.chunks import (
     CHUNK_BYTES,
     Chunk,
@@ -28,25 +37,22 @@ from kafkatool.core.statelog.sources.chunks import (
     add_accounts,
     cut_chunks,
     first_lines,
-    map_chunks,
     read_records,
 )
-from kafkatool.core.statelog.sources.sources import Source
-from kafkatool.core.statelog.spark.shuffle import Shelf, places_by_bucket, shelve, take
+from kafkatool.core.statelog.sources.clocks import Clock
+from kafkatool.core.statelog.sources.source import Source
 
 SAMPLES_PER_CHUNK = 16
 """Times looked up in each chunk to find where to cut: each is a read of 8 KB on the driver."""
 
-Places = list[tuple[str, int]]
-Finding = tuple[bytes, int, int, bytes]  # time, source, offset, what is written: sorts into the total order
-
 _order = itemgetter(0, 1, 2)
 _written = itemgetter(3)
+"""Of an entry (time, source, offset, what is written): its place in the total order, and the bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
-    """All that a task of either round needs; small."""
+class _MergeTask:
+    """All that a task of any round needs; small."""
 
     sources: tuple[Source, ...]
     clocks: tuple[Clock | None, ...]
@@ -58,19 +64,19 @@ class Writing:
     first_lines: tuple[int, ...] = ()
 
     def count_lines(self, chunk: Chunk) -> int:
-        """Lines of a chunk."""
+        """Return the number of lines of a chunk."""
         data = self.sources[chunk.source].read(chunk.start, chunk.end)
         return data.count(b"\n") + (not data.endswith(b"\n"))
 
-    def collect(self, chunk: Chunk) -> tuple[Shelf, ChunkAccount, int]:
-        """Shelves a chunk's records by range; the last is the number of rows."""
+    def collect(self, chunk: Chunk) -> tuple[ShuffleFile, ChunkAccount, int]:
+        """Write a chunk's records by time range; the last value returned is the number of rows."""
         account = ChunkAccount()
         counts = account.counts
         verdict = self.selection.filter()
         source = self.sources[chunk.source]
-        ranges: dict[int, list[Finding]] = {}
+        ranges: dict[int, list[Entry]] = {}
         total_rows = 0
-        for record in read_records(source, self.clocks[chunk.source], chunk, DetailStore(), account):
+        for record in read_records(source, self.clocks[chunk.source], chunk, ByShape(find_details), account):
             if verdict and (reason := verdict(record.time, record.line, record.details.shape)):
                 counts.drop(reason)
                 continue
@@ -81,16 +87,16 @@ class Writing:
             ranges.setdefault(bisect_right(self.cuts, record.time), []).append(
                 (record.time, chunk.source, record.offset, text)
             )
-        shelf = shelve(self.directory / f"shelf-{chunk.number:06d}", ranges)
-        return shelf, account, total_rows
+        file = write_shuffle_file(self.directory / f"records-{chunk.number:06d}", ranges)
+        return file, account, total_rows
 
-    def write(self, part: tuple[int, Places]) -> Path:
-        """Sorts a range and writes it."""
-        number, places = part
+    def write(self, part: tuple[int, Batches]) -> Path:
+        """Sort a range and write it."""
+        number, batches = part
         path = self.directory / f"part-{number:06d}"
-        findings = sorted(take(places), key=_order)
+        entries = sorted(read_batches(batches), key=_order)
         with path.open("wb") as file:
-            file.writelines(map(_written, findings))
+            file.writelines(map(_written, entries))
         return path
 
     def _render(self, record: Record, chunk: Chunk, label: str) -> tuple[bytes, int]:
@@ -118,27 +124,20 @@ def merge_ordered(
     as_rows: bool,
     show_source: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Merged, int]:
-    """Merges the sources into parts in ``directory``, as text or as JSON rows; also gives the number of rows.
+    """Merge the sources into parts in ``directory``, as text or as JSON rows; also return the number of rows.
 
-    SourceChangedError, SparkError, OSError. ``progress`` is told in words what begins.
+    SourceChangedError, SparkError, OSError.
     """
     chunks = cut_chunks(sources, chunk_bytes)
     cuts = tuple(_cuts(sources, clocks, chunks, sum(source.size for source in sources) // chunk_bytes))
-    writing = Writing(tuple(sources), tuple(clocks), selection, directory, as_rows, show_source, cuts)
+    task = _MergeTask(tuple(sources), tuple(clocks), selection, directory, as_rows, show_source, cuts)
     if as_rows:
-        progress("counting lines")
-        lines = map_chunks(mapper, writing.count_lines, chunks, chunk_bytes)
-        writing = Writing(
-            *(writing.sources, writing.clocks, selection, directory, as_rows, show_source, cuts),
-            tuple(first_lines(sources, chunks, lines)),
-        )
-    progress("reading records")
-    collected = map_chunks(mapper, writing.collect, chunks, chunk_bytes)
-    progress("writing in order")
-    ranges = sorted(places_by_bucket(shelf for shelf, _, _ in collected).items())
-    parts = mapper.map(writing.write, ranges)
+        lines = map_chunks(mapper, task.count_lines, chunks, chunk_bytes)
+        task = replace(task, first_lines=tuple(first_lines(sources, chunks, lines)))
+    collected = map_chunks(mapper, task.collect, chunks, chunk_bytes)
+    ranges = sorted(batches_by_bucket(file for file, _, _ in collected).items())
+    parts = mapper.map(task.write, ranges)
     counts = add_accounts(chunks, [account for _, account, _ in collected])
     return Merged(tuple(parts), counts), sum(number for _, _, number in collected)
 
@@ -146,7 +145,7 @@ def merge_ordered(
 def _cuts(
     sources: Sequence[Source], clocks: Sequence[Clock | None], chunks: Sequence[Chunk], number: int
 ) -> list[bytes]:
-    """Times that cut the records into about ``number`` ranges more than one."""
+    """Return times that cut the records into about ``number`` ranges more than one."""
     if number < 1:
         return []
     times = sorted(time for chunk in chunks for time in _samples(sources[chunk.source], clocks[chunk.source], chunk))

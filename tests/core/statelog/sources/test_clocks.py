@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.errors import UsageError
-from kafkatool.core.statelog.lines.zones import Clock, clock, clocks, find_zone
-from kafkatool.core.statelog.merging.ordered import merge_ordered
-from kafkatool.core.statelog.merging.selection import Selection
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.sources.clocks import Clock, clock, clocks, find_zone
+from kafkatool.core.statelog.sources.source import Source
 from tests.core.statelog.logs import InProcess, record, source
 
 BERLIN = "Europe/Berlin"

@@ -48,7 +48,7 @@ be written thousands of times. ``source`` and ``line`` lead to the first row."""
 
 
 def rows(record: Record, source: str, line: int, *, utc: bool, continuation: bool = True) -> Iterator[dict[str, Any]]:
-    """The record's rows: one for each partition named, one if it names none. Bytes that are no UTF-8 become U+FFFD."""
+    """Yield one row for each partition the record names, one if it names none. Bytes that are no UTF-8 become U+FFFD."""
     details, text = record.details, record.line
     shape = details.shape
     whole = b"\n".join((text, *record.tail)) if record.tail and continuation else text
@@ -89,7 +89,7 @@ def _controller_epoch(record: Record) -> int | None:
 
 
 def _iso(time: bytes, utc: bool) -> str | None:
-    """ISO 8601 of ``yyyy-MM-dd HH:mm:ss,SSS``; None for what is no time, such as the 39th of a month."""
+    """Return ISO 8601 of ``yyyy-MM-dd HH:mm:ss,SSS``; None for what is no time, such as the 39th of a month."""
     text = time.decode("latin-1").replace(" ", "T").replace(",", ".")
     try:
         datetime.fromisoformat(text)

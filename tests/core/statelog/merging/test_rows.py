@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafkatool.core.statelog.lines.rows import COLUMNS, REPEATED_TEXT_BYTES
-from kafkatool.core.statelog.lines.zones import clocks
-from kafkatool.core.statelog.merging.ordered import merge_ordered
-from kafkatool.core.statelog.merging.selection import Counts, Selection
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.lines.selection import Counts, Selection
+from kafkatool.core.statelog.merging.rows import COLUMNS, REPEATED_TEXT_BYTES
+from kafkatool.core.statelog.sources.clocks import clocks
 from kafkatool.core.statelog.sources.files import open_logs
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 from kafkatool.core.statelog.sources.spool import spool
 from tests.core.statelog.logs import VERSIONS, InProcess, lines_of, record, source, story
 from tests.paths import ROOT

@@ -7,8 +7,8 @@ import pytest
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.sources.files import open_logs
-from kafkatool.core.statelog.sources.remote import fetch, is_remote
 from kafkatool.core.statelog.sources.spool import spool
+from kafkatool.core.statelog.spark.remote import fetch, is_remote
 from kafkatool.core.statelog.spark.session import Spark
 
 LINE = "[2026-11-21 16:00:0%d,000] TRACE Broker %d received LeaderAndIsr request\n"

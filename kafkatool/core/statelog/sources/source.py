@@ -32,7 +32,7 @@ class Extent:
     end: int
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes of the file from ``start`` to ``end``. SourceChangedError if they are gone; OSError."""
+        """Return the bytes of the file from ``start`` to ``end``. SourceChangedError if they are gone; OSError."""
         with _open_inode(self.path, self.inode) as fd:
             pieces = []
             while start < end and (piece := os.pread(fd, end - start, start)):
@@ -56,11 +56,11 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes in all extents."""
+        """Return the bytes in all extents."""
         return sum(extent.end - extent.start for extent in self.extents)
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes from ``start`` to ``end``."""
+        """Return the bytes from ``start`` to ``end``."""
         pieces = []
         for extent in self.extents:
             length = extent.end - extent.start
@@ -70,7 +70,7 @@ class Source:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def next_record(self, offset: int) -> tuple[int, bytes | None]:
-        """Offset and time of the first record that begins at or after ``offset``; (size, None) if there is none."""
+        """Return offset and time of the first record that begins at or after ``offset``; (size, None) if there is none."""
         size = self.size
         look = _FIRST_LOOK_BYTES
         begin = offset - 1  # a record begins after a line's end; the byte before tells if offset itself is a beginning
@@ -84,7 +84,7 @@ class Source:
         return size, None
 
     def records(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Offset and time of every record that begins from ``start`` to before ``end``."""
+        """Yield offset and time of every record that begins from ``start`` to before ``end``."""
         begin = max(start - 1, 0)
         data = (b"" if start else b"\n") + self.read(begin, min(end + TIME_LENGTH + 1, self.size))
         first = begin if start else -1  # offset of the data's first byte
@@ -95,7 +95,7 @@ class Source:
 
 @contextmanager
 def _open_inode(path: Path, inode: int) -> Iterator[int]:
-    """The file that had this path when the merge began, even if it was rolled since."""
+    """Open the file that had this path when the merge began, even if it was rolled since."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.statelog.merging.merge import Merged, merge, merge_slices, replacing
-from kafkatool.core.statelog.merging.merge_slice import Kernel
-from kafkatool.core.statelog.merging.selection import Counts, Selection
+from kafkatool.core.statelog.jobs.merge import Merged, merge, merge_slices, replacing
+from kafkatool.core.statelog.lines.selection import Counts, Selection
+from kafkatool.core.statelog.merging.merge_slice import SliceMerger
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.slices import plan_slices
 from kafkatool.core.statelog.sources.spool import spool
@@ -20,7 +20,7 @@ TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
 
 
 def merged_story(version: str, selection: Selection, directory: Path, slices: int = 3) -> tuple[list[bytes], Counts]:
-    """The lines written for the four brokers' logs of that version."""
+    """Return the lines written for the four brokers' logs of that version."""
     with spool() as own:
         opened = open_logs(story(version), own, join_rolled=not selection.kafka_compatible)
         plan = plan_slices(opened.sources, slices, sample_bytes=4096, precision_bytes=500, margin_bytes=1000)
@@ -140,8 +140,8 @@ def test_filters_by_shape_count_and_keep_what_a_look_at_every_line_does(
                 expected.drop(dropped)
             else:
                 kept.append(line)
-        kernel = Kernel(plan_slices([log], slices, sample_bytes=4096), selection, tmp_path, block_bytes=3000)
-        results = [kernel.merge(index) for index in range(kernel.plan.slices)]
+        merger = SliceMerger(plan_slices([log], slices, sample_bytes=4096), selection, tmp_path, block_bytes=3000)
+        results = [merger.merge(index) for index in range(merger.plan.slices)]
         counts = Counts()
         for result in results:
             counts.add(result.counts)
@@ -216,8 +216,8 @@ def test_spark_writes_the_same_bytes_as_one_sort_for_any_slicing(spark: Spark, t
 def test_the_number_of_cores_changes_the_slices_and_not_the_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkatool.core.statelog.merging.merge.SMALL_BYTES", 10_000)
-    monkeypatch.setattr("kafkatool.core.statelog.merging.merge.SLICE_BYTES", 70_000)
+    monkeypatch.setattr("kafkatool.core.statelog.jobs.merge.SMALL_BYTES", 10_000)
+    monkeypatch.setattr("kafkatool.core.statelog.jobs.merge.SLICE_BYTES", 70_000)
     with spool() as own:
         sources = open_logs(story("1.1.1"), own).sources
         texts = []

@@ -1,4 +1,4 @@
-"""The merge from end to end: plan the slices, let Spark merge them, put the parts together (SCL-1, SCL-8).
+"""The merge as text: plan the slices, have each merged by a task, put the parts together (SCL-1, SCL-8).
 
 Only counts and offsets come back to the driver, never lines: its memory does not grow with the input (SCL-22X). The
 parts lie in a directory, or have their places in the output file, which driver and workers share; with a master on
@@ -8,19 +8,20 @@ other machines both must be on a shared disk.
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO
 
 from kafkatool.core.errors import KafkatoolError
-from kafkatool.core.statelog.merging.merge_slice import Kernel, descents_between
+from kafkatool.core.statelog.jobs.tasks import Mapper
+from kafkatool.core.statelog.lines.selection import Counts, Selection
+from kafkatool.core.statelog.merging.merge_slice import SliceMerger, descents_between
 from kafkatool.core.statelog.merging.parts import Slots, put_right
-from kafkatool.core.statelog.merging.selection import Counts, Selection
 from kafkatool.core.statelog.sources.slices import Plan, plan_slices
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 
 SLICE_BYTES = 64 * 1024 * 1024
 """Input of one slice. Only a slice of a log that is far out of order is held as a whole, in three times that memory."""
@@ -30,24 +31,10 @@ SMALL_BYTES = 4 * 1024 * 1024
 
 COPY_BYTES = 1 << 20
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-class Mapper(Protocol):
-    """Where slices are merged: Spark, or in a test the process itself."""
-
-    @property
-    def parallelism(self) -> int:
-        """Items worked on at the same time."""
-
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """``function`` of each item, in the items' order."""
-
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result: parts which, one after the other, are the merged log; and the account of every line.
+    """The result of a merge: parts which, one after the other, are the merged log; and the account of every line.
 
     There are no parts if the result stands already in the output that ``merge`` was given.
     """
@@ -56,7 +43,7 @@ class Merged:
     counts: Counts
 
     def write_to(self, output: BinaryIO) -> None:
-        """Copies the parts to ``output``, the one that ``merge`` was given if it was given one."""
+        """Copy the parts to ``output``, the one that ``merge`` was given if it was given one."""
         for path in self.parts:
             with path.open("rb") as part:
                 shutil.copyfileobj(part, output, COPY_BYTES)
@@ -71,7 +58,7 @@ def merge(
     show_source: bool = False,
     output: BinaryIO | None = None,
 ) -> Merged:
-    """Merges the sources into parts in ``directory``. SourceChangedError, SparkError, OSError.
+    """Merge the sources into parts in ``directory``. SourceChangedError, SparkError, OSError.
 
     ``output`` may be the stream that the result will be written to: if it is that of ``replacing``, and nothing is
     filtered, the workers write into it directly.
@@ -89,15 +76,15 @@ def merge_slices(
     show_source: bool = False,
     output: BinaryIO | None = None,
 ) -> Merged:
-    """Merges by a given plan; any plan for the same sources gives the same bytes. SourceChangedError, SparkError."""
+    """Merge by a given plan; any plan for the same sources gives the same bytes. SourceChangedError, SparkError."""
     slots = _slots(plan, output) if not show_source and selection == Selection() else None
-    kernel = Kernel(plan, selection, directory, show_source, slots)
-    results = mapper.map(kernel.merge, range(plan.slices))
+    merger = SliceMerger(plan, selection, directory, show_source, slots)
+    results = mapper.map(merger.merge, range(plan.slices))
     strays = [stray for result in results for stray in result.strays]
     if strays:  # lines far out of order: the slices they belong to are merged again, with them
         again = sorted({stray.home for stray in strays})
-        kernel = replace(kernel, plan=plan.with_strays(strays))
-        for result in mapper.map(kernel.merge, again):
+        merger = replace(merger, plan=plan.with_strays(strays))
+        for result in mapper.map(merger.merge, again):
             results[result.index] = result
     counts = Counts(out_of_order=descents_between(results))
     for result in results:
@@ -112,7 +99,7 @@ def merge_slices(
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose content becomes ``path`` at once when the block ends well; otherwise nothing changes (SCL-22X)."""
+    """Give a stream whose content becomes ``path`` at once when the block ends well; else nothing changes (SCL-22X)."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     except OSError as e:
@@ -129,7 +116,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _slots(plan: Plan, output: BinaryIO | None) -> Slots | None:
-    """Where each slice belongs in an output that is a file by name, still empty; None: it is no such file."""
+    """Return each slice's place in an output that is a file by name, still empty; None: it is no such file."""
     name = getattr(output, "name", None)  # a number or "<stdout>" for streams that were handed to us
     if not isinstance(name, str) or not Path(name).is_file():
         return None

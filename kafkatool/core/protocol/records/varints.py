@@ -16,7 +16,7 @@ def append_varint(out: bytearray, value: int) -> None:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Value and the position after it. CorruptRecordsError past 10 bytes, IndexError past the end."""
+    """Return the value and the position after it. CorruptRecordsError past 10 bytes, IndexError past the end."""
     byte = data[position]
     if byte < 0x80:  # nearly all are: lengths, deltas, header counts
         return (byte >> 1) ^ -(byte & 1), position + 1

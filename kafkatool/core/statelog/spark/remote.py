@@ -1,4 +1,4 @@
-"""Logs that lie elsewhere (``hdfs://…``, ``s3a://…``, any scheme Spark's connectors know) are fetched before the merge.
+"""Logs that lie elsewhere (``hdfs://…``, ``s3a://…``, any scheme Spark's connectors know), fetched before they are read.
 
 Spark's JVM copies them, as they are, into the caller's temporary directory: the merge reads files at any offset, more
 than once, and a log must not change meanwhile.
@@ -11,18 +11,19 @@ from typing import Any
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.sources.files import LOG_NAME
+from kafkatool.core.statelog.spark.pyspark_private import java_context, jvm
 from kafkatool.core.statelog.spark.session import Spark
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
 def is_remote(name: str) -> bool:
-    """Whether it is a URI, not a path."""
+    """Tell a URI from a path."""
     return _SCHEME.match(name) is not None
 
 
 def fetch(spark: Spark, uris: Sequence[str], directory: Path) -> dict[Path, str]:
-    """Copies of the files those URIs name (files, directories, Hadoop's globs), each with the URI it came from.
+    """Copy the files those URIs name (files, directories, Hadoop's globs); return each copy with the URI it came from.
 
     Waits for Spark's start. UsageError for one that is missing, or whose scheme no connector serves; SparkError.
     """
@@ -32,10 +33,10 @@ def fetch(spark: Spark, uris: Sequence[str], directory: Path) -> dict[Path, str]
 def _copies(context: Any, uris: Sequence[str], directory: Path) -> Iterator[tuple[Path, str]]:
     from py4j.protocol import Py4JJavaError
 
-    jvm, settings = context._jvm, context._jsc.hadoopConfiguration()
+    classes, settings = jvm(context), java_context(context).hadoopConfiguration()
     for uri in uris:
         try:
-            where = jvm.org.apache.hadoop.fs.Path(uri)
+            where = classes.org.apache.hadoop.fs.Path(uri)
             files = where.getFileSystem(settings)
             found = list(_files(files, where))
             if not found:
@@ -44,14 +45,14 @@ def _copies(context: Any, uris: Sequence[str], directory: Path) -> Iterator[tupl
                 # A directory of its own each: files of several brokers have one name.
                 copy = directory / str(len(list(directory.iterdir()))) / file.getName()
                 copy.parent.mkdir()
-                files.copyToLocalFile(False, file, jvm.org.apache.hadoop.fs.Path(copy.as_uri()), True)
+                files.copyToLocalFile(False, file, classes.org.apache.hadoop.fs.Path(copy.as_uri()), True)
                 yield copy, str(file)
         except Py4JJavaError as e:
             raise UsageError(f"{uri}: {str(e.java_exception).splitlines()[0]}") from e
 
 
 def _files(files: Any, where: Any) -> Iterator[Any]:
-    """What a path or pattern names; of a directory, at any depth, what is called like a state-change log."""
+    """Yield the files a path or pattern names; of a directory, at any depth, those called like a state-change log."""
     for named in files.globStatus(where) or ():
         if named.isFile():
             yield named.getPath()

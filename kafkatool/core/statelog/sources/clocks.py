@@ -13,7 +13,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafkatool.core.errors import UsageError
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 
 STEP_BACK_S = 60
 """A step back at least so large, inside an hour that occurs twice, is the clock change and no mere disorder."""
@@ -33,7 +33,7 @@ class Clock:
     folds: tuple[tuple[bytes, bytes, int], ...] = field(default=())
 
     def utc(self, time: bytes, offset: int) -> bytes:
-        """A local time ``yyyy-MM-dd HH:mm:ss,SSS`` of the line at ``offset`` as UTC, in the same form.
+        """Return a local time ``yyyy-MM-dd HH:mm:ss,SSS`` of the line at ``offset`` as UTC, in the same form.
 
         What is no time at all (the 39th of a month) stays as it is.
         """
@@ -43,7 +43,7 @@ class Clock:
 
 
 def find_zone(name: str) -> tzinfo:
-    """A zone by its IANA name (Europe/Berlin) or its difference from UTC (+02:00). UsageError."""
+    """Return a zone by its IANA name (Europe/Berlin) or its difference from UTC (+02:00). UsageError."""
     if found := _OFFSET.fullmatch(name):
         minutes = int(found[2]) * 60 + int(found[3] or 0)
         if minutes < 24 * 60:
@@ -57,7 +57,7 @@ def find_zone(name: str) -> tzinfo:
 
 
 def clocks(sources: Sequence[Source], options: Sequence[str]) -> tuple[Clock | None, ...]:
-    """Each log's clock from the texts ZONE (for all) and PATH=ZONE; None for all if there are no texts. UsageError."""
+    """Return each log's clock from the texts ZONE (for all) and PATH=ZONE; without any, None for all. UsageError."""
     if not options:
         return (None,) * len(sources)
     common, own = "UTC", {}
@@ -81,7 +81,7 @@ def clocks(sources: Sequence[Source], options: Sequence[str]) -> tuple[Clock | N
 
 
 def clock(source: Source, zone: str) -> Clock:
-    """The clock of a log in that zone: its repeated hours are searched in the file."""
+    """Return the clock of a log in that zone; its repeated hours are searched in the file."""
     _, first = source.next_record(0)
     if first is None:
         return Clock(zone)
@@ -110,7 +110,7 @@ def _utc_minute(zone: str, minute: bytes, second_pass: bool) -> bytes:
 
 
 def _last_time(source: Source) -> bytes | None:
-    """The time of a record near the end: the last one, if it is within the last bytes read."""
+    """Return the time of a record near the end: the last one, if it is within the last bytes read."""
     found = None
     look = 64 * 1024
     while found is None and look // 4 < source.size:
@@ -121,7 +121,7 @@ def _last_time(source: Source) -> bytes | None:
 
 
 def _repeated_hours(zone: str, first: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
-    """The local times (to the minute, end excluded) that occur twice between two local times."""
+    """Return the local times (to the minute, end excluded) that occur twice between two local times."""
     local_zone = find_zone(zone)
     try:
         day = datetime.strptime(first[:10].decode(), "%Y-%m-%d") - timedelta(days=1)
@@ -147,7 +147,7 @@ def _offset(zone: tzinfo, local: datetime, fold: int) -> float | None:
 
 
 def _step_back(source: Source, begin: bytes, end: bytes) -> int | None:
-    """Where, among the lines of that hour, the times step back: there the second pass begins. None: nowhere."""
+    """Return the offset where the times of that hour step back: the second pass begins there. None: nowhere."""
     low, high = 0, source.size
     while high - low > 64 * 1024:  # times below ``begin`` all stand before those above it: the change is in between
         middle = (low + high) // 2
