@@ -169,6 +169,7 @@ class Broker:
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms,
             create_chroot=True,
+            max_packet_bytes=config.kt_zookeeper_max_packet_bytes,
         ).start()
         self._will_stop("ZooKeeper session", self._zookeeper.close)
         make_base_paths(self._zookeeper)

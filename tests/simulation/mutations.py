@@ -102,7 +102,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("changed ISRs are not passed on", "work.topic_changes:TopicChanges._create",
              "self.partitions.move(created, PartitionStatus.ONLINE)", "pass"),
     # --- reassignment
-    Mutation("step 1 is left out", "work.reassignment:Reassignment._prepare", "self._write_assignments(wanted)", "pass"),
+    Mutation("step 1 is left out", "work.reassignment:Reassignment._prepare",
+             "self._write_assignments(wanted)", "set(wanted)"),
     Mutation("step 2 is left out", "work.reassignment:Reassignment._prepare", "self._raise_epochs(wanted)", "pass"),
     Mutation("step 3 is left out", "work.reassignment:Reassignment._prepare",
              "self.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)", "pass"),
@@ -123,7 +124,7 @@ MUTATIONS: tuple[Mutation, ...] = (
              "led |= self._raise_epochs({p: both[p] for p in partitions if p not in electing}); "
              "self._write_assignments({p: rar[p] for p in led})"),
     Mutation("step 10 is left out", "work.reassignment:Reassignment._conclude",
-             "self._write_assignments({p: done[p] for p in ended})", "pass"),
+             "self._write_assignments(done)", "set(done)"),
     Mutation("step 11 is left out", "work.reassignment:Reassignment._conclude", "self._remove_entries(done)", "pass"),
     Mutation("a dead broker's answer is waited for", "work.reassignment:Reassignment.on_brokers_lost",
              "for broker in brokers:", "for broker in ():"),

@@ -29,6 +29,7 @@ class StandaloneController:
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+            max_packet_bytes=config.kt_zookeeper_max_packet_bytes,
         )
         self._state_change_log = StateChangeLog(config.own_log_dir / "state-change.log")
         self._controller: Controller | None = None

@@ -352,11 +352,13 @@ class ZooKeeper:
 
     # --- writes -------------------------------------------------------------------------------------------------
 
-    def _check_size(self, path: str, size_bytes: int) -> None:
-        if size_bytes > self._max_packet_bytes:
+    def _check_size(self, path: str, size_bytes: int, taken_bytes: int = 0) -> None:
+        """Refuse a packet over the limit, unless ZooKeeper has taken one of ``taken_bytes`` before."""
+        if size_bytes > max(self._max_packet_bytes, taken_bytes):
             raise ZnodeTooLargeError(
                 f"writing znode {path} needs a packet of {size_bytes} bytes, over ZooKeeper's limit of "
-                f"{self._max_packet_bytes} bytes (--zk-max-bytes): use smaller batches"
+                f"{self._max_packet_bytes} bytes (--zk-max-bytes, a broker's kt.zookeeper.max.packet.bytes): use smaller "
+                "batches"
             )
 
     def create(
@@ -447,7 +449,7 @@ class ZooKeeper:
         return outcomes
 
     def _submit(self, ops: Sequence[Op]) -> Any:
-        size_bytes = _TRANSACTION_BYTES
+        size_bytes, taken_bytes = _TRANSACTION_BYTES, 0
         transaction = self._client.transaction()
         for op in ops:
             size_bytes += len(self._chroot) + len(op.path) + _SET_BYTES
@@ -455,14 +457,17 @@ class ZooKeeper:
                 case Create(path, data, ephemeral):
                     transaction.create(path, data, ephemeral=ephemeral)
                     size_bytes += len(data) + _CREATE_BYTES - _SET_BYTES
-                case SetData(path, data, version):
+                case SetData(path, data, version, replaces_bytes):
                     transaction.set_data(path, data, version)
                     size_bytes += len(data)
+                    taken_bytes = max(taken_bytes, len(self._chroot) + len(path) + replaces_bytes + _SET_BYTES)
                 case Delete(path, version):
                     transaction.delete(path, version)
                 case Check(path, version):
                     transaction.check(path, version)
-        self._check_size(ops[0].path if ops else "/", size_bytes)
+        if size_bytes > self._max_packet_bytes:
+            largest = max(ops, key=lambda op: len(getattr(op, "data", b"")))
+            self._check_size(largest.path, size_bytes, taken_bytes)
         return transaction.commit_async()
 
     @staticmethod

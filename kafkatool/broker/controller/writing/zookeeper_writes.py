@@ -209,7 +209,7 @@ class FencedZooKeeper:
             try:
                 # an unanswered deletion must not be repeated on the operator's next request, of the same version (Z-40)
                 gone = Delete(path, node.version, node.czxid)
-                self.commit([gone if data is None else SetData(path, data, node.version)])
+                self.commit([gone if data is None else SetData(path, data, node.version, len(node.data))])
                 return True
             except VersionConflictError:
                 continue  # somebody changed it meanwhile: read again
