@@ -46,14 +46,16 @@ class Controller:
         open_channel: Callable[[str], ChannelFactory] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Make it; ``startup`` starts it. ``config`` None: Kafka's defaults.
+        """Make it; ``startup`` starts it. ``config`` None: the documents' defaults, but no unclean leaders (CTL-44).
 
         ``alone``: it is no broker's; each broker is asked which versions of the requests it knows, where a broker's
         controller goes by inter.broker.protocol.version. By default it is alone if it has no config.
         """
         self._zookeeper = zookeeper
         self._alone = config is None if alone is None else alone
-        config = config or BrokerConfig.from_properties({"zookeeper.connect": zookeeper.connect})
+        config = config or BrokerConfig.from_properties(
+            {"zookeeper.connect": zookeeper.connect, "unclean.leader.election.enable": "false"}  # nobody allowed them
+        )
         state_change_log = state_change_log or StateChangeLog(None)
         self._config = config
         self._broker_id = broker_id
