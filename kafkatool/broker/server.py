@@ -19,7 +19,7 @@ from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas, parse_entity
 from kafkatool.broker.network.socket_server import SocketServer
-from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
+from kafkatool.broker.registration import controlled_stop
 from kafkatool.broker.registration.identity import establish_identity
 from kafkatool.broker.registration.registration import Registration, make_base_paths, with_real_address
 from kafkatool.broker.replication.replica_manager import ReplicaManager
@@ -101,8 +101,9 @@ class Broker:
             if not self._running:
                 return
             self._running = False
+            self._zookeeper.limit_waits(controlled_stop.LONGEST_WITHOUT_ZOOKEEPER_MS)
             if controlled and self.config.controlled_shutdown_enable:
-                ask_to_move_leaders(
+                controlled_stop.ask_to_move_leaders(
                     self._zookeeper, self.config, self.broker_id, self.broker_epoch, self._give_up_waiting
                 )
             self._stop_all()

@@ -12,6 +12,7 @@ from typing import Self
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.controller.unclean_default import NAME as UNCLEAN
 from kafkatool.broker.controller.unclean_default import ask_brokers
+from kafkatool.broker.registration.controlled_stop import LONGEST_WITHOUT_ZOOKEEPER_MS
 from kafkatool.broker.registration.registration import generate_broker_id
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
@@ -78,6 +79,7 @@ class StandaloneController:
 
     def stop(self) -> None:
         """Resign and end the session: ``/controller`` goes at once, and the brokers elect one of them (CTL-22)."""
+        self._zookeeper.limit_waits(LONGEST_WITHOUT_ZOOKEEPER_MS)
         if self._controller is not None:
             self._controller.shutdown()
         self._zookeeper.close()

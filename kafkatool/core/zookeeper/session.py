@@ -13,7 +13,8 @@ What it adds to kazoo:
 import enum
 import logging
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -51,8 +52,12 @@ from kafkatool.core.zookeeper.pipeline import Pipeline
 from kafkatool.core.zookeeper.server_version import MultiRead
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 DEFAULT_MAX_PACKET_BYTES = 1_048_575  # ZooKeeper's jute.maxbuffer
+_TURN_S = 1.0  # of waiting, before it is asked whether there is still time
+_IMPATIENT_S, _CLOSE_S = 1.0, 5.0  # for an answer, and for the end of the session, once there is no more time to wait
+_NEVER = float("inf")
 _TOGETHER = 256  # nodes read by one request; fewer than a quarter of that are not worth asking whether it is known
 _CREATE_BYTES, _SET_BYTES, _TRANSACTION_BYTES = 47, 20, 110  # what a packet adds to path and data (COM-10X)
 
@@ -139,6 +144,7 @@ class ZooKeeper:
         self._connected = False
         self._expiries = 0
         self._closing = False
+        self._impatient_from = _NEVER  # see limit_waits
         self._client = self._make_client()
         self._pipeline = Pipeline(self._client)
         self._multi_read = MultiRead(self._client)
@@ -184,9 +190,26 @@ class ZooKeeper:
                 "is it running, is the address right?"
             ) from e
 
+    def limit_waits(self, total_ms: int) -> None:
+        """Wait no longer than that from now on, on whichever thread, for a ZooKeeper that is gone: it is to be closed.
+
+        Afterwards what needs a connection fails at once where there is none, and soon where it is not answered.
+        """
+        self._impatient_from = time.monotonic() + total_ms / 1000
+
     def close(self) -> None:
         """End the session; its ephemeral nodes go at once. Safe to call twice."""
         self._closing = True
+        if self._impatient_from == _NEVER:
+            self._end_session()
+            return
+        ending = threading.Thread(target=self._end_session, name="zookeeper-close", daemon=True)
+        ending.start()
+        ending.join(_CLOSE_S)
+        if ending.is_alive():
+            log.warning("ZooKeeper at %s does not take leave: the session ends by itself", self._hosts)
+
+    def _end_session(self) -> None:
         self._client.stop()
         self._client.close()
 
@@ -265,10 +288,34 @@ class ZooKeeper:
     # --- reads --------------------------------------------------------------------------------------------------
 
     def _wait(self, pending: Any, path: str) -> Any:
-        try:
-            return pending.get(timeout=self._timeout)
-        except (kz.KazooException, KazooTimeoutError) as e:
-            raise _translate(e, path) from e
+        late: Exception | None = None
+        for turn_s in self._turns():
+            try:
+                return pending.get(timeout=turn_s)
+            except KazooTimeoutError as e:
+                late = e
+            except kz.KazooException as e:
+                raise _translate(e, path) from e
+        assert late is not None
+        raise _translate(late, path) from late
+
+    def _is_back(self) -> bool:
+        """Wait for a connection as long as for an answer; tell whether there is one, and time to ask again."""
+        return time.monotonic() < self._impatient_from and any(
+            self._client._live.wait(turn_s) for turn_s in self._turns()
+        )
+
+    def _turns(self) -> Iterator[float]:
+        """Yield how long to wait at a time, all together the connection timeout, so that limit_waits is heeded meanwhile."""
+        left_s = self._timeout
+        while left_s > 0:
+            patience_s = self._impatient_from - time.monotonic()
+            if patience_s <= 0:
+                yield min(left_s, _IMPATIENT_S) if self._connected else 0.0
+                return
+            turn_s = min(left_s, patience_s, _TURN_S)
+            yield turn_s
+            left_s -= turn_s
 
     def _read(self, request: Callable[[], Any], path: str) -> Any:
         """Ask again while the connection comes and goes; an expired session ends it. None: no such node."""
@@ -278,7 +325,7 @@ class ZooKeeper:
             except NoNodeError:
                 return None
             except ConnectionLostError:
-                if self._closing or not self._client._live.wait(self._timeout):
+                if self._closing or not self._is_back():
                     raise
 
     def get(self, path: str, watch: Watch | None = None) -> Node | None:
@@ -345,7 +392,7 @@ class ZooKeeper:
                     pass
                 except ConnectionLostError as e:
                     lost[index] = e
-            if lost and (self._closing or not self._client._live.wait(self._timeout)):
+            if lost and (self._closing or not self._is_back()):
                 raise next(iter(lost.values()))
             missing = list(lost)
         return answers
@@ -384,7 +431,7 @@ class ZooKeeper:
                 )
             except ConnectionLostError:
                 if sequential:  # one that was made after all is harmless: it notifies twice
-                    if self._closing or not self._client._live.wait(self._timeout):
+                    if self._closing or not self._is_back():
                         raise
                     continue
                 node = self.get(path)
