@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from kafkatool.core.errors import ConnectionLostError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.zookeeper.operations import shows
-from kafkatool.core.zookeeper.session import Check, Delete, Op
+from kafkatool.core.zookeeper.link import Reply
+from kafkatool.core.zookeeper.session import Delete, Op
 from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, PreferredElectionZnode, TopicZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 
@@ -15,26 +16,32 @@ PROPERTIES = {"auto.leader.rebalance.enable": "false", "delete.topic.enable": "t
 MARK, TOPIC, CONFIG = DeleteTopicsZnode.topic_path("t"), TopicZnode.path("t"), ConfigZnode.path("topics", "t")
 
 
+class Lost:
+    """The reply to a request that took effect, lost with the connection."""
+
+    def get(self, _: float, /) -> list[int | None]:
+        raise ConnectionLostError("lost")
+
+
 def at_deletion(cluster: FakeCluster, path: str, meanwhile: Callable[[], object], *, reply_is_lost: bool) -> list[bool]:
     """Let ``meanwhile`` happen at the controller's next deletion of that node: just before it, or behind it while its
-    reply is lost and the session, as the real one does, looks whether it took effect and repeats it if not."""
-    session = cluster.brokers[cluster.controller_id].session
-    commit = session.commit
+    reply is lost."""
+    link = cluster.brokers[cluster.controller_id].session.link
+    commit = link.commit
     met: list[bool] = []
 
-    def met_by(ops: Sequence[Op]) -> list[int | None]:
+    def met_by(ops: Sequence[Op]) -> Reply[list[int | None]]:
         if met or not any(isinstance(op, Delete) and op.path == path for op in ops):
             return commit(ops)
         met.append(True)
         if not reply_is_lost:
             meanwhile()
             return commit(ops)
-        done = commit(ops)
+        commit(ops)
         meanwhile()
-        writes = [op for op in ops if not isinstance(op, Check)]
-        return done if all(shows(session.get(op.path), op) for op in writes) else commit(ops)
+        return Lost()
 
-    session.commit = met_by  # type: ignore[method-assign]
+    link.commit = met_by  # type: ignore[method-assign]
     return met
 
 
