@@ -107,6 +107,10 @@ class StorageError(KafkatoolError):
     """A log directory cannot be read or written (BRK-146)."""
 
 
+class OutOfResourcesError(StorageError):
+    """No descriptor or no memory was left: the disk is sound, nothing was changed, and it can be tried again."""
+
+
 class OffsetOutOfRangeError(KafkatoolError):
     """A read below the log start or above the log end."""
 

@@ -29,7 +29,14 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import BrokersZnode, BrokerZnode, ConfigChangeZnode, ConfigZnode, ControllerZnode
+from kafkatool.core.zookeeper.znodes import (
+    BrokersZnode,
+    BrokerZnode,
+    ConfigChangeZnode,
+    ConfigZnode,
+    ControllerZnode,
+    TopicZnode,
+)
 from tests.broker.network.raw_client import wait_until
 from tests.core.zookeeper.sessions import end_session
 from tests.ports import free_port
@@ -149,6 +156,28 @@ def test_one_broker_creates_a_topic_takes_records_and_has_them_after_a_clean_res
     again.stop()
 
 
+@pytest.mark.spec("BRK-41", "BRK-150", "BRK-119")
+def test_records_of_a_topic_deleted_while_the_broker_was_down_do_not_come_back(
+    zk_connect: str, zk: ZooKeeper, tmp_path: Path
+) -> None:
+    settings = config(zk_connect, tmp_path / "data")
+    with Broker(settings) as broker, client_of(broker) as client:
+        wait_until(lambda: client.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)
+        for topic in ("t", "kept"):
+            assert create(client, topic, 1, 1) == 0
+            assert append(client, topic, b"old").error_code == 0
+    path = TopicZnode.path("t")
+    for node in (f"{path}/partitions/0/state", f"{path}/partitions/0", f"{path}/partitions", path):
+        zk.delete(node)
+    with Broker(settings) as broker, client_of(broker) as client:
+        wait_until(lambda: client.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)
+        assert create(client, "t", 1, 1) == 0
+        assert append(client, "t", b"new").error_code == 0
+        assert read(client, "t") == [b"new"]
+        wait_until(lambda: read(client, "kept") == [b"old"])
+    assert len(list((tmp_path / "data").glob("t-0.*-stray"))) == 1
+
+
 @pytest.mark.spec("BRK-81", "BRK-97")
 def test_a_fetch_that_blocks_when_its_time_is_out_holds_up_no_other(
     zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -198,6 +227,7 @@ def test_the_order_of_a_start_and_that_its_nodes_are_gone_when_the_stop_returns(
     zk_connect: str, zk: ZooKeeper, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "data" / "old-0").mkdir(parents=True)
+    zk.create(TopicZnode.path("old"), TopicZnode({0: (1,)}).encode(), make_parents=True)
     with caplog.at_level(logging.INFO), Broker(config(zk_connect, tmp_path / "data")):
         assert zk.get(ControllerZnode.PATH) is not None
     assert zk.get(ControllerZnode.PATH) is None

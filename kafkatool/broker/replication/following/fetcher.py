@@ -19,7 +19,7 @@ from kafkatool.broker.replication.following.follower_session import FollowerSess
 from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, StorageError
+from kafkatool.core.errors import BrokerUnreachableError, OutOfResourcesError, ProtocolError, StorageError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
@@ -235,6 +235,9 @@ class ReplicaFetcher:
             outcome = step()
         except (BrokerUnreachableError, ProtocolError):
             raise  # the connection's trouble, not the partition's
+        except OutOfResourcesError as e:
+            log.warning("replication of %s waits: %s", topic_partition, e)
+            outcome = FollowStep.DELAY
         except StorageError as e:
             log.error("replication of %s stops until the next LeaderAndIsr: %s", topic_partition, e)
             outcome = FollowStep.FAILED

@@ -10,7 +10,7 @@ from kafkatool.broker.replication.following.truncation import decide_truncation
 from kafkatool.broker.replication.partition.partition import StaleRoleError
 from kafkatool.broker.replication.partition.partition_reads import EARLIEST, LATEST
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
+from kafkatool.core.errors import CorruptRecordsError, KafkatoolError, OutOfResourcesError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchResponsePartition
@@ -71,7 +71,7 @@ class Follow:
             )
         except StaleRoleError:
             return FollowStep.DROP
-        except CorruptRecordsError as e:
+        except (CorruptRecordsError, OutOfResourcesError) as e:  # what came before is appended
             log.error("%s: fetched at %d: %s", partition.tp, followed.fetch_offset, e)
             followed.fetch_offset = partition.log.log_end_offset
             return FollowStep.DELAY
@@ -92,14 +92,19 @@ class Follow:
         if answer.error_code != ErrorCode.NONE:
             return _refused(followed, answer.error_code)
         partition = followed.partition
+        epochs = partition.log.leader_epochs
+        asked = epochs.latest
         cut = decide_truncation(
-            partition.log.leader_epochs,
+            epochs,
             partition.log.log_end_offset,
             partition.high_watermark.offset,
             answer.leader_epoch,
             answer.end_offset,
         )
-        return self._cut(followed, cut.offset, done=cut.done)
+        outcome = self._cut(followed, cut.offset, done=cut.done)
+        if outcome is FollowStep.DONE and not cut.done and epochs.latest == asked:
+            return FollowStep.DELAY  # the same question would follow at once, and the same answer
+        return outcome
 
     def _cut(self, followed: FollowedPartition, offset: int, *, done: bool) -> FollowStep:
         partition = followed.partition

@@ -101,7 +101,7 @@ class Partition:
         log = self.log
         with self.lock:
             end = log.end
-            log.leader_epochs.begin(state.leader_epoch, end.offset)
+            log.leader_epochs.assign(state.leader_epoch, end.offset)
             self._adopt(state)
             self.in_sync.adopt(tuple(state.isr), state.zk_version)
             self.epoch_start = end.offset

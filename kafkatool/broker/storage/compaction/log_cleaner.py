@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary, WeakSet
 
 from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.storage.checkpoint import is_passing
 from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, plan_cleaning
 from kafkatool.broker.storage.compaction.compaction_round import CleaningStoppedError, CompactionRound
 from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
@@ -20,7 +21,7 @@ from kafkatool.core.errors import CorruptRecordsError, StorageError
 
 log = logging.getLogger(__name__)
 
-_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)  # no room, or retention was faster: no broken disk
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)  # no room, or retention was faster: no broken disk either
 
 
 class LogCleaner:
@@ -106,7 +107,8 @@ class LogCleaner:
                 self._uncleanable.add(one)
                 log.error("%s cannot be compacted and is left as it is until the next start: %s", one.partition, e)
         except StorageError as e:
-            log.warning("compaction of %s: %s", one.partition, e)  # its dir is offline already
+            self._waiting[one] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
+            log.warning("compaction of %s: %s", one.partition, e)  # its dir is offline, or descriptors are lacking
         except OSError as e:
             self._on_io_error(snapshot, e)
         else:
@@ -121,7 +123,7 @@ class LogCleaner:
         if not snapshot.is_current():
             return  # its files went while they were read
         one = snapshot.log
-        if error.errno in _PASSING:
+        if error.errno in _PASSING or is_passing(error):
             self._waiting[one] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
             log.warning("%s cannot be compacted now, trying again later: %s", one.partition, error)
         else:

@@ -8,21 +8,21 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from kafkatool.broker.runtime.gc_pause import gc_paused, pause_gc, resume_gc
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
-from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
+from kafkatool.broker.storage.checkpoint import CheckpointDamagedError, is_passing
 from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.directories.directory_removal import DirectoryRemoval
-from kafkatool.broker.storage.directories.log_dir import LogDir
+from kafkatool.broker.storage.directories.log_dir import DELETED, STRAY, LogDir
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_opening import open_log
 from kafkatool.broker.storage.log.log_state import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.core.errors import StorageError
+from kafkatool.core.errors import OutOfResourcesError, StorageError
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name
 from kafkatool.core.model.values import TopicPartition
 
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 _FIRST_RUN_MS = 30_000  # background work waits until the start is over
 _RELEASE_PERIOD_MS = 60_000
 _GATHER_MS = 1000
+_STRAYS_KEPT_MS = 86_400_000  # counted from the start that finds them, not by a clock that may be set
 _MANY = 100  # logs made in that time are worth taking from the cycle collector
 
 DirFailure = Callable[[Path, Sequence[TopicPartition]], None]
@@ -46,13 +47,19 @@ class LogManager:
         overrides_of: Callable[[str], Mapping[str, str]],
         scheduler: Scheduler,
         cluster_id: str | None = None,
+        *,
+        strays_among: Callable[[Collection[TopicPartition]], Collection[TopicPartition]] = lambda _: (),
     ) -> None:
-        """Take ``overrides_of(topic)``, which gives the topic's own configs."""
+        """Take ``overrides_of(topic)``, which gives the topic's own configs.
+
+        ``strays_among`` tells which of the partitions found on disk are not assigned to this broker.
+        """
         self._config = config
         self._overrides_of = overrides_of
         self._scheduler = scheduler
         self.cluster_id = cluster_id
         self._on_dir_failure: DirFailure = lambda _path, _lost: None
+        self._strays_among = strays_among
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, Exception] = {}
@@ -84,8 +91,10 @@ class LogManager:
             try:
                 self._dirs.append(LogDir(path))
             except OSError as e:
+                _check_resources(path, e)
                 self.take_offline(path, e)
-        self._for_each_dir(self._load_dir)
+        self._for_each_dir(self._load_dir, needed=True)
+        self._forget_deleted()
         if not self._dirs:
             reasons = "; ".join(f"{path}: {error}" for path, error in self._offline.items())
             raise StorageError(f"no log dir can be used: {reasons}")
@@ -101,6 +110,13 @@ class LogManager:
 
     def _load_dir(self, directory: LogDir) -> None:
         found = dict(directory.partitions())
+        for stray in directory.strays():
+            self._erase_later(stray)
+        for partition in self._strays_among(found):
+            stray = directory.rename_away(found.pop(partition), STRAY)
+            self._just_deleted.add(partition)
+            log.warning("%s is not assigned to this broker: set aside as %s, erased in 24 h", partition, stray)
+            self._erase_later(stray)
         for partition, path in found.items():
             if partition in self._logs:
                 raise StorageError(f"{partition} lies in two log dirs: {path} and {self._logs[partition].directory}")
@@ -184,9 +200,10 @@ class LogManager:
         directory = min(self._dirs, key=lambda one: one.log_count)
         path = directory.partition_path(partition)
         try:
-            path.mkdir()
+            path.mkdir(exist_ok=True)  # from a try that lacked descriptors; no log is opened in it
             created = open_log(path, partition, config, self._services(directory), clean=True)
         except OSError as e:
+            _check_resources(path, e)
             self.take_offline(directory.path, e)
             raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
         self._logs[partition] = created
@@ -207,22 +224,37 @@ class LogManager:
 
         Raises StorageError.
         """
+        if (doomed := self._take_away(partition, DELETED)) is not None:
+            delay_ms = doomed.config.file_delete_delay_ms
+            renamed = doomed.directory
+            self._scheduler.schedule("log-delete", lambda: self._removal.erase(renamed), delay_ms=delay_ms)
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """Drop a log that belongs to no partition of this broker; its files are kept for a day. Raises StorageError."""
+        if (stray := self._take_away(partition, STRAY)) is not None:
+            log.warning("%s: the log here is not its own; set aside as %s, erased in 24 h", partition, stray.directory)
+            self._erase_later(stray.directory)
+
+    def _erase_later(self, stray: Path) -> None:
+        self._scheduler.schedule("stray-erasing", lambda: self._removal.erase(stray), delay_ms=_STRAYS_KEPT_MS)
+
+    def _take_away(self, partition: TopicPartition, kind: str) -> Log | None:
+        """Let go of the log and rename its directory; None when there is none. Raises StorageError."""
         with self._lock:
-            doomed = self._logs.pop(partition, None)
-            if doomed is None:
-                return
+            gone = self._logs.pop(partition, None)
+            if gone is None:
+                return None
             directory = next(one for one in self._dirs if one.remove(partition))
             self._just_deleted.add(partition)
-        doomed.abandon()  # first: retention or compaction, finding no files, would take the disk for broken
+        gone.abandon()  # first: retention or compaction, finding no files, would take the disk for broken
         try:
-            renamed = directory.rename_deleted(doomed.directory)
+            renamed = directory.rename_away(gone.directory, kind)
         except OSError as e:
             self.take_offline(directory.path, e)
             raise StorageError(f"{partition}: {e}") from e
-        doomed.abandon(renamed)
-        delay_ms = doomed.config.file_delete_delay_ms
-        self._scheduler.schedule("log-delete", lambda: self._removal.erase(renamed), delay_ms=delay_ms)
+        gone.abandon(renamed)
         self._scheduler.schedule("log-checkpoint", self._forget_deleted, delay_ms=_GATHER_MS)
+        return gone
 
     def _forget_deleted(self) -> None:
         """Take deleted logs out of the checkpoints; one writing serves all deletions of a moment."""
@@ -292,7 +324,7 @@ class LogManager:
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the checkpointed ones of all live dirs; a dir whose file is damaged goes offline."""
         found: dict[TopicPartition, int] = {}
-        self._for_each_dir(lambda directory: found.update(directory.read_high_watermarks()))
+        self._for_each_dir(lambda directory: found.update(directory.read_high_watermarks()), needed=True)
         return found
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -315,16 +347,25 @@ class LogManager:
         """Have ``listener`` told of each log dir that fails from now on."""
         self._on_dir_failure = listener
 
-    def _for_each_dir(self, work: Callable[[LogDir], object]) -> None:
+    def _for_each_dir(self, work: Callable[[LogDir], object], *, needed: bool = False) -> None:
         for directory in list(self._dirs):
-            self._guarded(directory, work)
+            self._guarded(directory, work, needed=needed)
 
-    def _guarded(self, directory: LogDir, work: Callable[[LogDir], object]) -> None:
-        """Do the work on the dir; one whose disk fails, or whose checkpoints are damaged, goes offline."""
+    def _guarded(self, directory: LogDir, work: Callable[[LogDir], object], *, needed: bool = False) -> None:
+        """Do the work on the dir; one whose disk fails, or whose checkpoints are damaged, goes offline.
+
+        Where descriptors or memory are lacking it is left to the next time. Work that is ``needed`` raises
+        OutOfResourcesError then.
+        """
         try:
             work(directory)
         except (OSError, CheckpointDamagedError) as e:
-            self.take_offline(directory.path, e)
+            if needed:
+                _check_resources(directory.path, e)
+            if is_passing(e):
+                log.warning("%s: a checkpoint is left to the next time: %s", directory.path, e)
+            else:
+                self.take_offline(directory.path, e)
 
     def take_offline(self, path: Path, error: Exception) -> None:
         """Read nothing from the dir and write nothing to it from now on (BRK-146)."""
@@ -345,6 +386,12 @@ class LogManager:
         # not here: the caller may hold a log's lock
         tell, partitions = self._on_dir_failure, [one.partition for one in lost]
         self._scheduler.submit(lambda: tell(path, partitions), "log-dir-failure")
+
+
+def _check_resources(path: Path, error: Exception) -> None:
+    """Raise OutOfResourcesError for what is no failure of the disk."""
+    if is_passing(error):
+        raise OutOfResourcesError(f"{path}: {error}") from error
 
 
 def _check_name(partition: TopicPartition) -> None:

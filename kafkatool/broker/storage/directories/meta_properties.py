@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kafkatool.broker.settings.properties import load_properties
+from kafkatool.broker.storage.checkpoint import sync_directory
 from kafkatool.core.errors import ConfigError
 
 FILE = "meta.properties"
@@ -63,3 +64,4 @@ def write_meta_properties(directory: Path, broker_id: int, cluster_id: str | Non
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+    sync_directory(directory)

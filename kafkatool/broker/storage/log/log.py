@@ -112,6 +112,7 @@ class Log:
                 for segment in state.segments:
                     segment.seal()
                 write_snapshot(state.directory, state.producers)
+                state.leader_epochs.sync()
             except OSError as e:
                 raise state.disk_failed(e) from e
 

@@ -78,7 +78,7 @@ class LogWriter:
                     state.leader_epochs.assign(leader_epoch, base)
                 self._append(batch, [ReceivedBatch(0, header, base, timestamp)])
             except OSError as e:
-                raise state.disk_failed(e) from e
+                raise state.disk_failed(e, midway=state.midway) from e
             self._keep_in_memory(batch, base)
             info = AppendInfo(
                 base,
@@ -123,7 +123,7 @@ class LogWriter:
                 if batches:
                     self._append(records, batches)
             except OSError as e:
-                raise state.disk_failed(e) from e
+                raise state.disk_failed(e, midway=state.midway) from e
             info = AppendInfo(
                 batches[0].base_offset if batches else first,
                 state.end.offset - 1,
@@ -140,8 +140,6 @@ class LogWriter:
     def _append(self, records: memoryview, batches: list[ReceivedBatch]) -> None:
         """Write batches that lie back to back in ``records``: one write for each segment they go to."""
         state, config = self._state, self._state.config
-        if state.leader_epochs.unwritten:
-            state.leader_epochs.write()
         done = 0
         while done < len(batches):
             segment = state.segments.active
@@ -155,6 +153,7 @@ class LogWriter:
             start = batches[done].position
             segment.write(records[start : start + planned - segment.size_bytes], segment.size_bytes)
             interval = config.index_interval_bytes
+            state.midway = True
             for position, header, base, timestamp in batches[done:through]:
                 last_offset = base + header.last_offset_delta
                 segment.note_batch(header.size_bytes, last_offset, timestamp, interval)
@@ -165,6 +164,7 @@ class LogWriter:
                         state.producers.record(header, base, timestamp)
             state.end = LogOffset(last_offset + 1, segment.base_offset, segment.size_bytes)
             state.producers.end_offset = last_offset + 1
+            state.midway = False
             done = through
 
     def _note_marker(self, segment: Segment, header: BatchHeader, base: int, batch: memoryview) -> None:
@@ -174,9 +174,11 @@ class LogWriter:
     def _restart_at(self, base_offset: int) -> None:
         """Begin the empty log at the base of the leader's batch, in which the log start lies."""
         state = self._state
+        state.midway = True
         self.remove_segments(list(state.segments))
         state.segments.replace([self.new_segment(base_offset)])
         state.end = LogOffset(base_offset, base_offset, 0)
+        state.midway = False
 
     def roll(self, base_offset: int) -> Segment:
         """Close the active segment and begin one at ``base_offset``."""
@@ -186,13 +188,14 @@ class LogWriter:
         if old.size_bytes:
             old.seal()
             state.segments.add(segment)
+            state.end = LogOffset(state.end.offset, base_offset, 0)
+            state.services.defer(self.flush, 0)
             state.producers.end_offset = base_offset
             write_snapshot(state.directory, state.producers)
-            state.services.defer(self.flush, 0)
         else:  # empty, and the offset does not fit it
             state.segments.replace([*list(state.segments)[:-1], segment])
             self.remove_segments([old])
-        state.end = LogOffset(state.end.offset, base_offset, 0)
+            state.end = LogOffset(state.end.offset, base_offset, 0)
         return segment
 
     def new_segment(self, base_offset: int) -> Segment:

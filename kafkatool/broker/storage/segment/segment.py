@@ -237,6 +237,13 @@ class Segment:
         if self.size_bytes < size_before:
             os.ftruncate(self.file.fileno(), self.size_bytes)
 
+    def prepare_truncation(self) -> None:
+        """Open and read all that ``truncate`` needs, so that no descriptor is missing then. Raises OSError."""
+        _ = self.file
+        self._open_indexes()
+        self.offset_index.load()
+        self.time_index.load()
+
     def truncate(self, offset: int) -> int:
         """Cut before the batch that holds ``offset`` or follows it; return where the log ends then.
 

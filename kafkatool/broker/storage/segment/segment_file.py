@@ -31,15 +31,6 @@ class SegmentFile:
                 os.close(self._fd)
 
 
-def sync_directory(path: Path) -> None:
-    """Bring the names in it to the disk as they are now. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
     """Write everything, by ``pwrite``. Raises OSError, also when the disk took only a part."""
     size = len(data)

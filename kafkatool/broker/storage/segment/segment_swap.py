@@ -7,11 +7,12 @@ missing: Kafka 1.x, starting on such a directory, would take the segment before 
 Source: Kafka 2.3.1 and 1.1.1 log/Log.scala (replaceSegments, completeSwapOperations).
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafkatool.broker.storage.checkpoint import opened_directory
 from kafkatool.broker.storage.segment.segment import Segment
-from kafkatool.broker.storage.segment.segment_file import sync_directory
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
@@ -21,8 +22,9 @@ def swap_in(directory: Path, cleaned: Segment, old: Sequence[Segment]) -> None:
     """Rename the files of all of them; under the log's lock. ``cleaned`` is flushed. Raises OSError."""
     for segment in old:
         _ = segment.file  # kept open: who reads it now must not meet the next generation under its name
-    cleaned.rename(SWAP_SUFFIX)
-    sync_directory(directory)  # else a power cut could take this name and spare the ones below
+    with opened_directory(directory) as names:
+        cleaned.rename(SWAP_SUFFIX)
+        os.fsync(names)  # else a power cut could take this name and spare the ones below
     first, *others = old
     for segment in others:
         segment.mark_deleted()

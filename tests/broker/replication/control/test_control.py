@@ -15,6 +15,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
@@ -364,3 +365,57 @@ def test_a_topic_whose_configs_cannot_be_read_costs_no_other_partition_its_role(
     with world(tmp_path, clock=Clock(), overrides_of=unreadable) as broker:
         assert codes(broker.leader_and_isr(*states)) == {0: 0, 5: ErrorCode.KAFKA_STORAGE_ERROR, 1: 0}
         assert broker.leaders == [TP, TP1]
+
+
+@pytest.mark.spec("BRK-41", "BRK-150")
+@pytest.mark.parametrize(
+    ("state", "broker_epoch", "adopted"),
+    [
+        (role(TP, 1, 0, [1], [1]), BROKER_EPOCH, False),  # a new topic
+        (role(TP, 2, 0, [2, 1], [2, 1]), BROKER_EPOCH, False),
+        (role(TP, 2, 7, [2], [2, 1]), BROKER_EPOCH, False),  # a replica that a move begins
+        (role(TP, 1, 0, [1], [1], is_new=False), BROKER_EPOCH, True),
+        (role(TP, 1, 7, [1], [1]), BROKER_EPOCH, True),  # it is counted on
+        (role(TP, 1, 0, [1], [1]), -1, True),  # may be for a former life
+    ],
+)
+def test_a_new_partition_never_adopts_what_an_earlier_topic_left(
+    tmp_path: Path, state: LeaderAndIsrPartition, broker_epoch: int, adopted: bool
+) -> None:
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.lead()
+        broker.produce(count=5)
+    with world(tmp_path, clock=Clock()) as broker:
+        live = [LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)]
+        broker.manager.control.shutting_down = True  # no fetcher is started
+        assert codes(broker.leader_and_isr(state, broker_epoch=broker_epoch, live=live)) == {0: 0}
+        partition = broker.partition()
+        assert partition.log.log_end_offset == (5 if adopted else 0)
+        assert partition.high_watermark.offset == (5 if adopted else 0)
+        assert bool(list((tmp_path / "logs").glob("t-0.*-stray"))) is not adopted
+
+
+@pytest.mark.spec("BRK-41")
+def test_news_told_twice_in_one_life_costs_no_record(broker: World) -> None:
+    for epoch in (0, 0):
+        broker.leader_and_isr(role(TP, 1, epoch, [1], [1]), broker_epoch=BROKER_EPOCH)
+        broker.produce(count=5)
+    assert broker.partition().log.log_end_offset == 10
+
+
+@pytest.mark.spec("BRK-109", "BRK-24", "BRK-80")
+def test_a_refused_stop_forgets_no_high_watermark(tmp_path: Path) -> None:
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.lead()
+        broker.produce(count=5)
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.leader_and_isr(controller_epoch=5)
+        assert stop(broker, TP, delete=True, epoch=4).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert stop(broker, TP, epoch=5, broker_epoch=BROKER_EPOCH - 1).error_code == ErrorCode.STALE_BROKER_EPOCH
+        broker.manager.checkpoint_high_watermarks()
+        assert broker.logs.read_high_watermarks() == {TP: 5}
+        state = role(TP, 2, 1, [2], [2, 1], is_new=False, controller_epoch=5)
+        live = [LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)]
+        broker.manager.control.shutting_down = True
+        broker.leader_and_isr(state, controller_epoch=5, live=live)
+        assert broker.partition().high_watermark.offset == 5

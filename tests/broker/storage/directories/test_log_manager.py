@@ -10,6 +10,7 @@ from kafkatool.broker.storage.directories.log_dir import LogDir
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.values import TopicPartition
+from tests.broker.replication.world import ManualScheduler
 from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import broker_config
 from tests.waiting import eventually
@@ -278,3 +279,51 @@ def test_many_recovery_threads_open_the_same_logs(start: Start) -> None:
     manager.abandon()
     again = start(num_recovery_threads_per_data_dir="4")
     assert {one.partition.partition: one.log_end_offset for one in again.logs()} == {n: n + 1 for n in range(20)}
+
+
+@pytest.mark.spec("BRK-150", "BRK-145")
+def test_a_stray_directory_is_set_aside_at_the_start_and_erased_a_day_after(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = start()
+    for partition in (_A, _B):
+        manager.get_or_create(partition).append_as_leader(batch(5), 3)
+    manager.write_high_watermarks({_A: 5, _B: 5})
+    manager.get_or_create(_A).advance_log_start(4)
+    manager.shutdown()
+
+    scheduler = ManualScheduler()
+    config = broker_config(log_dirs=str(tmp_path / "1"))
+    again = LogManager(config, lambda _: {}, scheduler, strays_among=lambda found: {_A} & set(found))
+    again.load()
+    assert again.get(_A) is None and again.get(_B) is not None
+    (stray,) = (tmp_path / "1").glob("a-0.*-stray")
+    assert (stray / "00000000000000000000.log").stat().st_size
+    assert f"set aside as {stray}" in caplog.text
+    assert again.read_high_watermarks() == {_B: 5}
+    assert again.get_or_create(_A, is_new=True).log_end_offset == 0
+    again.abandon()
+
+    later = LogManager(config, lambda _: {}, scheduler)
+    scheduler.jobs.clear()
+    later.load()
+    made = later.get(_A)
+    assert made is not None and (made.log_start_offset, made.log_end_offset) == (0, 0)
+    assert stray.exists(), "it was found by this start"
+    scheduler.run()
+    assert not stray.exists()
+    later.shutdown()
+
+
+@pytest.mark.spec("BRK-150")
+def test_a_log_that_is_set_aside_keeps_its_files_under_another_name(start: Start, tmp_path: Path) -> None:
+    manager = start()
+    old = manager.get_or_create(_A)
+    old.append_as_leader(batch(5), 3)
+    manager.set_aside(_A)
+    with pytest.raises(StorageError):
+        old.append_as_leader(batch(), 3)
+    (stray,) = (tmp_path / "1").glob("a-0.*-stray")
+    assert (stray / "00000000000000000000.log").stat().st_size == len(batch(5))
+    assert manager.get_or_create(_A, is_new=True).log_end_offset == 0
+    manager.set_aside(_B)  # nothing is there

@@ -1,3 +1,4 @@
+import errno
 import time
 import zlib
 from pathlib import Path
@@ -230,10 +231,22 @@ def test_stored_batches_parse_back_to_what_was_sent(tmp_path: Path) -> None:
     assert [decode_records(stored[p : p + h.size_bytes])[0].value for p, h in iter_batches(stored)] == [b"a", b"b"]
 
 
-@pytest.mark.spec("BRK-59")
-def test_the_file_has_an_epoch_before_the_log_has_a_record_of_it(tmp_path: Path) -> None:
+@pytest.mark.spec("BRK-59", "BRK-140")
+def test_the_file_has_an_epoch_before_the_recovery_point_passes_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = make_log(tmp_path)
-    log.leader_epochs.begin(4, 0)
-    assert LeaderEpochCache(tmp_path / LEADER_EPOCHS).entries == []
     log.append_as_leader(batch(3), 4)
+    assert LeaderEpochCache(tmp_path / LEADER_EPOCHS).entries == []
+
+    def no_disk(_: LeaderEpochCache) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LeaderEpochCache, "sync", no_disk)
+        with pytest.raises(StorageError):
+            log.flush()
+    assert log.state.recovery_point == 0
+    log.flush()
     assert LeaderEpochCache(tmp_path / LEADER_EPOCHS).entries == [(4, 0)]
+    assert log.state.recovery_point == 3

@@ -38,6 +38,8 @@ def _assert_holds(log: Log, batches: list[bytes], counts: list[int]) -> None:
         found = log.read(offset, 1, log.log_end_offset, min_one_batch=True)
         number = next(i for i in range(len(counts)) if sum(counts[: i + 1]) > offset)
         assert found.size_bytes == len(batches[number])
+    assert log.state.recovery_point == 0, "what was scanned may be in the page cache only"
+    log.flush()
     assert log.state.recovery_point == log.log_end_offset
     next_sequence = batch(producer=(5, 0, log.log_end_offset))
     assert log.append_as_leader(next_sequence, 9).first_offset == sum(counts[: len(batches)])
