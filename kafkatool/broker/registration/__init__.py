@@ -1,6 +1,6 @@
 """A broker's place in the cluster: its ids, its registration in ZooKeeper, its orderly leaving.
 
-Doors: all three modules, for the composition root. Nothing here knows of topics or replicas.
+Doors: all its modules, for the composition root. Of topics only `strays` knows, and none of the logs of replicas.
 """
 
-__all__ = ["controlled_stop", "identity", "registration"]
+__all__ = ["controlled_stop", "identity", "registration", "strays"]
