@@ -17,7 +17,7 @@ from kafkatool.broker.handlers.dispatch import Dispatcher
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas, parse_entity
 from kafkatool.broker.network.socket_server import SocketServer
-from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
+from kafkatool.broker.registration import controlled_stop
 from kafkatool.broker.registration.identity import establish_identity
 from kafkatool.broker.registration.registration import Registration, make_base_paths, with_real_address
 from kafkatool.broker.registration.strays import find_strays
@@ -32,6 +32,7 @@ from kafkatool.broker.storage.directories.log_manager import DirFailure, LogMana
 from kafkatool.broker.storage.directories.meta_properties import write_meta_properties
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ClusterIdZnode
 
 log = logging.getLogger(__name__)
 
@@ -96,8 +97,9 @@ class Broker:
             if not self._running:
                 return
             self._running = False
+            self._zookeeper.limit_waits(controlled_stop.LONGEST_WITHOUT_ZOOKEEPER_MS)
             if controlled and self.config.controlled_shutdown_enable:
-                ask_to_move_leaders(
+                controlled_stop.ask_to_move_leaders(
                     self._zookeeper, self.config, self.broker_id, self.broker_epoch, self._give_up_waiting
                 )
             self._stop_all()
@@ -159,6 +161,7 @@ class Broker:
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms,
             create_chroot=True,
+            max_packet_bytes=config.kt_zookeeper_max_packet_bytes,
         ).start()
         self._will_stop("ZooKeeper session", self._zookeeper.close)
         make_base_paths(self._zookeeper)
@@ -261,13 +264,13 @@ class Broker:
 
     def _register(self) -> None:
         """Make this broker known to the cluster; from here on the controller counts on it."""
-        config, controller, dynamic_config = self.config, self._controller, self._dynamic_config
+        config = self.config
         self._advertised = tuple(with_real_address(e, self.endpoints) for e in config.advertised_listeners)
         self._registration = Registration(
             self._zookeeper,
             BrokerInfo(self.broker_id, self._advertised, config.broker_rack),
             session_timeout_ms=config.zookeeper_session_timeout_ms,
-            on_new_session=lambda: _before_registering_again(controller, dynamic_config, config),
+            on_new_session=self.before_registering_again,
         )
         self._will_stop("registration", self._registration.stop)
         self._registration.start()
@@ -297,6 +300,36 @@ class Broker:
         )
         log.info("broker %d serves %s", self.broker_id, ", ".join(f"{e.host}:{e.port}" for e in self._advertised))
 
+    def before_registering_again(self) -> None:
+        """Wait until the controller has resigned, and have configs followed anew, before a new session is used (CTL-19).
+
+        Should it not get there in time, its old term can still write nothing: every write is bound to the controller epoch.
+        """
+        timeout_ms = self.config.zookeeper_session_timeout_ms
+        deadline = time.monotonic() + timeout_ms / 1000
+        while not self._controller.has_resigned():
+            if time.monotonic() > deadline:
+                log.warning("the controller has not resigned in %d ms; going on", timeout_ms)
+                break
+            time.sleep(0.01)
+        self._dynamic_config.new_session()
+        self._set_strays_aside()
+
+    def _set_strays_aside(self) -> None:
+        """Drop what was moved away while this broker counted as dead: who was to tell it may be no controller any more.
+
+        It would go on serving a topic that is gone, and refuse the next of that name, whose epochs begin anew.
+        """
+        node = self._zookeeper.get(ClusterIdZnode.PATH)
+        if node is None or ClusterIdZnode.decode(node.data) != self._cluster_id:
+            log.critical("ZooKeeper does not hold cluster %s any more: no replica here is touched", self._cluster_id)
+            return
+        make_base_paths(self._zookeeper)  # a write: what is read behind it is not older, whatever server this is
+        strays = find_strays(self._zookeeper, self.broker_id, [found.partition for found in self._log_manager.logs()])
+        if strays:
+            self._replica_manager.control.set_aside(strays)
+            self._groups.on_partitions_stopped(strays)
+
     def on_dir_failure(
         self, path: Path, lost: Sequence[TopicPartition], live_dirs: Sequence[Path], carry_on: DirFailure
     ) -> None:
@@ -317,17 +350,3 @@ class Broker:
         self.failed.set()
         for listener in self._failure_listeners:
             listener()
-
-
-def _before_registering_again(controller: Controller, dynamic_config: DynamicConfig, config: BrokerConfig) -> None:
-    """Wait until the controller has resigned, and have configs followed anew, before a new session is used (CTL-19).
-
-    Should it not get there in time, its old term can still write nothing: every write is bound to the controller epoch.
-    """
-    deadline = time.monotonic() + config.zookeeper_session_timeout_ms / 1000
-    while not controller.has_resigned():
-        if time.monotonic() > deadline:
-            log.warning("the controller has not resigned in %d ms; going on", config.zookeeper_session_timeout_ms)
-            break
-        time.sleep(0.01)
-    dynamic_config.new_session()

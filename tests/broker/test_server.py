@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.broker.registration import controlled_stop
 from kafkatool.broker.registration import registration as health
 from kafkatool.broker.replication.leading.delayed_fetch import DelayedFetch
 from kafkatool.broker.server import Broker
@@ -56,6 +58,30 @@ def config(zk_connect: str, data: Path, broker_id: int = 1, **more: str) -> Brok
         "replica.lag.time.max.ms": "60000",
     }
     return BrokerConfig.from_properties(given | {k.replace("_", "."): v for k, v in more.items()})
+
+
+@pytest.mark.spec("CTL-111", "BRK-126", "BRK-127")
+@pytest.mark.parametrize("hangs", [False, True], ids=["gone", "hangs"])
+def test_a_broker_stops_soon_though_zookeeper_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: bool
+) -> None:
+    """It waited three times as long as a session may last, and its supervisor killed it long before, uncleanly."""
+    monkeypatch.setattr(controlled_stop, "LONGEST_WITHOUT_ZOOKEEPER_MS", 1000)
+    server = ZooKeeperProcess(tmp_path / "zookeeper", free_port()).start().wait_ready(100_000)
+    try:
+        broker = Broker(config(server.connect, tmp_path / "data", zookeeper_connection_timeout_ms="3600000"))
+        broker.start()
+        running = server.process()
+        assert running is not None
+        (running.suspend if hangs else running.kill)()
+        stopping = threading.Thread(target=broker.stop, daemon=True)
+        stopping.start()
+        stopping.join(120)
+        assert not stopping.is_alive()
+        assert "broker 1 goes down though it may still lead partitions" in caplog.messages
+        assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    finally:
+        server.stop(gentle=False)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from kafkatool.core.errors import (
     ZooKeeperError,
     ZooKeeperUnavailableError,
 )
-from kafkatool.core.zookeeper.link import LinkWatch, SessionState
+from kafkatool.core.zookeeper.link import LateError, LinkWatch, SessionState
 from kafkatool.core.zookeeper.session import Create, Delete, Node, Op, SetData, ZooKeeper
 from tests.core.zookeeper.ensemble import Crash
 from tests.simulation.server import OPERATOR, Server, Writer
@@ -58,7 +58,7 @@ class Pending(Generic[T]):
             client.world.run_until(lambda: self.done or not client.process.alive, client.world.now + timeout_s * 1000)
             client.alive_or_crash()
             if not self.done:
-                raise ConnectionLostError("ZooKeeper did not answer in time")
+                raise LateError("ZooKeeper did not answer in time")
         elif client.sent and client.sent[0] is self:
             client.sent.popleft()
         if self.error is not None:

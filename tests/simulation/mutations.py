@@ -102,7 +102,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("changed ISRs are not passed on", "work.topic_changes:TopicChanges._create",
              "self.partitions.move(created, PartitionStatus.ONLINE)", "pass"),
     # --- reassignment
-    Mutation("step 1 is left out", "work.reassignment:Reassignment._prepare", "self._write_assignments(wanted)", "pass"),
+    Mutation("step 1 is left out", "work.reassignment:Reassignment._prepare",
+             "self._write_assignments(wanted)", "set(wanted)"),
     Mutation("step 2 is left out", "work.reassignment:Reassignment._prepare", "self._raise_epochs(wanted)", "pass"),
     Mutation("step 3 is left out", "work.reassignment:Reassignment._prepare",
              "self.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)", "pass"),
@@ -123,7 +124,7 @@ MUTATIONS: tuple[Mutation, ...] = (
              "led |= self._raise_epochs({p: both[p] for p in partitions if p not in electing}); "
              "self._write_assignments({p: rar[p] for p in led})"),
     Mutation("step 10 is left out", "work.reassignment:Reassignment._conclude",
-             "self._write_assignments({p: done[p] for p in ended})", "pass"),
+             "self._write_assignments(done)", "set(done)"),
     Mutation("step 11 is left out", "work.reassignment:Reassignment._conclude", "self._remove_entries(done, done)", "{}"),
     Mutation("a dead broker's answer is waited for", "work.reassignment:Reassignment.on_brokers_lost",
              "for broker in brokers:", "for broker in ():"),
@@ -148,10 +149,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a deletion does not fail with its broker", "work.broker_changes:BrokerChanges.on_replicas_lost",
              "self.deletion.fail(", "dict("),
     Mutation("the mark of a deletion stays", "work.topic_deletion:TopicDeletion._complete",
-             "self.zookeeper.delete([DeleteTopicsZnode.topic_path(topic)])", "pass"),
+             "self.zookeeper.delete_as_read({mark: read[mark]})", "pass"),
     # --- preferred election
     Mutation("the election request stays", "work.preferred_election:PreferredElection.serve",
-             "self.zookeeper.delete([PreferredElectionZnode.PATH])", "pass"),
+             "self.zookeeper.delete_as_read({PreferredElectionZnode.PATH: request.node})", "pass"),
     Mutation("the rebalance runs once only", "work.rebalance:Rebalance._tick", "if not self._is_stopped:", "if False:"),
 )  # fmt: skip
 

@@ -47,14 +47,16 @@ class Controller:
         open_channel: Callable[[str], ChannelFactory] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Make it; ``startup`` starts it. ``config`` None: Kafka's defaults.
+        """Make it; ``startup`` starts it. ``config`` None: the documents' defaults, but no unclean leaders (CTL-44).
 
         ``alone``: it is no broker's; each broker is asked which versions of the requests it knows, where a broker's
         controller goes by inter.broker.protocol.version. By default it is alone if it has no config.
         """
         self._zookeeper = zookeeper
         self._alone = config is None if alone is None else alone
-        config = config or BrokerConfig.from_properties({"zookeeper.connect": zookeeper.connect})
+        config = config or BrokerConfig.from_properties(
+            {"zookeeper.connect": zookeeper.connect, "unclean.leader.election.enable": "false"}  # nobody allowed them
+        )
         state_change_log = state_change_log or StateChangeLog(None)
         self._config = config
         self._broker_id = broker_id
@@ -150,7 +152,10 @@ class Controller:
         return self._worker.has_resigned
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int | None) -> ShutdownAnswer:
-        """Move leaders away from a broker; blocks until it is done. Codes 11, 8 and 77 as BRK-34, CTL-112."""
+        """Move leaders away from a broker; blocks until it is done. Codes 11, 8 and 77 as BRK-34, CTL-112.
+
+        What goes wrong is told, and logged, on the event thread; the broker that asked gets a code.
+        """
         if not self.is_active:
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
         answer: Future[ShutdownAnswer] = Future()
@@ -162,8 +167,12 @@ class Controller:
                 return
             try:
                 answer.set_result(term.controlled_shutdown.serve(broker_id, broker_epoch))
-            except BaseException as e:
-                answer.set_exception(e)
+            except KafkatoolError as e:
+                log.warning("controlled shutdown of broker %d failed: %s", broker_id, e)
+                answer.set_result((ErrorCode.STALE_CONTROLLER_EPOCH, []))
+                raise
+            except BaseException:  # a bug
+                answer.set_result((ErrorCode.UNKNOWN_SERVER_ERROR, []))
                 raise
 
         def discarded() -> None:
@@ -173,9 +182,6 @@ class Controller:
         try:
             return answer.result()
         except CancelledError:  # resigned before its turn
-            return ErrorCode.STALE_CONTROLLER_EPOCH, []
-        except KafkatoolError as e:
-            log.warning("controlled shutdown of broker %d failed: %s", broker_id, e)
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
 
     def gauges(self) -> dict[str, float]:

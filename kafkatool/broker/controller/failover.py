@@ -45,7 +45,8 @@ def take_over(term: Term) -> None:
     # 8a: each topic's data is watched since it was read in 7; 9: the term is the mark of RunningAsController
     term.reassignment.resume(reassignments)  # 9a
     if election is not None:
-        term.preferred_election.serve([p for p in election if _needs_election(term, p)])
+        wanted = [p for p in election.partitions if _needs_election(term, p)]
+        term.preferred_election.serve(election._replace(partitions=wanted))
     with term.batch.filling():  # 10
         term.batch.add_metadata(context.leadership)
     term.rebalance.start()  # 11

@@ -5,10 +5,14 @@ controller among the brokers does not find it: clients cannot send it CreateTopi
 ZooKeeper do their work), and a broker that stops finds nobody to move its leaders away first; they move when it is gone.
 """
 
+import dataclasses
 from types import TracebackType
 from typing import Self
 
 from kafkatool.broker.controller.controller import Controller
+from kafkatool.broker.controller.unclean_default import NAME as UNCLEAN
+from kafkatool.broker.controller.unclean_default import ask_brokers
+from kafkatool.broker.registration.controlled_stop import LONGEST_WITHOUT_ZOOKEEPER_MS
 from kafkatool.broker.registration.registration import generate_broker_id
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
@@ -29,6 +33,7 @@ class StandaloneController:
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+            max_packet_bytes=config.kt_zookeeper_max_packet_bytes,
         )
         self._state_change_log = StateChangeLog(config.own_log_dir / "state-change.log")
         self._controller: Controller | None = None
@@ -51,8 +56,9 @@ class StandaloneController:
     def start(self, *, take_over: bool = False) -> None:
         """Rule as soon as nobody else does; with ``take_over`` at once, in place of whoever rules now.
 
-        Raises RefusedError (no cluster there, the id is a broker's, brokers too new), KafkatoolError; then nothing is
-        left running.
+        Whether unclean leaders may be elected is asked of the brokers, unless the settings say it. Raises RefusedError (no
+        cluster there, the id is a broker's, brokers too new, or none to be asked), KafkatoolError; then nothing is left
+        running.
         """
         try:
             self._zookeeper.start()
@@ -73,6 +79,7 @@ class StandaloneController:
 
     def stop(self) -> None:
         """Resign and end the session: ``/controller`` goes at once, and the brokers elect one of them (CTL-22)."""
+        self._zookeeper.limit_waits(LONGEST_WITHOUT_ZOOKEEPER_MS)
         if self._controller is not None:
             self._controller.shutdown()
         self._zookeeper.close()
@@ -94,3 +101,8 @@ class StandaloneController:
                 f"brokers {join_ids(too_new, ', ')} have inter.broker.protocol.version 2.7 or newer: they leave "
                 "changes of the ISR to the controller, and this one does not serve them; 2.6 is the newest it can rule"
             )
+        if not self._config.properties.get(UNCLEAN, "").strip():
+            allowed = ask_brokers(
+                brokers.values(), self._config.inter_broker_listener_name, client_id=f"controller-{self.broker_id}"
+            )
+            self._config = dataclasses.replace(self._config, unclean_leader_election_enable=allowed)

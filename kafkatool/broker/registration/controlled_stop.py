@@ -8,13 +8,16 @@ import threading
 
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, ProtocolError
+from kafkatool.core.errors import BrokerUnreachableError, ConnectionLostError, KafkatoolError, ProtocolError
 from kafkatool.core.protocol.messages.controlled_shutdown import API, ControlledShutdownRequest
 from kafkatool.core.protocol.messages.error_codes import ErrorCode, error_name
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode
 
 log = logging.getLogger(__name__)
+
+LONGEST_WITHOUT_ZOOKEEPER_MS = 15_000
+"""So long a stop waits, in all, for a ZooKeeper that is gone. Who stops a broker kills it after 30 s or more."""
 
 
 def ask_to_move_leaders(
@@ -28,6 +31,9 @@ def ask_to_move_leaders(
     for attempt in range(1, tries + 1):
         try:
             problem = _ask(zookeeper, config, broker_id, broker_epoch)
+        except ConnectionLostError as e:  # asked again as long as there was time
+            log.warning("controlled shutdown of broker %d: %s", broker_id, e)
+            break
         except KafkatoolError as e:
             problem = str(e)
         if problem is None:

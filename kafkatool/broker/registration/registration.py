@@ -135,7 +135,8 @@ class Registration:
                             f"broker id {self._info.id} is in use: {path} belongs to another session; give this "
                             "broker another broker.id, or stop the other"
                         ) from None
-                    self._stopping.wait(_RETRY_S)
+                    if self._stopping.wait(_RETRY_S):
+                        return
                     continue
             session = self._zookeeper.session_id
             node = self._zookeeper.get(path)

@@ -152,6 +152,7 @@ class BrokerConfig:
     # our own
     kt_halt_on_truncation_below_hw: bool = False
     kt_fence_on_zk_session_loss: bool = False
+    kt_zookeeper_max_packet_bytes: int = _number(1_048_575, 1024, _INT_MAX)  # ZooKeeper's jute.maxbuffer
     kt_validate_records: str = _choice("auto", "full")
     kt_log_dir: Path | None = None  # for state-change.log and controller.log; see ``own_log_dir``
 

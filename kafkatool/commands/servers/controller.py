@@ -32,7 +32,8 @@ def controller() -> None:
         "/controller is free, and a broker may be faster; with --take-over it takes the place of whoever rules, in one "
         "transaction. SIGTERM and Ctrl-C give the place back, and a broker goes on with what is under way.",
         "Tell it what the brokers are told (--config, -o): unclean.leader.election.enable, delete.topic.enable, "
-        "auto.leader.rebalance.enable, inter.broker.listener.name and the like are the controller's to follow.",
+        "auto.leader.rebalance.enable, inter.broker.listener.name and the like are the controller's to follow. The first "
+        "of them is asked of the brokers if it is not given; where none can say (before 0.11), or they differ, it must be.",
         "While it rules, clients find no controller among the brokers: topics are made, altered and deleted through "
         "ZooKeeper (kt, or Kafka's tools with --zookeeper), and a broker that stops does not move its leaders first.",
     ),

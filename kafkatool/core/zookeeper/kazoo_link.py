@@ -32,7 +32,7 @@ from kazoo.retry import KazooRetry
 from kafkatool.core import errors
 from kafkatool.core.zookeeper.bulk_reads import BulkRead, NodeRead, NodesRead, Outcome, is_used_up, take_answers
 from kafkatool.core.zookeeper.connect_string import split_connect
-from kafkatool.core.zookeeper.link import LinkWatch, Reply, SessionState, UnknownRequestError
+from kafkatool.core.zookeeper.link import LateError, LinkWatch, Reply, SessionState, UnknownRequestError
 from kafkatool.core.zookeeper.operations import Check, Create, Delete, Node, Op, SetData, TransactionError
 from kafkatool.core.zookeeper.server_version import MultiRead
 
@@ -55,7 +55,7 @@ _ERRORS: dict[type[Exception], tuple[type[errors.ZooKeeperError], str]] = {
     kz.SessionExpiredError: (errors.SessionExpiredError, "the ZooKeeper session expired ({})"),
     kz.ConnectionLoss: (errors.ConnectionLostError, "the connection to ZooKeeper was lost ({})"),
     kz.ConnectionClosedError: (errors.ConnectionLostError, "the connection to ZooKeeper was closed ({})"),
-    KazooTimeoutError: (errors.ConnectionLostError, "ZooKeeper did not answer in time ({})"),
+    KazooTimeoutError: (LateError, "ZooKeeper did not answer in time ({})"),
 }
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-from kafkatool.core.errors import ZooKeeperError
+from kafkatool.core.errors import ConnectionLostError, ZooKeeperError
 from kafkatool.core.zookeeper.operations import Node, Op
 
 T_co = TypeVar("T_co", covariant=True)
@@ -27,11 +27,15 @@ class UnknownRequestError(ZooKeeperError):
     """The server is too old for the request."""
 
 
+class LateError(ConnectionLostError):
+    """The answer did not come in time; it may still be waited for."""
+
+
 class Reply(Protocol[T_co]):
     """The answer to one request, which may still be on its way."""
 
     def get(self, timeout_s: float, /) -> T_co:
-        """Wait for it. Raises ZooKeeperError: ConnectionLostError also when it does not come in time."""
+        """Wait for it. Raises ZooKeeperError: LateError when it does not come in time."""
 
 
 class Link(Protocol):

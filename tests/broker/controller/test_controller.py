@@ -8,9 +8,11 @@ import pytest
 
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.controller.telling import request_batch
+from kafkatool.broker.controller.work.controlled_shutdown import ControlledShutdown
 from kafkatool.broker.controller.work.topic_changes import TopicChanges
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
+from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import (
@@ -98,6 +100,41 @@ def test_the_second_takes_over_when_the_first_stops(base: ZooKeeper, zk_connect:
     epoch = base.get(ControllerEpochZnode.PATH)
     assert epoch is not None
     assert ControllerEpochZnode.decode(epoch.data) >= 2
+
+
+@pytest.mark.spec("CTL-112", "CTL-121")
+@pytest.mark.parametrize(
+    ("error", "code", "logged"),
+    [
+        (
+            TypeError("a bug"),
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "controller event 'controlled shutdown' failed unexpectedly",
+        ),
+        (KafkatoolError("no"), ErrorCode.STALE_CONTROLLER_EPOCH, "controlled shutdown of broker 3 failed: no"),
+    ],
+    ids=["bug", "error"],
+)
+def test_a_controlled_shutdown_that_fails_is_answered_with_a_code_and_logged_once(
+    base: ZooKeeper,
+    zk_connect: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    code: ErrorCode,
+    logged: str,
+) -> None:
+    """Raised on both threads, one bug was two of them, with one traceback that both changed."""
+
+    def buggy(*_: object) -> None:
+        raise error
+
+    with controller(zk_connect, 1, StateChangeLog(None)) as found:
+        monkeypatch.setattr(ControlledShutdown, "serve", buggy)
+        assert found.controlled_shutdown(3, None) == (code, [])
+        monkeypatch.undo()
+        assert found.controlled_shutdown(3, None) == (ErrorCode.BROKER_NOT_AVAILABLE, [])
+    assert caplog.messages.count(logged) == 1
 
 
 @pytest.mark.spec("CTL-15", "CTL-28", "Z-42")

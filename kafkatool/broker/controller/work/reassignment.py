@@ -17,7 +17,7 @@ from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.work.part import Part
 from kafkatool.broker.controller.work.topic_changes import TopicChanges
-from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
+from kafkatool.core.errors import NoPermissionError, ZnodeFormatError, ZnodeTooLargeError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.zookeeper.session import Watch, WatchEvent
@@ -63,6 +63,7 @@ class Reassignment(Part):
     _stopping: dict[TopicPartition, set[int]] = field(default_factory=dict, init=False)  # step 9: who is to answer yet
     _owed: dict[int, dict[TopicPartition, None]] = field(default_factory=dict, init=False)
     """Broker -> replicas that it could not be told to delete."""
+    _entries_left: set[TopicPartition] = field(default_factory=set, init=False)  # over, but still in the request
 
     # --- the request --------------------------------------------------------------------------------------------
 
@@ -74,10 +75,12 @@ class Reassignment(Part):
         """Return what the request asks for now. Unreadable: logged, left (Z-35)."""
         node = self.session.get(ReassignmentZnode.PATH, watch)
         try:
-            return ReassignmentZnode.decode(node.data) if node else {}
+            request = ReassignmentZnode.decode(node.data) if node else {}
         except ZnodeFormatError as e:
             log.error("%s; nothing is reassigned until it is removed", e)
             return {}
+        self._entries_left &= request.keys()
+        return request
 
     def _take_up(self, request: Mapping[TopicPartition, Replicas]) -> None:
         context = self.context
@@ -133,8 +136,8 @@ class Reassignment(Part):
         if done:
             log.info("reassignments that are done: %s", ", ".join(map(str, done)))
             self._stop_orphans({p: wanted[p] for p in done})
-            self._write_assignments({p: wanted[p] for p in done})  # no change, but for what Kafka >= 2.4 adds to it
-            self._remove_entries(done)
+            # no change, but for what Kafka >= 2.4 adds to it
+            self._remove_entries(self._write_assignments({p: wanted[p] for p in done}))
         self._refuse(refused)
         self._begin(going)
 
@@ -277,8 +280,9 @@ class Reassignment(Part):
             return
         context = self.context
         wanted = {p: union(context.replicas(p), context.reassigning[p]) for p in partitions}
-        new = {p: minus(context.reassigning[p], context.replicas(p)) for p in partitions}
-        self._write_assignments(wanted)  # 1
+        written = self._write_assignments(wanted)  # 1
+        wanted = {p: replicas for p, replicas in wanted.items() if p in written}
+        new = {p: minus(context.reassigning[p], context.replicas(p)) for p in wanted}
         for partition, replicas in wanted.items():
             context.set_replicas(partition, replicas)
         with self.batch.filling():
@@ -350,16 +354,8 @@ class Reassignment(Part):
     def _conclude(self, partitions: Collection[TopicPartition]) -> None:
         context = self.context
         done = {p: rar for p in partitions if (rar := context.reassigning.get(p))}  # its topic may be gone
-        by_topic: dict[str, list[TopicPartition]] = {}
-        for partition in done:
-            by_topic.setdefault(partition.topic, []).append(partition)
-        for ended in by_topic.values():
-            try:
-                self._write_assignments({p: done[p] for p in ended})  # 10
-            except (ZnodeFormatError, NoPermissionError) as e:  # the others must not wait with it
-                log.error("%s; the reassignment of its partitions waits", e)
-                for partition in ended:
-                    del done[partition]
+        written = self._write_assignments(done)  # 10
+        done = {p: rar for p, rar in done.items() if p in written}
         if not done:
             return
         changed = self._remove_entries(done, done)  # 11
@@ -373,22 +369,34 @@ class Reassignment(Part):
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
-    def _write_assignments(self, assignments: Mapping[TopicPartition, Replicas]) -> None:
-        """Write assignments, once per topic; what else the node holds stays (Z-13)."""
+    def _write_assignments(self, assignments: Mapping[TopicPartition, Replicas]) -> set[TopicPartition]:
+        """Write assignments, once per topic; what else the node holds stays (Z-13). Returns where that worked.
+
+        Where it does not, the others must not wait with it, nor must a failover fail.
+        """
+        written: set[TopicPartition] = set()
         by_topic: dict[str, dict[int, Replicas]] = {}
         for (topic, number), replicas in assignments.items():
             by_topic.setdefault(topic, {})[number] = replicas
         for topic, changes in by_topic.items():
-            self.zookeeper.change(TopicZnode.path(topic), _with(topic, changes))
+            try:
+                self.zookeeper.change(TopicZnode.path(topic), _with(topic, changes))
+            except (ZnodeFormatError, NoPermissionError, ZnodeTooLargeError) as e:
+                log.error("%s; the reassignment of its partitions waits", e)
+            else:
+                written.update(TopicPartition(topic, number) for number in changes)
+        return written
 
     def _remove_entries(
         self, partitions: Iterable[TopicPartition], moved: Mapping[TopicPartition, Replicas] | None = None
     ) -> dict[TopicPartition, Replicas]:
         """Take entries out of the request; the last one takes the node with it (CTL-91 step 11).
 
-        Return those that stay as they ask for other replicas than those ``moved`` to.
+        Return those that stay as they ask for other replicas than those ``moved`` to. A request that is too large to be
+        written goes with the others' last entries, or as soon as it has become small enough; it came from somebody with
+        a higher limit.
         """
-        gone = set(partitions)
+        gone = (self._entries_left - self.context.reassigning.keys()) | set(partitions)
         changed: dict[TopicPartition, Replicas] = {}
         if not gone:
             return changed
@@ -404,6 +412,10 @@ class Reassignment(Part):
 
         try:
             self.zookeeper.change(ReassignmentZnode.PATH, without)
+            self._entries_left.clear()
+        except ZnodeTooLargeError as e:
+            log.warning("%s; finished reassignments stay in it for now", e)
+            self._entries_left = gone
         except ZnodeFormatError as e:
             log.error("%s; finished reassignments stay in it", e)
         return changed

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -347,6 +347,19 @@ class ControlRequests:
             if delete:
                 on_deleted(names)
             return StopReplicaResponse(partitions=answers)
+
+    def set_aside(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop replicas that the cluster assigns here no more: the order to delete them never came. Logs are set aside."""
+        with self._lock:
+            self._fetchers.remove(list(partitions))
+            for topic_partition in yielding_gil(partitions):
+                self._waiting.pop(topic_partition, None)
+                if (partition := self._partitions.remove(topic_partition)) is not None:
+                    partition.retire()
+                    self._check_delayed([topic_partition])
+                with contextlib.suppress(StorageError):  # its dir is offline, and serves nothing
+                    self._log_manager.set_aside(topic_partition)
+            self._fetchers.close_idle()
 
     def _stop(self, topic_partition: TopicPartition) -> ErrorCode:
         """Keep the data, but let no request wait for it any longer (KAFKA-9198)."""

@@ -232,7 +232,7 @@ class LogManager:
     def set_aside(self, partition: TopicPartition) -> None:
         """Drop a log that belongs to no partition of this broker; its files are kept for a day. Raises StorageError."""
         if (stray := self._take_away(partition, STRAY)) is not None:
-            log.warning("%s is new: the log found here is set aside as %s, erased in 24 h", partition, stray.directory)
+            log.warning("%s: the log here is not its own; set aside as %s, erased in 24 h", partition, stray.directory)
             self._erase_later(stray.directory)
 
     def _erase_later(self, stray: Path) -> None:
