@@ -16,7 +16,7 @@ from kafkatool.broker.groups.group import Group, StoreGroup
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.offsets import Commit
 from kafkatool.broker.groups.owned import OwnedGroup, OwnedGroups
-from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue
+from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue, storable
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, protocol_version
 from kafkatool.broker.metadata_cache import MetadataCache
@@ -25,6 +25,9 @@ from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+_SUFFIX_BYTES = 37  # of a member id: "-" and a UUID, after the client's or the instance's id
+_PROTOCOL_OVERHEAD_BYTES = 6  # of each protocol a member offers, beside name and metadata
 
 
 class OffsetToCommit(NamedTuple):
@@ -99,7 +102,7 @@ class GroupCoordinator:
 
     def _refusal(self, group: str, *, empty_id_allowed: bool = False) -> ErrorCode:
         """Make the checks that every request that names a group begins with (GRP-8)."""
-        if not group and not empty_id_allowed:
+        if not (group or empty_id_allowed) or not storable(group):
             return ErrorCode.INVALID_GROUP_ID
         if self._stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -110,6 +113,8 @@ class GroupCoordinator:
         smallest, largest = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
         if error is ErrorCode.NONE and not smallest <= request.session_timeout_ms <= largest:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and not self._can_be_stored(request):
+            error = ErrorCode.INVALID_REQUEST
         owned = self.groups.get(group)
         if error is ErrorCode.NONE and owned is None:
             if request.member_id:
@@ -123,6 +128,19 @@ class GroupCoordinator:
         with owned.lock:
             effects = owned.group.join(request, parked, self.now_ms())
         self.groups.carry_out(owned, effects)
+
+    def _can_be_stored(self, request: JoinRequest) -> bool:
+        """Tell whether the member fits a group's record, and the answers that name it.
+
+        One that does not would be let in, and then no assignment could be stored for any member (fault 3).
+        """
+        size_bytes = sum(len(n.encode()) + len(data) + _PROTOCOL_OVERHEAD_BYTES for n, data in request.protocols)
+        return (
+            size_bytes <= self._config.message_max_bytes
+            and all(storable(name) for name, _ in request.protocols)
+            and all(map(storable, (request.member_id, request.protocol_type)))
+            and all(storable(i, suffix_bytes=_SUFFIX_BYTES) for i in (request.client_id, request.instance_id))
+        )
 
     def sync(
         self,
@@ -206,13 +224,14 @@ class GroupCoordinator:
             return
         with owned.lock:
             error = self._may_commit(owned.group, member_id, instance_id, generation)
-            stored = {tp: o.value for tp, o in offsets.items() if not o.metadata_too_large}
+            too_large = {tp for tp, o in offsets.items() if o.metadata_too_large or not storable(o.value.metadata)}
+            stored = {tp: o.value for tp, o in offsets.items() if tp not in too_large}
             if error is ErrorCode.NONE:
                 owned.group.offsets.begin(stored)
         if error is not ErrorCode.NONE:
             done(dict.fromkeys(offsets, error))
             return
-        answers = {tp: ErrorCode.OFFSET_METADATA_TOO_LARGE for tp, o in offsets.items() if o.metadata_too_large}
+        answers = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if not stored:
             done(answers)
             return

@@ -182,9 +182,16 @@ class OwnedGroups:
     # --- what groups want done ----------------------------------------------------------------------------------
 
     def carry_out(self, owned: OwnedGroup, effects: Sequence[Effect]) -> None:
-        """Do what the group decided, in order; its lock must not be held."""
+        """Do what the group decided, in order; its lock must not be held.
+
+        Each effect is carried out by itself: one that raises concerns one client, not the others of its group, nor the
+        groups that are handed over after this one.
+        """
         for effect in effects:
-            effect()
+            try:
+                effect()
+            except Exception:
+                log.exception("group %s: an effect of a decision failed", owned.group.id)
         self._arm(owned)
 
     def _arm(self, owned: OwnedGroup) -> None:
@@ -239,13 +246,13 @@ class OwnedGroups:
                 loaded = load(
                     source, self._config.offsets_load_buffer_size, lambda: self.partitions.still_loading(number, epoch)
                 )
-        except (KafkatoolError, OSError) as e:
-            log.error("loading %s failed, again in %d ms: %s", source.partition, retry_ms, e)
+            if loaded is not None:
+                self._take_over(number, epoch, loaded)
+        except Exception as e:
+            known = isinstance(e, KafkatoolError | OSError)
+            log.error("loading %s failed, again in %d ms: %s", source.partition, retry_ms, e, exc_info=not known)
             again = min(retry_ms * 2, _LONGEST_RETRY_MS)
             self._scheduler.schedule("group-load", lambda: self.load(number, epoch, again), delay_ms=retry_ms)
-            return
-        if loaded is not None:
-            self._take_over(number, epoch, loaded)
 
     def _take_over(self, number: int, epoch: int, loaded: Loaded) -> None:
         now_ms = self._now_ms()
