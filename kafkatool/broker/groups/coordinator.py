@@ -184,20 +184,21 @@ class GroupCoordinator:
         self.groups.carry_out(owned, effects)
         return error
 
-    def _store(self, group: str, wanted: StoreGroup) -> None:
-        """Append a group record; its outcome goes back into the group (GRP-41, 50)."""
-        owned = self.groups.get(group)
-        if owned is None:  # unloaded since: what waits for this record in no member's name is answered here
-            for effect in wanted.done(ErrorCode.NOT_COORDINATOR, self.now_ms()):
-                effect()
-            return
+    def _store(self, owned: OwnedGroup, wanted: StoreGroup) -> None:
+        """Append a group record; its outcome goes back into the group that wanted it (GRP-41, 50).
+
+        That one may have been unloaded since, and its id be another object's that was loaded: then nothing is written.
+        """
 
         def done(error: ErrorCode) -> None:
             with owned.lock:
                 effects = wanted.done(error, self.now_ms())
             self.groups.carry_out(owned, effects)
 
-        self._writer.store_group(owned.partition, group, wanted.value, done)
+        if self.groups.holds(owned):
+            self._writer.store_group(owned.partition, owned.group.id, wanted.value, done)
+        else:
+            done(ErrorCode.NOT_COORDINATOR)
 
     # --- offsets ------------------------------------------------------------------------------------------------
 
@@ -238,6 +239,8 @@ class GroupCoordinator:
 
         def appended(code: ErrorCode, base_offset: int) -> None:
             with owned.lock:
+                if code is ErrorCode.NONE and not self.groups.holds(owned):
+                    code = ErrorCode.NOT_COORDINATOR  # written after the load of its successor, which does not have it
                 for index, (partition, value) in enumerate(stored.items()):
                     commit = Commit(value, base_offset + index) if code is ErrorCode.NONE else None
                     owned.group.offsets.finish(partition, commit)

@@ -50,7 +50,7 @@ class OwnedGroups:
         scheduler: Scheduler,
         *,
         count_partitions: Callable[[], int | None],
-        store: Callable[[str, StoreGroup], None],
+        store: Callable[[OwnedGroup, StoreGroup], None],
         now_ms: Callable[[], float],
     ) -> None:
         """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic.
@@ -146,16 +146,23 @@ class OwnedGroups:
             groups = self._groups.setdefault(partition, {})
             owned = groups.get(group)
             if owned is None and self.partitions.get(partition) is Ownership.OWNED:
-                owned = groups[group] = OwnedGroup(self._new_group(group), partition)
+                owned = groups[group] = self._new_group(group, partition)
             return owned
 
-    def _new_group(self, group: str) -> Group:
-        return Group(
-            group,
-            lambda wanted: self._store(group, wanted),
+    def _new_group(self, group_id: str, partition: int) -> OwnedGroup:
+        group = Group(
+            group_id,
+            lambda wanted: self._store(owned, wanted),
             max_size=self._config.group_max_size,
             initial_delay_ms=self._config.group_initial_rebalance_delay_ms,
         )
+        owned = OwnedGroup(group, partition)
+        return owned
+
+    def holds(self, owned: OwnedGroup) -> bool:
+        """Tell whether it is the group of its id still: not unloaded, nor forgotten, since it was looked up."""
+        with self._lock:
+            return self._groups.get(owned.partition, {}).get(owned.group.id) is owned
 
     def all(self) -> list[OwnedGroup]:
         with self._lock:
@@ -259,7 +266,7 @@ class OwnedGroups:
         groups: dict[str, OwnedGroup] = {}
         started: list[tuple[OwnedGroup, list[Effect]]] = []
         for group_id in loaded.group_ids():
-            owned = groups[group_id] = OwnedGroup(self._new_group(group_id), number)
+            owned = groups[group_id] = self._new_group(group_id, number)
             value = loaded.groups.get(group_id)
             effects = owned.group.restore(value, now_ms) if value else []
             owned.group.offsets = loaded.of(group_id)
