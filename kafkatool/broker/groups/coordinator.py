@@ -6,10 +6,10 @@ two decisions of different threads may interleave. A record says what was decide
 held up between decision and append can be stored after a later one.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kafkatool.broker.groups.clock import GroupsClock
 from kafkatool.broker.groups.description import UNKNOWN_GROUP, GroupDescription, ListedGroups, describe
 from kafkatool.broker.groups.expiry import expire_group
 from kafkatool.broker.groups.group import Group, StoreGroup
@@ -45,7 +45,7 @@ class FetchedOffsets(NamedTuple):
 
 
 class GroupCoordinator:
-    """The coordinator, made by the composition root. Time is a clock in ms that follows the wall but is never set back."""
+    """The coordinator, made by the composition root."""
 
     def __init__(
         self,
@@ -55,10 +55,13 @@ class GroupCoordinator:
         scheduler: Scheduler,
         *,
         count_partitions: Callable[[], int | None] = lambda: None,
+        clock: GroupsClock | None = None,
     ) -> None:
         """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic."""
         self._config = config
         self._scheduler = scheduler
+        self._clock = GroupsClock() if clock is None else clock
+        self.now_ms = self._clock.now_ms
         self.groups = OwnedGroups(
             config,
             replica_manager,
@@ -66,7 +69,7 @@ class GroupCoordinator:
             scheduler,
             count_partitions=count_partitions,
             store=self._store,
-            now_ms=self.now_ms,
+            clock=self._clock,
         )
         # Where groups are, and how they come and go, is known there (GRP-1 to 17).
         self.partition_count = self.groups.partition_count
@@ -76,8 +79,6 @@ class GroupCoordinator:
         self._stopping = False
         self._writer = GroupsWriter(config, replica_manager)
         self.static_members_allowed = protocol_version(config) >= (2, 3)  # GRP-36
-        self._started_ms = time.time() * 1000
-        self._started_at = time.monotonic()
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -94,9 +95,6 @@ class GroupCoordinator:
     def in_background(self, work: Callable[[], object]) -> None:
         """Have the work done on a thread that may wait."""
         self._scheduler.submit(work, "group-request")
-
-    def now_ms(self) -> float:
-        return self._started_ms + (time.monotonic() - self._started_at) * 1000
 
     # --- membership ---------------------------------------------------------------------------------------------
 
@@ -223,6 +221,7 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE or owned is None:
             done(dict.fromkeys(offsets, error))
             return
+        self._clock.look()
         with owned.lock:
             error = self._may_commit(owned.group, member_id, instance_id, generation)
             too_large = {tp for tp, o in offsets.items() if o.metadata_too_large or not storable(o.value.metadata)}
@@ -353,8 +352,8 @@ class GroupCoordinator:
 
     def expire(self) -> None:
         """Drop what has outlived its retention, with tombstones; a group without anything left is forgotten."""
-        now_ms = self.now_ms()
         retention_ms = self._config.offsets_retention_minutes * 60_000
+        now_ms = self._clock.expiry_ms(retention_ms)
         for owned in self.groups.all():
             with owned.lock:
                 gone, dead = expire_group(owned.group, now_ms, retention_ms)

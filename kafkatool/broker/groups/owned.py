@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from kafkatool.broker.groups.clock import GroupsClock
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.offsets import CommittedOffsets
@@ -51,7 +52,7 @@ class OwnedGroups:
         *,
         count_partitions: Callable[[], int | None],
         store: Callable[[OwnedGroup, StoreGroup], None],
-        now_ms: Callable[[], float],
+        clock: GroupsClock,
     ) -> None:
         """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic.
 
@@ -63,7 +64,8 @@ class OwnedGroups:
         self._scheduler = scheduler
         self._count_partitions = count_partitions
         self._store = store
-        self._now_ms = now_ms
+        self._clock = clock
+        self._now_ms = clock.now_ms
         self.partitions = OwnedPartitions()
         self._groups: dict[int, dict[str, OwnedGroup]] = {}  # by partition: thousands come and go in one step (GRP-17)
         self._broken: dict[int, dict[str, set[Key]]] = {}  # by partition: groups that get 14 until deleted, their keys
@@ -155,6 +157,7 @@ class OwnedGroups:
             lambda wanted: self._store(owned, wanted),
             max_size=self._config.group_max_size,
             initial_delay_ms=self._config.group_initial_rebalance_delay_ms,
+            to_wall_ms=self._clock.to_wall_ms,
         )
         owned = OwnedGroup(group, partition)
         return owned

@@ -1,6 +1,7 @@
 """The coordinator over a real log: commits, loading them again, losing the partition, joins through real timers."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkatool.broker.groups.clock import GroupsClock
 from kafkatool.broker.groups.coordinator import GroupCoordinator, OffsetToCommit
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.owned import OwnedGroup
@@ -82,10 +84,26 @@ class Stage:
         known = {OFFSETS_TOPIC: dict.fromkeys(self.numbers)}
         self.metadata = SimpleNamespace(snapshot=SimpleNamespace(partitions=known))
         self.epoch = 0
+        self.passed_ms = self.stepped_ms = 0.0  # what clocks show beyond the real ones: both of them, the wall's alone
         self.coordinator = self.make()
 
     def make(self) -> GroupCoordinator:
-        return GroupCoordinator(self.config, self.replica, self.metadata, self.scheduler)  # type: ignore[arg-type]
+        clock = GroupsClock(
+            lambda: time.monotonic() * 1000 + self.passed_ms,
+            self.wall_ms,
+        )
+        replica: Any = self.replica
+        metadata: Any = self.metadata
+        return GroupCoordinator(self.config, replica, metadata, self.scheduler, clock=clock)
+
+    def wall_ms(self) -> float:
+        return time.time() * 1000 + self.passed_ms + self.stepped_ms
+
+    def expire_after(self, days: float) -> None:
+        """Let the time pass, in steps of a quarter of a day, with a round of expiry after each."""
+        for _ in range(round(days * 4)):
+            self.passed_ms += 6 * 3_600_000
+            self.coordinator.expire()
 
     def state(self) -> Any:
         """Return the first partition in a new leader epoch."""
@@ -117,9 +135,12 @@ class Stage:
         generation: int = -1,
         large: bool = False,
         metadata: str = "m",
+        at_ms: float = 1,
     ) -> Mapping[TopicPartition, ErrorCode]:
         answers: list[Mapping[TopicPartition, ErrorCode]] = []
-        wanted = {tp: OffsetToCommit(OffsetValue(o, None, metadata, 1, None), large) for tp, o in offsets.items()}
+        wanted = {
+            tp: OffsetToCommit(OffsetValue(o, None, metadata, int(at_ms), None), large) for tp, o in offsets.items()
+        }
         self.coordinator.commit(group, member, None, generation, wanted, answers.append)
         return answers[0]
 

@@ -192,14 +192,12 @@ def test_tombstones_that_did_not_get_there_bring_their_offsets_back_and_expire_a
     stage.lead()
     stage.commit({A: 1})
     stage.replica.refuse = ErrorCode.NOT_LEADER_FOR_PARTITION
-    stage.coordinator.now_ms = lambda: 1e13  # type: ignore[method-assign]
-    stage.coordinator.expire()
+    stage.expire_after(days=1)
     assert stage.fetch() == (OK, {})
     stage.replica.refuse = None
     stage.restart()
     assert stage.fetch() == (OK, {A: 1})
-    stage.coordinator.now_ms = lambda: 1e13  # type: ignore[method-assign]
-    stage.coordinator.expire()
+    stage.expire_after(days=1)
     stage.restart()
     assert stage.fetch() == (OK, {})
 
