@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 
 from benchmarks.report import machine
 from kafkatool.core.java import find_java
-from kafkatool.core.statelog.spark.archive import SWITCH, archive_path, make, usable
+from kafkatool.core.statelog.spark.archive import SWITCH, archive_path, usable
+from kafkatool.core.statelog.spark.archive_maker import make
 from tests.compat.real_kafka import libraries
 
 KAFKA_VERSION: Final = "2.8.2"

@@ -15,11 +15,11 @@ from kafkatool.core.protocol.frames import decode_header, decode_request, encode
 from kafkatool.core.protocol.messages import api_versions, leader_and_isr, stop_replica, update_metadata
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from kafkatool.core.protocol.messages.registry import APIS
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaResponse
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataResponse
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode
+from tests.core.protocol.apis import APIS
 
 _YES: Final[dict[int, object]] = {
     leader_and_isr.API.key: LeaderAndIsrResponse(partitions=[]),
@@ -101,8 +101,8 @@ class StubBroker:
             self.drop_next -= 1
             return False
         if self._reads:
-            header, offset = decode_header(frame)
-            self.requests.append((version, decode_request(header, frame, offset)))
+            header, offset = decode_header(APIS[key], frame)
+            self.requests.append((version, decode_request(APIS[key], header.api_version, frame, offset)))
         answer = ApiVersionsResponse(api_keys=self.api_keys) if key == api_versions.API.key else _YES[key]
         chunks = encode_response(APIS[key], version, correlation_id, answer)
         connection.sendall(b"".join(bytes(c) for c in chunks if isinstance(c, Buffer)))

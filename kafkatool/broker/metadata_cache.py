@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kafkatool.broker.runtime.yielding import yielding_gil
+from kafkatool.core.model.security_protocols import SECURITY_PROTOCOLS
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -19,7 +20,6 @@ from kafkatool.core.protocol.messages.update_metadata import (
 log = logging.getLogger(__name__)
 
 LEADER_BEING_DELETED = -2
-_SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _broker(broker: UpdateMetadataBroker) -> BrokerInfo:
         # Versions 1 and 2 name no listener: it is the security protocol's.
         Endpoint(e.listener_name or protocol, e.host, e.port, protocol)
         for e in broker.endpoints
-        for protocol in (_SECURITY_PROTOCOLS[e.security_protocol],)
+        for protocol in (SECURITY_PROTOCOLS[e.security_protocol],)
     )
     if not endpoints and broker.port >= 0:
         endpoints = (Endpoint("PLAINTEXT", broker.host, broker.port),)  # version 0

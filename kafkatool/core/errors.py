@@ -38,11 +38,15 @@ class ZooKeeperUnavailableError(ZooKeeperError):
     """No connection within the connection timeout."""
 
 
-class ConnectionLostError(ZooKeeperError):
+class TermOverError(KafkatoolError):
+    """The base, never raised itself, of the errors that end a controller's term, not just the event they come in."""
+
+
+class ConnectionLostError(ZooKeeperError, TermOverError):
     """The connection went while a request was under way; whether it was carried out is unknown."""
 
 
-class SessionExpiredError(ZooKeeperError):
+class SessionExpiredError(ZooKeeperError, TermOverError):
     """The session is gone, and with it every ephemeral node and watch of it."""
 
 
@@ -83,7 +87,7 @@ class ZnodeFormatError(KafkatoolError):
 # --- broker and controller -------------------------------------------------------------------------------------
 
 
-class ControllerFencedError(KafkatoolError):
+class ControllerFencedError(TermOverError):
     """A newer controller rules: this one must resign (CTL-15)."""
 
 

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -279,8 +278,8 @@ def test_after_its_session_expired_a_broker_registers_again_and_goes_on(
         wait_until(lambda: client.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)
         assert create(client, "t", 1, 1) == 0
         before = broker.broker_epoch
-        assert broker._zookeeper is not None
-        end_session(broker._zookeeper)
+        own = BrokerZnode.path(broker.broker_id)
+        end_session(zk_connect, lambda: node.ephemeral_owner if (node := zk.get(own)) else 0)
         wait_until(lambda: broker.broker_epoch != before)
         wait_until(lambda: zk.get(ControllerZnode.PATH) is not None)
         wait_until(lambda: append(client, "t", b"after").error_code == 0)
@@ -297,23 +296,6 @@ def test_after_its_session_expired_a_broker_registers_again_and_goes_on(
         wait_until(lambda: append(client, "t", b"too large by now").error_code == 10)
 
 
-class FakeLogManager:
-    """Only knows which dirs still work."""
-
-    def __init__(self, *live: Path) -> None:
-        self.live_dirs = list(live)
-
-
-class FakeReplicaManager:
-    """Notes which dirs it hears of."""
-
-    def __init__(self) -> None:
-        self.told: list[Path] = []
-
-    def on_dir_failure(self, path: Path, lost: object) -> None:
-        self.told.append(path)
-
-
 @pytest.mark.spec("BRK-146", "BRK-159")
 @pytest.mark.parametrize(
     ("live", "version", "goes_on"),
@@ -325,8 +307,7 @@ def test_a_broker_outlives_a_failed_log_dir_if_another_works_and_the_controller_
     broker = Broker(config("unused:1", tmp_path, inter_broker_protocol_version=version))
     heard = threading.Event()
     broker.on_failure(heard.set)
-    logs: Any = FakeLogManager(*live)
-    replicas: Any = FakeReplicaManager()
-    broker._on_dir_failure(tmp_path, [], logs, replicas)
+    told: list[Path] = []
+    broker.on_dir_failure(tmp_path, [], live, lambda path, _lost: told.append(path))
     assert broker.failed.is_set() is heard.is_set() is not goes_on
-    assert replicas.told == ([tmp_path] if goes_on else [])
+    assert told == ([tmp_path] if goes_on else [])

@@ -7,7 +7,7 @@ import pytest
 
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.reassign.killed_runs import Writes, count_writes
-from tests.core.operations.reassignment.test_requests import NINE
+from tests.core.operations.reassignment.plans import NINE
 from tests.core.zookeeper import cluster_nodes as nodes
 
 

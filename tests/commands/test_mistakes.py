@@ -21,7 +21,7 @@ from kafkatool.core.zookeeper.znodes import (
     TopicsZnode,
 )
 from tests.commands.topics.runner import make_orders
-from tests.core.operations.reassignment.test_requests import plan
+from tests.core.operations.reassignment.plans import plan
 from tests.ports import free_port
 
 CURLY = "{“partitions”:[{“topic”:“orders”,“partition”:0,“replicas”:[1]}]}"

@@ -9,8 +9,8 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Struct, Text, WireType, fields_of
 from kafkatool.core.protocol.codec.types import Fixed
 from kafkatool.core.protocol.frames import encode_request
-from kafkatool.core.protocol.messages.registry import APIS
 from kafkatool.core.protocol.records.batches import Record, encode_batch
+from tests.core.protocol.apis import APIS
 
 CONTROL_KEYS = frozenset({4, 5, 6, 7})
 DELETE_TOPICS_KEY = 20

@@ -17,9 +17,9 @@ import pytest
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.protocol.messages import metadata
-from kafkatool.core.protocol.messages.registry import APIS
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.network.raw_client import frame, serving
+from tests.core.protocol.apis import APIS
 from tests.integration.load import Load, await_in_sync, check_records, make_topic
 from tests.integration.random_requests import CONTROL_KEYS, RandomRequests
 from tests.waiting import eventually

@@ -8,10 +8,10 @@ import pytest
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.statelog.history.facts import history_of
-from kafkatool.core.statelog.merging.selection import Counts, Selection
+from kafkatool.core.statelog.jobs.gathering import Logs, gather, partitions_of
+from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.spool import spool
-from kafkatool.core.statelog.spark.analysis import Logs, gather, partitions_of
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka, require
@@ -50,8 +50,8 @@ def told(logs: Sequence[Path], directory: Path) -> tuple[dict[str, State], Count
         sources = open_logs(logs, own).sources
         gathered = gather(Logs(sources, (None,) * len(sources), own.directory), Selection(), InProcess(), len(logs))
         states: dict[str, State] = {}
-        for _, places in gathered.buckets():
-            for topic, partition, observations in partitions_of(places, gathered.first_lines):
+        for _, batches in gathered.buckets():
+            for topic, partition, observations in partitions_of(batches, gathered.first_lines):
                 history = history_of(observations)
                 states[f"{topic}-{partition}"] = (history.leader, history.leader_epoch, history.isr)
     return states, gathered.overview.counts

@@ -133,7 +133,7 @@ class Client:
     # --- life -----------------------------------------------------------------------------------------------------
 
     def start(self, timeout: float) -> None:
-        self._connect()
+        self.connect()
         self._live.wait(timeout)
         if not self.connected:
             raise KazooTimeoutError
@@ -199,7 +199,7 @@ class Client:
         for watcher in watchers:
             watcher(KazooEvent("NONE"))
         self.expire_unless_back()
-        self.world.after(for_ms, self._connect)
+        self.world.after(for_ms, self.connect)
 
     def expire_unless_back(self) -> None:
         """The server's clock of this session runs."""
@@ -227,12 +227,12 @@ class Client:
         if self.session == session and self.connected:
             self.drop(1.0)
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
         if not self.process.alive or self.connected or self.closed:
             return
         wait = max(self.blocked_until, self.process.stopped_until) - self.world.now
         if wait > 0 or not self.server.is_up:
-            self.world.after(max(wait, 100.0), self._connect)
+            self.world.after(max(wait, 100.0), self.connect)
             return
         if self._session_id is not None and self.session not in self.server.sessions:
             self._lose_session()
@@ -255,7 +255,7 @@ class Client:
         queue, self._queue = self._queue, deque()
         for pending, _ in queue:
             pending.fail(kz.SessionExpiredError())
-        self.world.soon(self._connect, 200.0)
+        self.world.soon(self.connect, 200.0)
 
     # --- requests -------------------------------------------------------------------------------------------------
 

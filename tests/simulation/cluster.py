@@ -78,7 +78,7 @@ class Cluster:
     # --- brokers --------------------------------------------------------------------------------------------------
 
     def start(self, broker: int) -> None:
-        """If it does not run."""
+        """Start the broker if it does not run."""
         running = self.processes.get(broker)
         if running is None or not running.alive:
             self.world.note("broker %d starts", broker)
@@ -92,7 +92,7 @@ class Cluster:
         return ControllerZnode.decode(node.data) if node else None
 
     def controller(self) -> Process | None:
-        """The process that ``/controller`` names, if it runs."""
+        """Return the process that ``/controller`` names, if it runs."""
         process = self.processes.get(self.controller_id() or -1)
         return process if process is not None and process.alive else None
 
@@ -132,7 +132,7 @@ class Cluster:
             self.server.write(Create(DeleteTopicsZnode.topic_path(topic)), OPERATOR)
 
     def reassign(self, plan: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Nothing, if one is under way."""
+        """Ask for a reassignment, unless one is under way."""
         if ReassignmentZnode.PATH not in self.server.nodes and plan:
             wanted = {p: tuple(r) for p, r in plan.items()}
             self.server.write(Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(wanted)), OPERATOR)
@@ -140,7 +140,7 @@ class Cluster:
             self._asked.update(dict.fromkeys(set(wanted) & set(self.partitions()), self.server.zxid))
 
     def _denied(self, partition: TopicPartition) -> None:
-        """A controller says that it does not exist: then it must have gone since it was asked for."""
+        """Check what a controller says does not exist: it must have gone since it was asked for."""
         node = self.server.nodes.get(TopicZnode.path(partition.topic))
         if node is not None and node.czxid <= self._asked.get(partition, -1):
             self.world.fail(f"reassignment of {partition} is refused, as if it did not exist")

@@ -35,7 +35,7 @@ _TOPICS = TopicsZnode.PATH + "/"
 
 
 def _known_brokers(writer: Writer) -> dict[int, int | None]:
-    """The incarnations that the writing controller knows: who is not among them cannot have been told."""
+    """Return the incarnations that the writing controller knows: no other can have been told."""
     term = writer.client.process.worker.term if writer.client else None
     return {b: info.epoch for b, info in term.context.brokers.items()} if term else {}
 
@@ -60,7 +60,7 @@ class Invariants:
         self._world.fail(why)
 
     def unexpected(self, process: "Process", event: str, error: Exception) -> None:
-        """The event thread let an error through that it does not know."""
+        """Note an error that ended an event as a bug would."""
         self._fail(f"controller {process.id} failed unexpectedly in event {event!r}: {error!r}")
 
     # --- what ZooKeeper holds -------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class Invariants:
     def _shrunk(
         self, text: str, partition: TopicPartition, rar: tuple[int, ...], old: tuple[int, ...], writer: Writer
     ) -> None:
-        """Step 10: not before all of RAR are in sync, one of them leads, and the others have left (CTL-91)."""
+        """Check step 10: not before all of RAR are in sync, one of them leads, and the others have left (CTL-91)."""
         if set(old) <= set(rar):  # step 1 of a reassignment that only adds or reorders looks the same
             return
         state = self.state(partition)
@@ -210,7 +210,7 @@ class Invariants:
     # --- requests -------------------------------------------------------------------------------------------------
 
     def on_send(self, owner: "Process", receiver: int, request: ControlRequest) -> None:
-        """A controller tells only what ZooKeeper has held, and in its own name."""
+        """Check that a controller tells only what ZooKeeper has held, and in its own name."""
         message = request.message
         if self._ruling.get(message.controller_epoch) != owner.id or message.controller_id != owner.id:
             self._fail(f"controller {owner.id} sends as {message.controller_id}, epoch {message.controller_epoch}")
@@ -229,7 +229,7 @@ class Invariants:
                 self._leads_anew(partition, receiver, message.broker_epoch, told.zk_version)
 
     def _leads_anew(self, partition: TopicPartition, leader: int, life: int, version: int) -> None:
-        """Nobody is to lead by what was true in a former life, while one that was in sync then has lived on (CTL-35)."""
+        """Check that nobody leads by a former life's state while one that was in sync then has lived on (CTL-35)."""
         node = self._server.nodes.get(PartitionStateZnode.path(partition))
         marked = DeleteTopicsZnode.topic_path(partition.topic) in self._server.nodes
         if node is None or node.version != version or node.mzxid > life or marked:
@@ -240,7 +240,7 @@ class Invariants:
                 self._fail(f"{leader} is to lead {partition} as in a former life, though broker {broker} has lived on")
 
     def on_obeyed(self, receiver: "Process", request: ControlRequest, held: set[TopicPartition]) -> None:
-        """No broker deletes data that counts."""
+        """Check that no broker deletes data that counts."""
         message = request.message
         if not isinstance(message, StopReplicaRequest) or not message.delete_partitions:
             return

@@ -30,8 +30,8 @@ MUTATIONS: tuple[Mutation, ...] = (
              "[[self._check, *", "[[Check(ControllerEpochZnode.PATH, -1), *"),
     Mutation("states are written on any version", "writing.zookeeper_writes:FencedZooKeeper.update_states",
              "s.version)]", "-1)]"),
-    Mutation("the controller epoch is raised on any version", "failover:win", "data, node.version)", "data, -1)"),
-    Mutation("the controller epoch is not raised", "failover:win", "decode(node.data) + 1", "decode(node.data)"),
+    Mutation("the controller epoch is raised on any version", "election:win", "data, node.version)", "data, -1)"),
+    Mutation("the controller epoch is not raised", "election:win", "decode(node.data) + 1", "decode(node.data)"),
     Mutation("an election does not raise the leader epoch", "deciding.partition_machine:PartitionStateMachine._decide",
              "now.leader_epoch + 1", "now.leader_epoch"),
     Mutation("steps 2 and 7 do not raise the leader epoch", "deciding.partition_machine:PartitionStateMachine.raise_epochs",
@@ -68,53 +68,53 @@ MUTATIONS: tuple[Mutation, ...] = (
              "node = self._read()", "node = self._zookeeper.get(ControllerZnode.PATH)"),
     Mutation("a new session makes no attempt", "worker:ControllerWorker._on_new_session", "self.elect()", "pass"),
     # --- watches that are not set again
-    Mutation("/brokers/ids is watched once only", "work.broker_changes:BrokerChanges._handle_change",
-             "names = self.watch()", "names = self._term.raw_zookeeper.children(BrokersZnode.PATH) or []"),
+    Mutation("/brokers/ids is watched once only", "work.broker_changes:BrokerChanges._on_change",
+             "names = self.watch()", "names = self.session.children(BrokersZnode.PATH) or []"),
     Mutation("/brokers/topics is watched once only", "work.topic_changes:TopicChanges.refresh",
              "if watched else", "if True else"),
     Mutation("a topic is watched once only", "work.topic_changes:TopicChanges._on_data",
              "self.read([topic])", "self._read([topic])"),
     Mutation("/admin/delete_topics is watched once only", "work.topic_deletion:TopicDeletion._on_marked",
              "marked = self.watch()",
-             "marked = term.raw_zookeeper.children(DeleteTopicsZnode.PATH) or []"),
+             "marked = self.session.children(DeleteTopicsZnode.PATH) or []"),
     Mutation("the reassignment request is watched once only", "work.reassignment:Reassignment.watch",
              "self._take_up(self.watch())", "self._take_up(self.read())"),
     Mutation("the election request is watched once only", "work.preferred_election:PreferredElection.watch",
              "self.serve(self.watch())", "self.serve(self.read())"),
     Mutation("ISR changes are watched once only", "work.notifications:Notifications._on_isr_changes",
              "paths = self.watch_isr_changes()",
-             "paths = [f'{IsrChangeZnode.PATH}/{n}' for n in self._term.raw_zookeeper.children(IsrChangeZnode.PATH)]"),
+             "paths = [f'{IsrChangeZnode.PATH}/{n}' for n in self.session.children(IsrChangeZnode.PATH)]"),
     Mutation("the ISR of a moving partition is not watched", "work.reassignment:Reassignment._read_and_watch",
              "for p in unwatched], fired)", "for p in unwatched])"),
     # --- brokers
     Mutation("a broker that bounced is not noticed", "work.broker_changes:BrokerChanges._apply",
              "if (current[b].epoch or 0) > (known[b].epoch or 0)", "if False"),
     Mutation("a broker that starts is not told the metadata", "work.broker_changes:BrokerChanges._on_startup",
-             "term.batch.add_metadata(context.leadership)", "pass"),
+             "self.batch.add_metadata(context.leadership)", "pass"),
     Mutation("a broker that starts is not told its roles", "work.broker_changes:BrokerChanges._on_startup",
-             "term.replicas.move(starting, ReplicaStatus.ONLINE)", "pass"),
+             "self.replicas.move(context.replicas_on(sorted(brokers), ReplicaStatus.ONLINE), ReplicaStatus.ONLINE)", "pass"),
     Mutation("partitions without leader are not retried", "work.broker_changes:BrokerChanges._on_startup",
-             "term.partitions.bring_online()", "pass"),
+             "self.partitions.bring_online()", "pass"),
     Mutation("a broker that dies keeps its leaderships", "work.broker_changes:BrokerChanges.on_replicas_lost",
-             "term.partitions.move(leaderless, PartitionStatus.OFFLINE)", "pass"),
+             "self.partitions.move(leaderless, PartitionStatus.OFFLINE)", "pass"),
     Mutation("ISR notifications are not removed", "work.notifications:Notifications._on_isr_changes",
-             "self._term.zookeeper.delete(paths)", "pass"),
+             "self.zookeeper.delete(paths)", "pass"),
     Mutation("changed ISRs are not passed on", "work.topic_changes:TopicChanges._create",
-             "term.partitions.move(created, PartitionStatus.ONLINE)", "pass"),
+             "self.partitions.move(created, PartitionStatus.ONLINE)", "pass"),
     # --- reassignment
     Mutation("step 1 is left out", "work.reassignment:Reassignment._prepare", "self._write_assignments(wanted)", "pass"),
     Mutation("step 2 is left out", "work.reassignment:Reassignment._prepare", "self._raise_epochs(wanted)", "pass"),
     Mutation("step 3 is left out", "work.reassignment:Reassignment._prepare",
-             "term.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)", "pass"),
+             "self.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)", "pass"),
     Mutation("step 4 does not wait", "work.reassignment:Reassignment._drive",
              "if set(context.reassigning[partition]) <= isr", "if True"),
     Mutation("step 7 elects nobody", "work.reassignment:Reassignment._finish",
              "electing = [", "electing = [] and ["),
     Mutation("step 8 is left out", "work.reassignment:Reassignment._finish",
-             "stopped = term.replicas.move({p: brokers for p, brokers in old.items() if brokers}, ReplicaStatus.OFFLINE)",
+             "stopped = self.replicas.move({p: brokers for p, brokers in old.items() if brokers}, ReplicaStatus.OFFLINE)",
              "stopped = dict(old); [context.set_replica_status(p, b, ReplicaStatus.OFFLINE) for p in old for b in old[p]]"),
     Mutation("step 9 sends nothing", "work.reassignment:Reassignment._finish",
-             "term.replicas.move({p: b for p, b in ready.items() if b}, ReplicaStatus.DELETION_STARTED)",
+             "self.replicas.move({p: b for p, b in ready.items() if b}, ReplicaStatus.DELETION_STARTED)",
              "[context.set_replica_status(p, b, ReplicaStatus.DELETION_STARTED) for p in ready for b in ready[p]]"),
     Mutation("step 10 does not wait for step 9", "work.reassignment:Reassignment._finish",
              "self._conclude([p for p, brokers in ready.items() if not brokers])", "self._conclude(list(ready))"),
@@ -146,13 +146,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a deletion is not resumed when the broker is back", "work.topic_deletion:TopicDeletion.resume_after_change",
              "self.resume(again)", "pass"),
     Mutation("a deletion does not fail with its broker", "work.broker_changes:BrokerChanges.on_replicas_lost",
-             "term.deletion.fail(", "dict("),
+             "self.deletion.fail(", "dict("),
     Mutation("the mark of a deletion stays", "work.topic_deletion:TopicDeletion._complete",
-             "term.zookeeper.delete([DeleteTopicsZnode.topic_path(topic)])", "pass"),
+             "self.zookeeper.delete([DeleteTopicsZnode.topic_path(topic)])", "pass"),
     # --- preferred election
     Mutation("the election request stays", "work.preferred_election:PreferredElection.serve",
-             "term.zookeeper.delete([PreferredElectionZnode.PATH])", "pass"),
-    Mutation("the rebalance runs once only", "work.rebalance:Rebalance._tick", "if not self._term.is_over:", "if False:"),
+             "self.zookeeper.delete([PreferredElectionZnode.PATH])", "pass"),
+    Mutation("the rebalance runs once only", "work.rebalance:Rebalance._tick", "if not self._is_stopped:", "if False:"),
 )  # fmt: skip
 
 
@@ -161,7 +161,7 @@ class StaleMutationError(Exception):
 
 
 def find(target: str) -> tuple[Any, str]:
-    """The module or class that holds the function, and the function's name in it."""
+    """Return the module or class that holds the function, and the function's name in it."""
     module, _, path = target.partition(":")
     owner: Any = importlib.import_module(module if module.startswith("kafkatool.") else _CONTROLLER + module)
     *classes, name = path.split(".")
@@ -181,7 +181,7 @@ def _mutated(function: Callable[..., Any], mutation: Mutation) -> Callable[..., 
 
 @contextmanager
 def applied(mutation: Mutation) -> Iterator[None]:
-    """The mutated code, for as long as the block lasts; also where other modules have imported the function."""
+    """Put the mutation in for as long as the block lasts, also where other modules have imported the function."""
     owner, name = find(mutation.target)
     original = inspect.getattr_static(owner, name)
     mutated = _mutated(original, mutation)

@@ -59,7 +59,7 @@ class SimulatedChannel:
             self._world.after(self._delay(), lambda: self._arrive(request))
 
     def _again(self, request: ControlRequest, after_ms: float) -> None:
-        """Unless its sender is gone."""
+        """Deliver it again, unless its sender is gone."""
         if self._owner.alive and not self._closed:
             self._world.after(after_ms, lambda: self._arrive(request))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.telling.channels import ChannelFactory, ControlRequest
+from kafkatool.broker.controller.term import Surroundings
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 from kafkatool.broker.settings.config import BrokerConfig
@@ -105,15 +106,17 @@ class Process:
 
         self.zookeeper = SimulatedZooKeeper(self.client)
         self.worker = ControllerWorker(
-            self.zookeeper,
-            config=self.config,
-            broker_id=broker_id,
-            state_change_log=_NO_LOG,
-            timer=SimulatedTimer(self),
-            open_channel=open_channel,
-            clock=lambda: self.world.now / 1000,
+            Surroundings(
+                self.zookeeper,
+                self.config,
+                broker_id,
+                SimulatedQueue(self),
+                SimulatedTimer(self),
+                _NO_LOG,
+                open_channel,
+                clock=lambda: self.world.now / 1000,
+            )
         )
-        self.worker.queue = SimulatedQueue(self)
         self.zookeeper.add_session_listener(self.worker.on_session)
         self.zookeeper.add_session_listener(self._on_session)
         self.world.soon(self._start)
@@ -122,7 +125,7 @@ class Process:
         if not self.alive:
             return
         if not self.cluster.server.is_up or not self.client.connected:
-            self.client._connect()
+            self.client.connect()
             self.world.after(100.0, self._start)
             return
 
@@ -136,7 +139,7 @@ class Process:
     # --- life -----------------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """SIGKILL: its session lives on until the server misses it."""
+        """Kill it (SIGKILL): its session lives on until the server misses it."""
         if self.alive:
             self.world.note("broker %d is killed", self.id)
             self.alive = False
@@ -146,14 +149,14 @@ class Process:
                 self.cluster.server.forget_watches(self.client)
 
     def stop_for(self, ms: float) -> None:
-        """SIGSTOP, and SIGCONT after a while."""
+        """Stop it (SIGSTOP), and let it go on (SIGCONT) after a while."""
         self.world.note("broker %d stands still for %.0f ms", self.id, ms)
         self.stopped_until = max(self.stopped_until, self.world.now + ms)
         if self.client.connected:
             self.client.expire_unless_back()
 
     def stop_orderly(self, attempts: int = 3) -> None:
-        """Controlled shutdown, then the end of the controller and of the session (CTL-22, CTL-111)."""
+        """Ask for a controlled shutdown, then end the controller and the session (CTL-22, CTL-111)."""
         self.stopping = True
         controller = self.cluster.controller()
 
@@ -183,7 +186,7 @@ class Process:
             self.world.after(30_000.0, lambda: answer(None))  # one that is killed does not answer
 
     def _end(self) -> None:
-        """When the event at work is done."""
+        """End it when the event at work is done."""
         if not self.alive:
             return
         if self._working or self.stopped_until > self.world.now:
@@ -199,7 +202,7 @@ class Process:
     def serve_controlled_shutdown(
         self, broker: int, epoch: int | None, answered: Callable[[ShutdownAnswer | None], None]
     ) -> None:
-        """As ``Controller.controlled_shutdown``, without the thread that waits."""
+        """Serve as ``Controller.controlled_shutdown`` does, without the thread that waits."""
 
         def answer(value: ShutdownAnswer | None) -> None:
             self.world.soon(lambda: answered(value))
@@ -254,7 +257,7 @@ class Process:
             self.wake()
 
     def _as_broker(self, work: Callable[[], None]) -> None:
-        """On another thread of the process: its writes are not the controller's."""
+        """Work as on another thread of the process: its writes are not the controller's."""
         part, self.client.part = self.client.part, "broker"
         try:
             work()
@@ -345,7 +348,7 @@ class Process:
                                   IsrChangeZnode.encode(named), sequential=True)  # fmt: skip
 
     def _in_sync(self, partition: TopicPartition, role: Role) -> tuple[int, ...]:
-        """The ISR as it should be: without those that lag, with those that caught up."""
+        """Return the ISR as it should be: without those that lag, with those that caught up."""
         isr = list(role.isr)
         for broker in role.replicas:
             if broker == self.id:
@@ -369,7 +372,7 @@ class Process:
         return tuple(isr)
 
     def _write_isr(self, partition: TopicPartition, role: Role, isr: tuple[int, ...]) -> None:
-        """On the version known; refused, the node is read again, as the real broker does (KAFKA-2729)."""
+        """Write on the version known; if refused, the node is read again, as the real broker does (KAFKA-2729)."""
         path = PartitionStateZnode.path(partition)
         data = PartitionStateZnode.encode(LeaderAndIsr(self.id, role.leader_epoch, isr, role.controller_epoch))
         try:
@@ -388,7 +391,7 @@ class Process:
         self._changed_isrs[partition] = None
 
     def fail_disk(self, partitions: list[TopicPartition]) -> None:
-        """A log directory fails; the broker tells the controller (Z-47)."""
+        """Let a log directory fail; the broker tells the controller (Z-47)."""
         self.replicas.fail_disk(partitions)
 
         def tell() -> None:

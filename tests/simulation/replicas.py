@@ -85,7 +85,7 @@ class Replicas:
                 return UpdateMetadataResponse(error_code=refusal)
 
     def must_wait(self, request: ControlRequest) -> bool:
-        """Whether it cannot tell yet for which of its lives the request is (BRK-25)."""
+        """Tell whether it cannot know yet for which of its lives the request is (BRK-25)."""
         return self.broker_epoch is None and _knows_incarnations(request)
 
     def _refusal(self, request: ControlRequest) -> int:
@@ -143,7 +143,7 @@ class Replicas:
                 self.metadata[partition] = (state.leader, state.leader_epoch, tuple(state.replicas))
 
     def fail_disk(self, partitions: list[TopicPartition]) -> None:
-        """The log directory that holds these is gone."""
+        """Lose the log directory that holds these."""
         for partition in partitions:
             self.disk.failed[partition] = None
             self.roles.pop(partition, None)

@@ -1,7 +1,6 @@
 """What must be true once the faults have stopped and time has passed (liveness)."""
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
@@ -19,7 +18,7 @@ _REASSIGNED = "reassignment of {} to {} was neither done nor refused: it is assi
 
 
 def problems(cluster: Cluster) -> list[str]:
-    """Why the cluster is not as it should be; empty: it is."""
+    """Say why the cluster is not as it should be; empty: it is."""
     found = _controller(cluster)
     if found:
         return found
@@ -52,7 +51,7 @@ def _controller(cluster: Cluster) -> list[str]:
 
 
 def _context(cluster: Cluster, process: Process) -> list[str]:
-    """The controller's memory tells what ZooKeeper holds: gauges and the next decision rest on it."""
+    """Compare the controller's memory with ZooKeeper: gauges and the next decision rest on it."""
     term = process.worker.term
     assert term is not None
     context, found = term.context, []
@@ -141,7 +140,7 @@ def _broker(cluster: Cluster, process: Process) -> list[str]:
 
 
 def _missed_the_end(cluster: Cluster, process: Process, partition: TopicPartition) -> bool:
-    """The topic was deleted by an earlier controller, or while the broker was not registered (docs/simulation.md)."""
+    """Tell whether an earlier controller deleted the topic, or while the broker was not registered (docs/simulation.md)."""
     epoch, known = cluster.invariants.deleted.get(partition, (0, {}))
     node = cluster.server.nodes[BrokerZnode.path(process.id)]
     return epoch != cluster.invariants.controller_epoch() or node.czxid != known.get(process.id)

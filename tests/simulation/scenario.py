@@ -32,7 +32,7 @@ class Outcome:
 
 
 def run(seed: int, *, tracing: bool = False) -> Outcome:
-    """The same seed, the same run."""
+    """Run the scenario of a seed: the same seed, the same run."""
     world = World(seed, tracing=tracing)
     why = None
     scenario = Scenario(world)
@@ -55,7 +55,7 @@ def run(seed: int, *, tracing: bool = False) -> Outcome:
 
 
 def explain(seed: int) -> str:
-    """The run again, this time with everything that happened, and how to see it once more."""
+    """Run it again, and tell everything that happened and how to see it once more."""
     outcome = run(seed, tracing=True)
     lines = [
         *(outcome.trace or ()),
@@ -132,7 +132,7 @@ class Scenario:
             world.fail(f"{_PATIENCE_MS / 1000:.0f} s after the faults have stopped: {'; '.join(found)}")
 
     def _make_peace(self) -> None:
-        """Nothing fails any more, and everyone is up."""
+        """Let nothing fail any more, and bring everyone up."""
         world, cluster = self.world, self.cluster
         world.note("the faults have stopped")
         world.chances = Chances()

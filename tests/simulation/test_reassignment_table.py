@@ -89,7 +89,7 @@ class Run:
 
 
 def _is_a_row(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...]) -> bool:
-    """The ISR may grow and shrink between the document's rows, all the more while nobody rules."""
+    """Tell whether it is a row of the document; the ISR may grow and shrink in between, all the more while nobody rules."""
     if assigned == BOTH:
         return leader in (1, 4) and leader in isr and set(isr) <= set(BOTH)
     return (assigned, leader) in ((OLD, 1), (WANTED, 4)) and leader in isr and set(isr) <= set(assigned)

@@ -58,16 +58,16 @@ class World:
     # --- time -----------------------------------------------------------------------------------------------------
 
     def after(self, delay_ms: float, action: Action) -> None:
-        """``action`` at its time; things due at the same time happen in the order they were asked for."""
+        """Run ``action`` at its time; things due at the same time happen in the order they were asked for."""
         self._order += 1
         heapq.heappush(self._heap, (self.now + delay_ms, self._order, action))
 
     def soon(self, action: Action, at_most_ms: float = 5.0) -> None:
-        """Within a few milliseconds, so that what is independent comes in any order."""
+        """Run it within a few milliseconds, so that what is independent comes in any order."""
         self.after(self.random.random() * at_most_ms, action)
 
     def step(self) -> bool:
-        """The next thing to come. False: nothing is."""
+        """Run the next thing to come. False: nothing is."""
         if not self._heap:
             return False
         at, _, action = heapq.heappop(self._heap)
@@ -96,18 +96,18 @@ class World:
         self.run_until(lambda: False, self.now + ms)
 
     def may_wait(self) -> bool:
-        """Whether chance may let others go first here: the stack has an end."""
+        """Tell whether chance may let others go first here: the stack has an end."""
         return self._depth < _MAX_DEPTH
 
     # --- what is seen ---------------------------------------------------------------------------------------------
 
     def note(self, text: str, *arguments: Any) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         if self.trace is not None:
             self.trace.append(f"{self.now / 1000:9.3f} s  {text % arguments if arguments else text}")
 
     def count(self, data: bytes) -> None:
-        """Into the digest that two runs of one seed share."""
+        """Count it into the digest that two runs of one seed share."""
         self.digest = zlib.crc32(data, self.digest)
 
     def fail(self, why: str) -> None:

@@ -1,1 +1,5 @@
-"""What the admin APIs do, beyond the handler that answers: topics, configs, deleted records, producer ids."""
+"""The work of the admin APIs behind their handlers: topics, configs, deleted records, producer ids.
+
+Doors: all modules, for the handlers. What they do is written to ZooKeeper or done on the leader; nothing is sent to
+other brokers, and no response is built.
+"""

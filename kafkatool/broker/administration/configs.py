@@ -1,4 +1,4 @@
-"""Changing the settings of topics and brokers on behalf of clients: the config node first, then the notification (Z-26).
+"""Changes of topics' and brokers' settings on behalf of clients: first the config node, then the notification (Z-26).
 
 Any broker may write a topic's config; a broker's own is written by that broker. Source: Kafka 2.3.1
 server/AdminManager.scala, zk/AdminZkClient.scala.
@@ -38,7 +38,7 @@ class ConfigRequestError(TopicError):
 
 
 class OpType(IntEnum):
-    """What an operation of IncrementalAlterConfigs does."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -55,7 +55,7 @@ class Change(NamedTuple):
 
 
 class ConfigAdmin:
-    """What the handlers of one broker do with settings. All methods raise ConfigRequestError, ZooKeeperError."""
+    """The settings of topics and of one broker. All methods raise ConfigRequestError, ZooKeeperError."""
 
     def __init__(self, zookeeper: ZooKeeper, config: BrokerConfig, broker_id: int) -> None:
         self._zookeeper = zookeeper
@@ -63,7 +63,7 @@ class ConfigAdmin:
         self._broker_id = broker_id
 
     def describe(self, kind: int, name: str) -> list[Setting]:
-        """All settings of a resource. The empty broker name stands for the cluster, which has none here."""
+        """List all settings of a resource. The empty broker name stands for the cluster, which has none here."""
         self._check_resource(kind, name, what="describe")
         if kind == TOPIC:
             return topic_settings(self._config, read_overrides(self._zookeeper, "topics", name))
@@ -175,7 +175,7 @@ def _items(text: str) -> list[str]:
 
 
 def _check(kind: int, changed: Mapping[str, str]) -> None:
-    """What was there before is not judged: a newer Kafka may know more configs."""
+    """Check what changed only: of what was there before, a newer Kafka may know more."""
     try:
         if kind == TOPIC:
             check_names(changed)

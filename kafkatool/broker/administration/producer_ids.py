@@ -17,7 +17,7 @@ BLOCK_SIZE = 1000
 
 
 class ProducerIds:
-    """Thread-safe; asks ZooKeeper once in a thousand times."""
+    """The source of producer ids. Thread-safe; asks ZooKeeper once in a thousand times."""
 
     def __init__(self, zookeeper: ZooKeeper, broker_id: int) -> None:
         self._zookeeper = zookeeper
@@ -26,7 +26,7 @@ class ProducerIds:
         self._next, self._last = 0, -1
 
     def next_id(self) -> int:
-        """An id no other producer of the cluster has. Raises ZooKeeperError when a block is due and unobtainable."""
+        """Return an id no other producer of the cluster has. Raises ZooKeeperError when it has to reserve and cannot."""
         with self._lock:
             if self._next > self._last:
                 self._next, self._last = self._reserve()

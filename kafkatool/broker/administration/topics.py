@@ -1,4 +1,4 @@
-"""Creating and deleting topics on behalf of clients: what a broker checks, and the znodes it writes (BRK-118, 166).
+"""Topics made, grown and deleted on behalf of clients: the checks, and the znodes written (BRK-118, 166).
 
 The controller sees the nodes and does the rest. Source: Kafka 1.1.1 server/AdminManager.scala, zk/AdminZkClient.scala.
 """
@@ -52,7 +52,7 @@ class NewTopic:
 
 
 class TopicAdmin:
-    """Used by the handlers of every broker; thread-safe. ``waiting`` parks requests until the controller is done."""
+    """The changes that handlers make to topics; thread-safe. ``waiting`` parks requests until the controller is done."""
 
     def __init__(self, zookeeper: ZooKeeper, config: BrokerConfig, metadata_cache: MetadataCache, timer: Timer) -> None:
         self._zookeeper = zookeeper
@@ -63,7 +63,7 @@ class TopicAdmin:
     # --- topics made without being asked for --------------------------------------------------------------------
 
     def unknown_topic_code(self, name: str) -> ErrorCode:
-        """What to answer for a topic that does not exist and is not to be made."""
+        """Return the code for a topic that does not exist and is not to be made."""
         try:
             check_name(name)
         except InvalidTopicError:
@@ -71,7 +71,7 @@ class TopicAdmin:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def auto_create(self, name: str) -> ErrorCode:
-        """Make it with the broker's defaults; LEADER_NOT_AVAILABLE when it is on its way (BRK-118)."""
+        """Make a topic with the broker's defaults; LEADER_NOT_AVAILABLE when it is on its way (BRK-118)."""
         if name == TRANSACTION_TOPIC:  # of no use while transactions are not served
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         config = self._config
@@ -97,7 +97,7 @@ class TopicAdmin:
         )
 
     def count_offsets_partitions(self) -> int | None:
-        """How many partitions ``__consumer_offsets`` has by its assignment; None: there is no such topic (GRP-2).
+        """Count the partitions of ``__consumer_offsets`` in its assignment; None: there is no such topic (GRP-2).
 
         Raises ZooKeeperError, ZnodeFormatError.
         """
@@ -118,7 +118,7 @@ class TopicAdmin:
     # --- topics asked for ---------------------------------------------------------------------------------------
 
     def create(self, topic: NewTopic, *, validate_only: bool = False) -> None:
-        """Check it and write its nodes. Raises TopicError, ZooKeeperError."""
+        """Check the topic and write its nodes. Raises TopicError, ZooKeeperError."""
         self._check_name(topic.name)
         assignment = self._assignment(topic)
         try:
@@ -132,7 +132,7 @@ class TopicAdmin:
     def grow(
         self, name: str, count: int, lists: Sequence[tuple[int, ...]] | None, *, validate_only: bool = False
     ) -> None:
-        """Bring it to ``count`` partitions; ``lists``: the replicas of those added. Raises TopicError, ZooKeeperError."""
+        """Bring a topic to ``count`` partitions; ``lists``: replicas of those added. Raises TopicError, ZooKeeperError."""
         try:
             check_name(name)  # it becomes part of a path
         except InvalidTopicError as e:
@@ -173,7 +173,7 @@ class TopicAdmin:
             log.info("topic %s grows from %d to %d partitions", name, len(existing), count)
 
     def delete(self, name: str) -> None:
-        """Mark it for deletion; marked already is success. Raises TopicError, ZooKeeperError."""
+        """Mark a topic for deletion; marked already is success. Raises TopicError, ZooKeeperError."""
         if name not in self._metadata_cache.snapshot.partitions:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
         try:

@@ -1,1 +1,7 @@
-"""The ZooKeeper-mode controller: one thread, one queue, decisions as pure functions (CTL)."""
+"""The ZooKeeper-mode controller: one thread, one queue, decisions as pure functions (CTL).
+
+Doors for other rooms: ``controller`` (a broker has one), ``standalone`` (a controller without a broker), and the name of
+the gauges' file in ``gauges``. Tests and the simulation drive ``worker``, without its thread.
+The event thread never waits for a broker, and nothing here knows handlers or the logs of partitions. All that a term
+writes to ZooKeeper goes through ``writing``. See docs/architecture/controller.md.
+"""

@@ -1,5 +1,5 @@
-"""The controller as a broker, or a process without one, runs it: the worker on a thread of its own, and what other
-threads may ask of it.
+"""The controller as a broker, or a process without one, runs it: the worker on a thread of its own, with the methods
+that other threads may call.
 """
 
 import logging
@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 
-from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.gauges import FILE_NAME, GaugesFile
 from kafkatool.broker.controller.telling.channels import BrokerSender, Channel, ChannelFactory
+from kafkatool.broker.controller.term import Surroundings
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
@@ -28,7 +29,7 @@ ShutdownAnswer = tuple[ErrorCode, list[TopicPartition]]
 
 
 class Controller:
-    """Thread-safe. Every broker has one; at most one of a cluster is active.
+    """The controller of one broker, thread-safe. Every broker has one; at most one of a cluster is active.
 
     One may also stand ``alone``, beside brokers of any Kafka from 0.10.2 on: see `standalone`, which adds the checks
     that keep such a cluster well.
@@ -45,9 +46,10 @@ class Controller:
         open_channel: Callable[[str], ChannelFactory] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``config`` None: Kafka's defaults. ``alone``: it is no broker's; each broker is asked which versions of the
-        requests it knows, where a broker's controller goes by inter.broker.protocol.version. By default it is alone if
-        it has no config.
+        """Make it; ``startup`` starts it. ``config`` None: Kafka's defaults.
+
+        ``alone``: it is no broker's; each broker is asked which versions of the requests it knows, where a broker's
+        controller goes by inter.broker.protocol.version. By default it is alone if it has no config.
         """
         self._zookeeper = zookeeper
         self._alone = config is None if alone is None else alone
@@ -58,13 +60,16 @@ class Controller:
         self._state_change_log = state_change_log
         self._timer = Timer(f"controller-{broker_id}-timer")
         self._worker = ControllerWorker(
-            zookeeper,
-            config=config,
-            broker_id=broker_id,
-            state_change_log=state_change_log,
-            timer=self._timer,
-            open_channel=open_channel or self._open_sender,
-            clock=clock,
+            Surroundings(
+                zookeeper,
+                config,
+                broker_id,
+                EventQueue(),
+                self._timer,
+                state_change_log,
+                open_channel or self._open_sender,
+                clock,
+            )
         )
         directory = state_change_log.directory
         self._gauges_file = GaugesFile(directory / FILE_NAME if directory else None, self._timer, self.gauges)
@@ -104,7 +109,7 @@ class Controller:
         while (event := self._worker.queue.take()) is not None:
             try:
                 self._worker.process(event)
-            except Exception:  # the next event must be served whatever is wrong with this one
+            except Exception:  # a bug: the next event must be served whatever is wrong with this one
                 log.exception("controller event %r failed unexpectedly", event.name)
             self._gauges_file.changed()
         self._worker.resign()
@@ -128,22 +133,22 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
+        """Tell whether this broker is the controller, as far as it knows."""
         return self._worker.term is not None
 
     @property
     def active_controller_id(self) -> int | None:
-        """The controller's broker id as last read; None: no controller."""
+        """Return the controller's broker id as last read; None: no controller."""
         return self._worker.known_id
 
     @property
     def epoch(self) -> int:
-        """The controller epoch of the current term, 0 when not controller (CTL-16)."""
+        """Return the controller epoch of the current term, 0 when not controller (CTL-16)."""
         term = self._worker.term
         return term.context.epoch if term else 0
 
     def has_resigned(self) -> bool:
-        """Whether the loss of a session, if any, has been dealt with, so that the new one may be used (CTL-19)."""
+        """Tell whether the loss of a session, if any, has been dealt with: the new one may be used (CTL-19)."""
         return self._worker.has_resigned
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int | None) -> ShutdownAnswer:
@@ -176,7 +181,7 @@ class Controller:
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
 
     def gauges(self) -> dict[str, float]:
-        """The values of CTL-29 and the broker's state (CTL-24 step 9), the counts 0 on other brokers; and `Figures`."""
+        """Return the values of CTL-29 and the broker's state (CTL-24 step 9), counts 0 if not active; and `Gauges`."""
         term = self._worker.term
         return {
             "ActiveControllerCount": int(term is not None),
@@ -184,5 +189,5 @@ class Controller:
             "PreferredReplicaImbalanceCount": term.context.imbalance_count() if term else 0,
             "BrokerState": RUNNING_AS_CONTROLLER if term else RUNNING_AS_BROKER,
             "EventQueueSize": len(self._worker.queue),
-            **self._worker.figures.gauges(),
+            **self._worker.gauges.values(),
         }

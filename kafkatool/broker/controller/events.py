@@ -14,7 +14,7 @@ from kafkatool.broker.controller.gauges import Durations
 
 
 class Event(NamedTuple):
-    """``run`` on the event thread; ``discarded`` instead, when the session expired before its turn (CTL-19)."""
+    """One thing to do: ``run`` on the event thread, or ``discarded`` if the session expires before its turn (CTL-19)."""
 
     name: str
     run: Callable[[], None]
@@ -22,7 +22,7 @@ class Event(NamedTuple):
 
 
 class EventQueue:
-    """First in, first out; unbounded, since every event stands for something that has happened already."""
+    """The queue: first in, first out; unbounded, since every event stands for something that has happened already."""
 
     def __init__(self) -> None:
         self.waits = Durations()  # of the events taken
@@ -31,7 +31,7 @@ class EventQueue:
         self._closed = False
 
     def put(self, event: Event) -> None:
-        """Append; after ``close`` the event is discarded at once."""
+        """Append an event; after ``close`` it is discarded at once."""
         with self._condition:
             if not self._closed:
                 self._events.append((event, time.perf_counter()))
@@ -41,7 +41,7 @@ class EventQueue:
             event.discarded()
 
     def replace_all(self, event: Event) -> None:
-        """Discard what is queued; ``event`` is next."""
+        """Discard all that is queued and make ``event`` the next."""
         with self._condition:
             dropped = list(self._events)
             self._events.clear()
@@ -51,7 +51,7 @@ class EventQueue:
         self.put(event)
 
     def take(self, *, wait: bool = True) -> Event | None:
-        """The next event. None: none there (``wait`` False), or closed."""
+        """Return the next event. None: none there (``wait`` False), or closed."""
         with self._condition:
             while wait and not self._events and not self._closed:
                 self._condition.wait()
@@ -62,7 +62,7 @@ class EventQueue:
             return event
 
     def close(self) -> None:
-        """Take nothing more and discard what is queued; ``take`` returns None from now on."""
+        """Discard all that is queued and whatever still comes; ``take`` returns None from now on."""
         with self._condition:
             self._closed = True
             dropped = list(self._events)

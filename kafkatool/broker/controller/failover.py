@@ -1,4 +1,4 @@
-"""What a newly elected controller does, in the order of CTL-24; the letters are its additions.
+"""The steps of a newly elected controller in the order of CTL-24; the letters are its additions.
 
 Watches are set before anything is read, so nothing created in between is missed (CTL-25): what fires meanwhile is
 queued and handled afterwards. An error in any step ends in resigning (CTL-26).
@@ -6,60 +6,18 @@ Source: Kafka 0.10.2.1 and 1.1.1 controller/KafkaController.scala.
 """
 
 import logging
-from collections.abc import Callable
 
 from kafkatool.broker.controller.context import ControllerContext
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.term import Term
-from kafkatool.core.errors import NodeExistsError, NoNodeError, SessionExpiredError, VersionConflictError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.cluster_view import States
-from kafkatool.core.zookeeper.session import Create, Delete, Op, SetData, TransactionError, ZooKeeper
-from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode
 
 log = logging.getLogger(__name__)
 
 
-def win(
-    zookeeper: ZooKeeper, controller: bytes, session_is_gone: Callable[[], bool], *, depose: bool = False
-) -> tuple[int, int]:
-    """Step 1, with the election: make ``/controller`` and raise the epoch, both or neither (CTL-4, CTL-10, CTL-11).
-
-    Returns the epoch and its node's version. With two writes a broker that was held up between them, its node deleted
-    meanwhile, could raise the epoch over the head of its rightful successor, whom no broker would obey any more and
-    whose place nobody would take. As in Kafka >= 2.2 (KAFKA-6082).
-    ``depose``: who rules loses the place in the same transaction, so that nobody comes between. The epoch tells one
-    controller's node from another's.
-    Raises NodeExistsError when another broker was first, SessionExpiredError when the session is gone before the write.
-    """
-    while True:
-        node = zookeeper.get(ControllerEpochZnode.PATH)
-        ruling = zookeeper.get(ControllerZnode.PATH) if depose else None
-        if session_is_gone():
-            raise SessionExpiredError("the session was lost during the election")
-        epoch = 1 if node is None else ControllerEpochZnode.decode(node.data) + 1
-        data, path = ControllerEpochZnode.encode(epoch), ControllerEpochZnode.PATH
-        raised = Create(path, data) if node is None else SetData(path, data, node.version)
-        try:
-            made = Create(ControllerZnode.PATH, controller, ephemeral=True)
-            deposed: list[Op] = [Delete(ControllerZnode.PATH, ruling.version)] if ruling else []
-            version = zookeeper.commit([*deposed, made, raised])[-1]
-        except TransactionError as e:
-            if isinstance(e.cause, NodeExistsError) and e.index == 0 and not depose:
-                raise e.cause from e
-            if isinstance(e.cause, NoNodeError) and e.index == len(deposed):
-                raise e.cause from e  # what /controller lies in is gone
-            if isinstance(e.cause, (NodeExistsError, NoNodeError, VersionConflictError)):
-                continue  # raised by one that is gone again, or never had the node: read again
-            raise
-        if ruling is not None:
-            log.info("deposed controller %d", ControllerZnode.decode(ruling.data))
-        return epoch, version or 0
-
-
 def take_over(term: Term) -> None:
-    """Steps 2 to 12."""
+    """Read the cluster, begin the state machines and resume what the last controller left: steps 2 to 12."""
     context = term.context
     term.reassignment.watch()  # 2
     leftovers = term.notifications.watch_isr_changes() + term.notifications.watch_log_dir_events()  # 2a
@@ -76,8 +34,7 @@ def take_over(term: Term) -> None:
     term.deletion.queue_at_failover(marked)
     with term.batch.filling():  # 7a
         term.batch.add_metadata(context.leadership)
-    bounced = _bounced(context, states)
-    _set_aside(context, bounced)
+    context.bounced_replicas = bounced = _bounced(context, states)  # in step 8 they lead nothing and leave the ISR
     with term.batch.filling():  # 8
         term.replicas.startup()
         term.partitions.startup()
@@ -106,9 +63,7 @@ def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> Sta
     context = term.context
     context.brokers = term.broker_changes.read(broker_names)
     for topic, assignment in term.topic_changes.read(sorted(topics)).items():
-        context.assignments.setdefault(topic, {})
-        for number, replicas in assignment.items():
-            context.set_replicas(TopicPartition(topic, number), replicas)
+        context.assign(topic, assignment)
     states = term.zookeeper.read_states(context.partitions())
     if any(state.leader_and_isr.controller_epoch > context.epoch for state in states.found.values()):
         term.zookeeper.commit([])  # fails if we are deposed: what the successor has decided is not ours to tell
@@ -120,7 +75,7 @@ def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> Sta
 
 
 def _bounced(context: ControllerContext, states: States) -> dict[TopicPartition, list[int]]:
-    """Live members of an ISR from before they registered: that was a former life, whose end no controller has seen.
+    """Find live members of an ISR from before they registered: from a life whose end no controller has seen.
 
     What they had then their log may have lost since, with a crash of the machine; as leaders they would have everybody
     else cut it off as well. Only where another member of that ISR has lived on: without one nothing better is known,
@@ -141,21 +96,14 @@ def _bounced(context: ControllerContext, states: States) -> dict[TopicPartition,
     return found
 
 
-def _set_aside(context: ControllerContext, bounced: dict[TopicPartition, list[int]]) -> None:
-    """In step 8 they lead nothing and leave the ISR, for those partitions alone, as if their directory had failed."""
-    for partition, brokers in bounced.items():
-        for broker in brokers:
-            context.failed_replicas.setdefault(broker, {})[partition] = None
-
-
 def _begin_anew(term: Term, bounced: dict[TopicPartition, list[int]]) -> None:
-    """Now they are as new (CTL-35): told who leads, and taken into the ISR when they have caught up."""
+    """Treat them as new brokers (CTL-35): told who leads, and taken into the ISR when they have caught up."""
     log.info(
         "of %d partitions brokers %s were in sync in a life that no controller saw end: they follow anew",
         len(bounced),
         sorted({b for brokers in bounced.values() for b in brokers}),
     )
-    term.context.failed_replicas.clear()  # a new term knows no others yet
+    term.context.bounced_replicas = {}
     with term.batch.filling():
         term.replicas.move(bounced, ReplicaStatus.ONLINE)
         leaderless = [p for p in bounced if term.context.status_of(p) is PartitionStatus.OFFLINE]
@@ -163,7 +111,7 @@ def _begin_anew(term: Term, bounced: dict[TopicPartition, list[int]]) -> None:
 
 
 def _dead_in_sync(context: ControllerContext) -> dict[TopicPartition, list[int]]:
-    """Members of ISRs that are dead, where the leader lives: their broker died with, or before, the old controller.
+    """Find dead members of ISRs where the leader lives: their broker died with, or before, the old controller.
 
     As in Kafka >= 2.1. Left in the ISR they would hold back every acks=all write until replica.lag.time.max.ms is over.
     """
@@ -178,6 +126,6 @@ def _dead_in_sync(context: ControllerContext) -> dict[TopicPartition, list[int]]
 
 
 def _needs_election(term: Term, partition: TopicPartition) -> bool:
-    """Whether the partition exists and is not led by its preferred replica already (CTL-27)."""
+    """Tell whether the partition exists and is not led by its preferred replica already (CTL-27)."""
     context = term.context
     return context.knows(partition) and context.leader(partition) != next(iter(context.replicas(partition)), None)

@@ -1,7 +1,7 @@
-"""How long the controller's work takes and waits, for gauges (CTL-29) and for ``controller-gauges.json``.
+"""Gauges of the controller (CTL-29), most of them times that its work takes and waits; and ``controller-gauges.json``.
 
-The file lies beside state-change.log, for who cannot ask the process: ``kt cluster status`` shows it. It is written when
-events have been handled, at most every two seconds, so that an idle controller costs nothing.
+The file lies beside state-change.log, for those who cannot ask the process: ``kt cluster status`` shows it. It is
+written when events have been handled, at most every two seconds, so that an idle controller costs nothing.
 """
 
 import logging
@@ -24,7 +24,7 @@ _PERIOD_S = 2.0
 
 @dataclass(slots=True)
 class Durations:
-    """Of one kind of work, in milliseconds. One thread adds, any may read."""
+    """The durations of one kind of work, in milliseconds. One thread adds, any may read."""
 
     count: int = 0
     last_ms: float = 0.0
@@ -32,6 +32,7 @@ class Durations:
     total_ms: float = 0.0
 
     def add(self, ms: float) -> None:
+        """Count one more."""
         self.count += 1
         self.last_ms = ms
         self.longest_ms = max(self.longest_ms, ms)
@@ -48,13 +49,13 @@ class Durations:
 
     @property
     def mean_ms(self) -> float:
-        """0 before the first."""
+        """Return the mean; 0 before the first."""
         return self.total_ms / self.count if self.count else 0.0
 
 
 @dataclass(slots=True)
-class Figures:
-    """Since the controller was started, over all its terms."""
+class Gauges:
+    """The controller's durations since it was started, over all its terms."""
 
     queue_waits: Durations = field(default_factory=Durations)  # of events, from being put in to being taken out
     events: Durations = field(default_factory=Durations)
@@ -62,8 +63,8 @@ class Figures:
     failovers: Durations = field(default_factory=Durations)  # CTL-24 steps 2 to 12
     broker_changes: Durations = field(default_factory=Durations)  # LeaderElectionRateAndTimeMs
 
-    def gauges(self) -> dict[str, float]:
-        """By names like Kafka's own. The times in ms."""
+    def values(self) -> dict[str, float]:
+        """Return them by names like Kafka's own, the times in ms."""
         return {
             "EventQueueTimeMs": self.queue_waits.mean_ms,
             "EventQueueTimeMaxMs": self.queue_waits.longest_ms,
@@ -79,7 +80,7 @@ class Figures:
 
 
 class GaugesFile:
-    """Keeps the file like the gauges, on the timer's thread. ``path`` None: writes nothing."""
+    """The file with the gauges, written on the timer's thread. ``path`` None: there is none."""
 
     def __init__(self, path: Path | None, timer: Timer, read: Callable[[], Mapping[str, float]]) -> None:
         self._path = path
@@ -90,7 +91,7 @@ class GaugesFile:
         self._writing = threading.Lock()  # the event thread writes it too, at the end
 
     def changed(self) -> None:
-        """Something was handled: the file is written soon."""
+        """Have the file written soon, since something was handled."""
         if self._path is not None and not self._due:
             self._due = True
             self._timer.add(_PERIOD_S * 1000, self._write_due)
@@ -100,7 +101,7 @@ class GaugesFile:
         self.write()
 
     def write(self) -> None:
-        """Write it now; never raises."""
+        """Write the file now; never raises."""
         if self._path is None:
             return
         with self._writing:

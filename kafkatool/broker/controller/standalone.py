@@ -13,16 +13,17 @@ from kafkatool.broker.registration.registration import generate_broker_id
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.values import join_ids
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokersZnode
 
 
 class StandaloneController:
-    """Its own ZooKeeper session and the controller on it. ``start`` and ``stop`` once each; a context manager."""
+    """A controller with a ZooKeeper session of its own. ``start`` and ``stop`` once each; a context manager."""
 
     def __init__(self, config: BrokerConfig, *, broker_id: int | None = None) -> None:
-        """``broker_id`` None: a number that no broker ever gets (Z-11); ``broker.id`` is not read, it is a broker's."""
+        """Make it. ``broker_id`` None: a number that no broker ever gets (Z-11); ``broker.id`` is not read."""
         self._config = config
         self._zookeeper = ZooKeeper(
             config.zookeeper_connect,
@@ -36,7 +37,7 @@ class StandaloneController:
 
     @property
     def controller(self) -> Controller:
-        """The controller itself; from ``start`` on."""
+        """Return the controller itself; from ``start`` on."""
         assert self._controller is not None
         return self._controller
 
@@ -90,6 +91,6 @@ class StandaloneController:
         too_new = sorted(b for b, info in brokers.items() if info.asks_for_isr_changes)
         if too_new:
             raise RefusedError(
-                f"brokers {', '.join(map(str, too_new))} have inter.broker.protocol.version 2.7 or newer: they leave "
+                f"brokers {join_ids(too_new, ', ')} have inter.broker.protocol.version 2.7 or newer: they leave "
                 "changes of the ISR to the controller, and this one does not serve them; 2.6 is the newest it can rule"
             )

@@ -1,6 +1,6 @@
 """One term of this broker as controller: everything that lives from a won election to resigning (CTL-16, CTL-17).
 
-A term owns the context, the channels and both state machines, and wires the parts that react to events. When it is
+A term owns the context, the channels and both state machines, and connects the parts that react to events. When it is
 over it is dropped whole: a late watch, answer or timer finds ``is_over`` and does nothing (Z-46).
 """
 
@@ -13,7 +13,7 @@ from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.deciding.partition_machine import PartitionStateMachine
 from kafkatool.broker.controller.deciding.replica_machine import ReplicaStateMachine
 from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.gauges import Figures
+from kafkatool.broker.controller.gauges import Gauges
 from kafkatool.broker.controller.telling.channels import Answer, ChannelFactory, Channels, Message
 from kafkatool.broker.controller.telling.request_batch import RequestBatch
 from kafkatool.broker.controller.work.broker_changes import BrokerChanges
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a controller works with; the simulator passes its own."""
+    """The things outside of it that a controller works with; the simulator passes its own."""
 
     zookeeper: ZooKeeper
     config: BrokerConfig
@@ -48,53 +48,68 @@ class Surroundings:
     timer: Timer
     state_change_log: StateChangeLog
     open_channel: Callable[[str], ChannelFactory]  # given the actor its lines begin with
-    session_is_gone: Callable[[], bool]  # the session of this term expired, though the event is not handled yet
-    figures: Figures
+    clock: Callable[[], float]
 
 
 class Term:
-    """Made by failover after raising the controller epoch. Used by the event thread alone."""
+    """The parts of one term, made and connected once the controller epoch is raised. Used by the event thread alone."""
 
-    def __init__(self, surroundings: Surroundings, epoch: int, epoch_version: int) -> None:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        gauges: Gauges,
+        session_is_gone: Callable[[], bool],
+        epoch: int,
+        epoch_version: int,
+    ) -> None:
+        """Begin the term. ``session_is_gone``: its session has expired, though the event is not handled yet."""
         self.surroundings = surroundings
         self.is_over = False
         self._deleted: deque[tuple[int, StopReplicaRequest, StopReplicaResponse]] = deque()  # filled by the channels
         self._actor = f"[Controller id={surroundings.broker_id} epoch={epoch}] "
         config = surroundings.config
-        self.raw_zookeeper = surroundings.zookeeper
+        self.session = surroundings.zookeeper
         self.zookeeper = FencedZooKeeper(
-            surroundings.zookeeper, epoch_version, lambda: self.is_over or surroundings.session_is_gone()
+            surroundings.zookeeper, epoch_version, lambda: self.is_over or session_is_gone()
         )
         self.context = ControllerContext(surroundings.broker_id, epoch)
         self.channels = Channels(surroundings.open_channel(self._actor))
         self.batch = RequestBatch(
             self.context,
             self.channels,
-            listener=config.inter_broker_listener_name,
-            versions=config.protocol_versions,
-            write_lines=self.write_lines,
-            on_answer=self._on_answer,
-            durations=surroundings.figures.batches,
+            config.inter_broker_listener_name,
+            config.protocol_versions,
+            self.write_lines,
+            self._on_answer,
+            gauges.batches,
         )
         self.partitions = PartitionStateMachine(
-            self.context,
-            self.zookeeper,
-            self.batch,
-            write_lines=self.write_lines,
-            unclean_topics=self._unclean_topics,
+            self.context, self.zookeeper, self.batch, self.write_lines, self._unclean_topics
         )
-        self.replicas = ReplicaStateMachine(self.context, self.zookeeper, self.batch, write_lines=self.write_lines)
-        self.broker_changes = BrokerChanges(self)
-        self.topic_changes = TopicChanges(self)
-        self.deletion = TopicDeletion(self)
-        self.reassignment = Reassignment(self)
-        self.preferred_election = PreferredElection(self)
-        self.rebalance = Rebalance(self)
-        self.notifications = Notifications(self)
-        self.controlled_shutdown = ControlledShutdown(self)
+        self.replicas = ReplicaStateMachine(self.context, self.zookeeper, self.batch, self.write_lines)
+        shared = (
+            self.context, self.session, self.zookeeper, self.batch, self.partitions, self.replicas, self.watch,
+        )  # fmt: skip
+        self.topic_changes = TopicChanges(*shared)
+        self.reassignment = Reassignment(
+            *shared, self.enqueue, self.write_lines, self.topic_changes, self._on_replicas_moved
+        )
+        self.deletion = TopicDeletion(*shared, self.topic_changes, self.reassignment, config.delete_topic_enable)
+        self.preferred_election = PreferredElection(*shared, self.deletion)
+        self.rebalance = Rebalance(self.context, config, surroundings.timer, self.enqueue, self.preferred_election)
+        self.broker_changes = BrokerChanges(
+            *shared,
+            self.channels,
+            self.write_plain_lines,
+            gauges.broker_changes,
+            self.deletion,
+            self.reassignment,
+        )
+        self.notifications = Notifications(*shared)
+        self.controlled_shutdown = ControlledShutdown(*shared)
 
     def end(self) -> None:
-        """Resign (CTL-16): nothing of this term reacts, writes or sends any more. Safe to call twice."""
+        """End the term (CTL-16): nothing of it reacts, writes or sends any more. Safe to call twice."""
         self.is_over = True
         self.rebalance.stop()
         self.channels.close_all()
@@ -103,11 +118,11 @@ class Term:
     # --- what the parts share -----------------------------------------------------------------------------------
 
     def write_lines(self, level: str, messages: Iterable[str]) -> None:
-        """Lines of this controller in ``state-change.log``."""
+        """Write lines of this controller into ``state-change.log``."""
         self.surroundings.state_change_log.write(level, (self._actor + m for m in messages))
 
     def write_plain_lines(self, level: str, messages: Iterable[str]) -> None:
-        """The two kinds of lines that name no epoch (B9, B10)."""
+        """Write lines of the two kinds that name no epoch (B9, B10)."""
         actor = f"[Controller id={self.context.broker_id}] "
         self.surroundings.state_change_log.write(level, (actor + m for m in messages))
 
@@ -122,13 +137,17 @@ class Term:
             self.surroundings.queue.put(Event(name, guarded))
 
     def watch(self, name: str, run: Callable[[WatchEvent], None]) -> Watch:
-        """A watch that has ``run`` called on the event thread with what fired."""
+        """Return a watch that has ``run`` called on the event thread with what fired."""
         return lambda event: self.enqueue(name, lambda: run(event))
 
+    def _on_replicas_moved(self, topics: Iterable[str]) -> None:
+        """Let deletions go on that waited for a reassignment (CTL-97). Both parts need each other: they meet here."""
+        self.deletion.resume_after_change(topics)
+
     def _on_answer(self, broker: int, message: Message, answer: Answer) -> None:
-        """On the channel's thread: only answers that change something become events."""
+        """Make an event of an answer that changes something. On the channel's thread."""
         if isinstance(answer, LeaderAndIsrResponse):
-            self.enqueue("LeaderAndIsr answer", lambda: self.notifications.on_leader_and_isr(broker, answer))
+            self.enqueue("LeaderAndIsr answer", lambda: self.broker_changes.on_leader_and_isr(broker, answer))
         elif isinstance(answer, StopReplicaResponse):
             assert isinstance(message, StopReplicaRequest)
             if message.delete_partitions:
@@ -138,9 +157,9 @@ class Term:
             log.info("broker %d answered UpdateMetadata with error %d", broker, answer.error_code)
 
     def _on_deleted(self) -> None:
-        """Many answers come at once, each for one partition: the first event handles all that are there.
+        """Handle all the answers that have come: there are many at once, each for one partition.
 
-        What was asked of a former life of a broker is over: it has been asked again since, or will be.
+        Answers to requests that were for a former life of a broker are dropped: it has been asked again, or will be.
         """
         answers = []
         while self._deleted:
@@ -152,11 +171,11 @@ class Term:
             self.deletion.on_answer(broker, request, answer)
 
     def _unclean_topics(self, topics: Collection[str]) -> set[str]:
-        """Topics that allow unclean leader election, read now (CTL-44)."""
+        """Return the topics that allow unclean leader election, read now (CTL-44)."""
         default = self.surroundings.config.unclean_leader_election_enable
         paths = [ConfigZnode.path("topics", t) for t in topics]
         allowed = set()
-        for topic, path, node in zip(topics, paths, self.raw_zookeeper.get_many(paths), strict=True):
+        for topic, path, node in zip(topics, paths, self.session.get_many(paths), strict=True):
             try:
                 overrides = ConfigZnode.decode(path, node.data) if node else {}
             except ZnodeFormatError as e:

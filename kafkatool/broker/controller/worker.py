@@ -6,71 +6,45 @@ scheduler. Only ``on_session`` and the queue may be used by other threads.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.failover import take_over, win
-from kafkatool.broker.controller.gauges import Figures
-from kafkatool.broker.controller.telling.channels import ChannelFactory
+from kafkatool.broker.controller.election import give_up_place, win
+from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.failover import take_over
+from kafkatool.broker.controller.gauges import Gauges
 from kafkatool.broker.controller.telling.request_batch import IllegalBatchError
 from kafkatool.broker.controller.term import Surroundings, Term
 from kafkatool.broker.runtime.gc_pause import gc_paused
-from kafkatool.broker.runtime.timer import Timer
-from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.errors import (
     ConnectionLostError,
     ControllerFencedError,
     KafkatoolError,
     NodeExistsError,
     SessionExpiredError,
-    ZooKeeperError,
+    TermOverError,
 )
-from kafkatool.core.zookeeper.session import (
-    Check,
-    Delete,
-    Node,
-    Op,
-    SessionState,
-    TransactionError,
-    WatchEvent,
-    ZooKeeper,
-)
-from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode
+from kafkatool.core.zookeeper.session import Node, SessionState, WatchEvent
+from kafkatool.core.zookeeper.znodes import ControllerZnode
 
 log = logging.getLogger(__name__)
 
-_DELETE_ATTEMPTS = 5
 _RETRY_MS, _LONGEST_RETRY_MS = 100, 10_000  # before another attempt, twice as long after each that failed
 _FORGOTTEN_S = 60.0  # failures older than that tell nothing of the next attempt
 
 
 class ControllerWorker:
-    """Elector and holder of the current term."""
+    """The elector, and the holder of the current term."""
 
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        *,
-        config: BrokerConfig,
-        broker_id: int,
-        state_change_log: StateChangeLog,
-        timer: Timer,
-        open_channel: Callable[[str], ChannelFactory],
-        clock: Callable[[], float],
-    ) -> None:
-        self.queue = EventQueue()
-        self.figures = Figures(queue_waits=self.queue.waits)
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.queue = surroundings.queue
+        self.gauges = Gauges(queue_waits=self.queue.waits)
         self.term: Term | None = None
         self.known_id: int | None = None  # of the controller, as last read
         self.stopping = False
-        self._zookeeper = zookeeper
-        self._config = config
-        self._broker_id = broker_id
-        self._state_change_log = state_change_log
-        self._timer = timer
-        self._open_channel = open_channel
-        self._clock = clock
+        self._surroundings = surroundings
+        self._zookeeper = surroundings.zookeeper
+        self._broker_id = surroundings.broker_id
+        self._clock = surroundings.clock
         self._expiries = 0  # counts sessions lost; written by the session listener alone
         self._handled_expiries = 0
         self._deposing = False  # told to take the place of whoever rules, and not in it yet
@@ -79,13 +53,13 @@ class ControllerWorker:
 
     @property
     def has_resigned(self) -> bool:
-        """Whether no session loss is waiting to be handled (CTL-19)."""
+        """Tell whether no session loss is waiting to be handled (CTL-19)."""
         return self._handled_expiries == self._expiries
 
     # --- session (CTL-18 to 20) ---------------------------------------------------------------------------------
 
     def on_session(self, state: SessionState) -> None:
-        """On the connection's thread. A mere disconnection changes nothing."""
+        """Queue what follows from a change of the session. On its thread. A mere disconnection changes nothing."""
         if state is SessionState.EXPIRED:
             self._expiries += 1
             self.queue.replace_all(Event("session expired", self._on_expired))
@@ -106,11 +80,13 @@ class ControllerWorker:
     def process(self, event: Event) -> None:
         """Handle one event to its end. An error ends the event, a lost epoch or an illegal batch the term.
 
+        A bug (any exception but ours) ends its event alone, and is the caller's to log: the term goes on, as an election
+        for each bug would stop the whole cluster again and again.
         An event cut short because ZooKeeper stayed away ends the term too, and a new one begins as soon as it is back
         (the session, and ``/controller``, may well have lived on): handled by half, the event cannot be run again,
         for what it has noted in the context no longer looks new.
         """
-        with self.figures.events.timed():
+        with self.gauges.events.timed():
             self._process(event)
 
     def _process(self, event: Event) -> None:
@@ -147,7 +123,7 @@ class ControllerWorker:
     # --- election -----------------------------------------------------------------------------------------------
 
     def elect(self, *, depose: bool = False) -> None:
-        """One attempt (CTL-3 to CTL-5); afterwards this broker rules or follows, and watches.
+        """Make one attempt (CTL-3 to CTL-5); afterwards this broker rules or follows, and watches.
 
         ``depose``: in place of whoever rules.
         """
@@ -157,10 +133,10 @@ class ControllerWorker:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """An attempt that goes wrong gives the place up to others; a lost session or term is its caller's to see."""
+        """Give the place up to others if the attempt goes wrong; a lost session or term is the caller's to see."""
         try:
             yield
-        except (ControllerFencedError, SessionExpiredError, ConnectionLostError):
+        except TermOverError:
             raise
         except KafkatoolError:
             self._fail()
@@ -181,7 +157,7 @@ class ControllerWorker:
         return node is not None and node.ephemeral_owner == self._zookeeper.session_id
 
     def _on_controller_change(self) -> None:
-        """Created, changed or deleted (CTL-7, CTL-8)."""
+        """Follow a change of ``/controller``: created, changed or deleted (CTL-7, CTL-8)."""
         node = self._read()
         if self.term is not None and not self._is_ours(node):
             log.info("broker %d is not controller any more", self._broker_id)
@@ -191,7 +167,9 @@ class ControllerWorker:
         if node is None and self._failures:
             # The others go first, and whatever is wrong here is not tried at full speed.
             delay_ms = min(_RETRY_MS * 2 ** (self._failures - 1), _LONGEST_RETRY_MS)
-            self._timer.add(delay_ms, lambda: self.queue.put(Event("another attempt", self._attempt_again)))
+            self._surroundings.timer.add(
+                delay_ms, lambda: self.queue.put(Event("another attempt", self._attempt_again))
+            )
         else:
             self._try_to_elect(node)
 
@@ -200,7 +178,7 @@ class ControllerWorker:
             self._try_to_elect(self._zookeeper.get(ControllerZnode.PATH))
 
     def _try_to_elect(self, node: Node | None) -> None:
-        """``node`` is ours where it could not be deleted (step_down)."""
+        """Try if the place is free. ``node`` may also be ours, where it could not be deleted (step_down)."""
         if node is None or (self.term is None and self._is_ours(node)):
             with self._failing():
                 self._elect(node)
@@ -247,7 +225,7 @@ class ControllerWorker:
         return self.stopping
 
     def _fail_over(self, expiries: int, epoch: int, version: int) -> None:
-        """``expiries`` as they were before the election: a session lost since then ends the attempt (CTL-19)."""
+        """Begin a term. A session lost since before the election, as ``expiries`` tell, ends the attempt (CTL-19)."""
         if expiries != self._expiries:
             log.warning("the session was lost during the election; the new one makes another attempt")
             return
@@ -255,30 +233,17 @@ class ControllerWorker:
             return
         log.info("Broker %d starting become controller state transition", self._broker_id)
         try:
-            self.term = Term(self._surroundings(expiries), epoch, version)
-            with self.figures.failovers.timed(), gc_paused():
+            self.term = Term(self._surroundings, self.gauges, lambda: expiries != self._expiries, epoch, version)
+            with self.gauges.failovers.timed(), gc_paused():
                 take_over(self.term)
             self._failures = 0
-        except (ControllerFencedError, SessionExpiredError, ConnectionLostError) as e:  # these happen
+        except TermOverError as e:  # these happen
             log.warning("Error while electing or becoming leader on broker %d: %s", self._broker_id, e)
             self.step_down()
         except Exception:  # noqa: BLE001  whatever went wrong, a half-made controller must make room (CTL-6, CTL-26)
             self._failures += 1
             self._failed_at = self._clock()
             self._fail()
-
-    def _surroundings(self, expiries: int) -> Surroundings:
-        return Surroundings(
-            zookeeper=self._zookeeper,
-            config=self._config,
-            broker_id=self._broker_id,
-            queue=self.queue,
-            timer=self._timer,
-            state_change_log=self._state_change_log,
-            open_channel=self._open_channel,
-            session_is_gone=lambda: expiries != self._expiries,
-            figures=self.figures,
-        )
 
     def _fail(self) -> None:
         log.exception("Error while electing or becoming leader on broker %d", self._broker_id)
@@ -294,25 +259,7 @@ class ControllerWorker:
             self.term = None
 
     def step_down(self) -> None:
-        """Resign and delete the own ``/controller``: that starts the next round on all brokers (CTL-6, CTL-50).
-
-        The deletion is bound to the controller epoch as it is now, so that no successor's node is hit.
-        """
+        """Resign and delete the own ``/controller``: that starts the next round on all brokers (CTL-6, CTL-50)."""
         self.resign()
         self.known_id = None
-        for _ in range(_DELETE_ATTEMPTS):
-            try:
-                node = self._zookeeper.get(ControllerZnode.PATH)
-                if node is None or not self._is_ours(node):
-                    return
-                epoch = self._zookeeper.get(ControllerEpochZnode.PATH)
-                operations: list[Op] = [Delete(ControllerZnode.PATH, node.version)]
-                if epoch is not None:
-                    operations.insert(0, Check(ControllerEpochZnode.PATH, epoch.version))
-                self._zookeeper.commit(operations)
-                return
-            except (TransactionError, ConnectionLostError) as e:
-                log.warning("could not delete %s yet: %s", ControllerZnode.PATH, e)
-            except ZooKeeperError as e:
-                log.warning("could not delete %s; it goes with the session: %s", ControllerZnode.PATH, e)
-                return
+        give_up_place(self._zookeeper)

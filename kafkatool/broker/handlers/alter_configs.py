@@ -3,17 +3,22 @@
 from collections.abc import Callable
 from functools import partial
 
-from kafkatool.broker.administration.configs import ConfigAdmin
 from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.error_reply import code_of
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
-from kafkatool.core.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult
+from kafkatool.core.protocol.messages.alter_configs import (
+    API,
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResult,
+)
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
-    context = call.context
-    admin = ConfigAdmin(context.zookeeper, context.config, context.broker_id)
+    admin = call.context.config_admin
     results = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -25,12 +30,13 @@ def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
 
 
 def outcome(kind: int, name: str, alter: Callable[[], None]) -> AlterConfigsResult:
-    """What to say of one resource."""
-    result = AlterConfigsResult(resource_type=kind, resource_name=name)
+    """Run ``alter`` and return what to say of the resource."""
+    code, message = ErrorCode.NONE, None
     try:
         alter()
-    except TopicError as e:
-        result.error_code, result.error_message = e.code, str(e)
-    except ZooKeeperError as e:
-        result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(e)
-    return result
+    except (TopicError, ZooKeeperError) as e:
+        code, message = code_of(e), str(e)
+    return AlterConfigsResult(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+
+
+SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -5,89 +5,78 @@ the connection is muted: the next request of that client waits (BRK-13).
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kafkatool.broker.administration.configs import ConfigAdmin
+from kafkatool.broker.administration.producer_ids import ProducerIds
+from kafkatool.broker.administration.topics import TopicAdmin
+from kafkatool.broker.controller.controller import Controller
+from kafkatool.broker.groups.coordinator import GroupCoordinator
+from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.network.client_quotas import ClientQuotas
+from kafkatool.broker.network.connection import Connection
+from kafkatool.broker.replication.replica_manager import ReplicaManager
+from kafkatool.broker.runtime.timer import Timer
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.types import Chunk
 from kafkatool.core.protocol.frames import RequestHeader, encode_response
-
-if TYPE_CHECKING:
-    from kafkatool.broker.administration.producer_ids import ProducerIds
-    from kafkatool.broker.administration.topics import TopicAdmin
-    from kafkatool.broker.controller.controller import Controller
-    from kafkatool.broker.groups.coordinator import GroupCoordinator
-    from kafkatool.broker.metadata_cache import MetadataCache
-    from kafkatool.broker.network.client_quotas import ClientQuotas
-    from kafkatool.broker.network.connection import Connection
-    from kafkatool.broker.replication.replica_manager import ReplicaManager
-    from kafkatool.broker.runtime.timer import Timer
-    from kafkatool.broker.settings.config import BrokerConfig
-    from kafkatool.broker.storage.directories.log_manager import LogManager
-    from kafkatool.core.protocol.codec.schema import Api
-    from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 log = logging.getLogger(__name__)
 
-# From these versions on a held-back client is told at once and kept muted; below, the reply itself waits (BRK-22).
-_TOLD_AT_ONCE = {0: 6, 1: 8, 2: 3, 3: 6, 18: 2}
 
-
-@dataclass(kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerContext:
-    """The parts of one broker that handlers use. Written once by the composition root, read by all threads."""
+    """The parts of one broker that handlers use, put together by the composition root."""
 
-    config: "BrokerConfig"
-    broker_id: int
+    config: BrokerConfig
     cluster_id: str
-    broker_epoch: Callable[[], int | None]  # czxid of the own registration; None before the first
-    metadata_cache: "MetadataCache"
-    replica_manager: "ReplicaManager"
-    controller: "Controller"
-    groups: "GroupCoordinator"
-    topic_admin: "TopicAdmin"
-    producer_ids: "ProducerIds"
-    zookeeper: "ZooKeeper"
-    timer: "Timer"
-    client_quotas: "ClientQuotas | None" = None
-    log_manager: "LogManager | None" = None
+    metadata_cache: MetadataCache
+    replica_manager: ReplicaManager
+    log_manager: LogManager
+    controller: Controller
+    groups: GroupCoordinator
+    topic_admin: TopicAdmin
+    config_admin: ConfigAdmin
+    producer_ids: ProducerIds
+    zookeeper: ZooKeeper
+    timer: Timer
+    client_quotas: ClientQuotas
 
 
 class Call:
     """One request: its header, where it came from, and the one answer to it."""
 
-    __slots__ = ("_answered", "_api", "_charge", "_connection", "context", "header")
+    __slots__ = ("_answered", "_charge", "_connection", "_served", "context", "header")
 
-    def __init__(self, header: RequestHeader, api: "Api", context: HandlerContext, connection: "Connection") -> None:
+    def __init__(self, header: RequestHeader, served: Served, context: HandlerContext, connection: Connection) -> None:
         self.header = header
         self.context = context
-        self._api = api
+        self._served = served
         self._connection = connection
         self._charge: tuple[str, int | None] | None = None
         self._answered = False
 
     def charge(self, kind: str, size_bytes: int | None) -> None:
-        """Have the client's quota of that kind charged when it is answered; None: with the answer's size."""
+        """Have the client's quota of that kind charged when it is answered; ``size_bytes`` None: the answer's size."""
         self._charge = (kind, size_bytes)
 
     @property
     def listener(self) -> str:
-        """Name of the listener the request came in on: its endpoints are the ones to tell the client (BRK-114)."""
+        """Return the name of the listener the request came in on: the client is told its endpoints (BRK-114)."""
         return self._connection.listener
 
     @property
     def client_host(self) -> str:
-        """The client's address."""
+        """Return the client's address."""
         return self._connection.remote_host
 
-    @property
-    def connection_id(self) -> str:
-        """Unique among all connections of this broker's life (BRK-21)."""
-        return self._connection.id
-
     def patience_ms(self, asked_ms: int) -> int:
-        """How long the answer may wait: well below the time after which an idle connection is closed (BRK-18).
+        """Return for how long the answer may wait: well below the time until an idle connection is closed (BRK-18).
 
         Otherwise a client that is long gone could have its request parked for weeks.
         """
@@ -96,35 +85,34 @@ class Call:
 
     @property
     def answered(self) -> bool:
-        """Whether ``respond``, ``no_response`` or ``close`` was called."""
+        """Tell whether ``respond``, ``no_response`` or ``close`` was called."""
         return self._answered
 
     def respond(self, response: Any, *, throttle_time_ms: int = 0) -> None:
-        """Send the answer, from any thread; once. The caller has put ``throttle_time_ms`` into ``response``."""
+        """Send the answer, from any thread; once. ``throttle_time_ms``: told to the client, which is held back so long."""
         if not self._claim():
             return
         try:
-            chunks = self._encode(response)
-            if self._charge is not None and (delay_ms := self._hold_back_ms(chunks)) > throttle_time_ms:
-                throttle_time_ms = response.throttle_time_ms = delay_ms
-                chunks = self._encode(response)
+            chunks = self._encode(response, throttle_time_ms)
+            if (delay_ms := self._hold_back_ms(chunks)) > throttle_time_ms:
+                throttle_time_ms = delay_ms
+                chunks = self._encode(response, throttle_time_ms)
         except BaseException:
             self._answered = False  # nothing went out: an error reply still may
             raise
         if throttle_time_ms <= 0:
             self._connection.send(chunks)
-        elif self.header.api_version >= _TOLD_AT_ONCE.get(self._api.key, 0):
+        elif self.header.api_version >= self._served.throttled_at_once_from:
             self._connection.send(chunks, unmute=False)
             self.context.timer.add(throttle_time_ms, self._connection.unmute)
         else:
             self.context.timer.add(throttle_time_ms, lambda: self._connection.send(chunks))
 
     def no_response(self) -> None:
-        """The work is done and the client wants no answer (produce with acks=0): read its next request."""
+        """End the request of a client that wants no answer (produce with acks=0): its next one is read."""
         if not self._claim():
             return
-        delay_ms = self._hold_back_ms([]) if self._charge is not None else 0
-        if delay_ms:
+        if delay_ms := self._hold_back_ms([]):
             self.context.timer.add(delay_ms, self._connection.unmute)
         else:
             self._connection.unmute()
@@ -134,17 +122,18 @@ class Call:
         if self._claim():
             self._connection.end()
 
-    def _encode(self, response: Any) -> list[Chunk]:
-        return encode_response(self._api, self.header.api_version, self.header.correlation_id, response)
+    def _encode(self, response: Any, throttle_time_ms: int) -> list[Chunk]:
+        _, version, correlation_id, _ = self.header
+        api = self._served.api
+        return encode_response(api, version, correlation_id, response, throttle_time_ms=throttle_time_ms)
 
     def _hold_back_ms(self, answer: list[Chunk]) -> int:
-        quotas = self.context.client_quotas
-        if quotas is None or self._charge is None:
+        if self._charge is None:
             return 0
         kind, size_bytes = self._charge
         if size_bytes is None:
             size_bytes = sum(c.size_bytes if isinstance(c, FileRegion) else len(c) for c in answer)
-        return quotas.charge(kind, self.header.client_id or "", size_bytes)
+        return self.context.client_quotas.charge(kind, self.header.client_id or "", size_bytes)
 
     def _claim(self) -> bool:
         if self._answered:

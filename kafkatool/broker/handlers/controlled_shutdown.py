@@ -4,11 +4,19 @@ Not served: nothing. Only the active controller does it, any other broker answer
 """
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from kafkatool.broker.handlers.served import Served
+from kafkatool.core.protocol.messages.controlled_shutdown import (
+    API,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 
 
 def handle(request: ControlledShutdownRequest, call: Call) -> ControlledShutdownResponse:
-    """Blocks a handler thread until the controller has moved what can be moved."""
+    """Move leaders away; the handler's thread waits until the controller has moved what can be moved."""
     epoch = None if request.broker_epoch < 0 else request.broker_epoch
     error, remaining = call.context.controller.controlled_shutdown(request.broker_id, epoch)
     return ControlledShutdownResponse(error_code=error, remaining_partitions=remaining)
+
+
+SERVED = Served(api=API, versions=(0, 2), handle=handle)

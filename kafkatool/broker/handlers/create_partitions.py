@@ -6,12 +6,14 @@ request allows, the answer is REQUEST_TIMED_OUT though the growth goes on. Not s
 
 from collections import Counter
 
-from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.administration.waiting_topics import is_led
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.error_reply import code_of
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.protocol.messages.create_partitions import (
+    API,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsResult,
@@ -57,8 +59,9 @@ def _grow(topic: CreatePartitionsTopic, call: Call, *, validate_only: bool) -> C
     lists = None if topic.assignments is None else [tuple(a.broker_ids) for a in topic.assignments]
     try:
         call.context.topic_admin.grow(topic.name, topic.count, lists, validate_only=validate_only)
-    except TopicError as e:
-        return _result(topic.name, e.code, str(e))
-    except KafkatoolError as e:  # ZooKeeper, or what is in it
-        return _result(topic.name, ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
+    except KafkatoolError as e:  # refused; or ZooKeeper, or what is in it
+        return _result(topic.name, code_of(e), str(e))
     return _result(topic.name, ErrorCode.NONE)
+
+
+SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -9,8 +9,11 @@ from collections import Counter
 from kafkatool.broker.administration.topics import NewTopic, TopicError
 from kafkatool.broker.administration.waiting_topics import is_led
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.error_reply import code_of
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.create_topics import (
+    API,
     CreateTopicsRequest,
     CreateTopicsResponse,
     CreateTopicsResponseTopic,
@@ -52,10 +55,8 @@ def _create(topic: CreateTopicsTopic, request: CreateTopicsRequest, call: Call) 
         return _result(topic.name, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     try:
         call.context.topic_admin.create(_new_topic(topic), validate_only=request.validate_only)
-    except TopicError as e:
-        return _result(topic.name, e.code, str(e))
-    except ZooKeeperError as e:
-        return _result(topic.name, ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
+    except (TopicError, ZooKeeperError) as e:
+        return _result(topic.name, code_of(e), str(e))
     return _result(topic.name, ErrorCode.NONE)
 
 
@@ -78,3 +79,6 @@ def _new_topic(topic: CreateTopicsTopic) -> NewTopic:
         assignment={a.partition: tuple(a.broker_ids) for a in topic.assignments} or None,
         configs=configs,
     )
+
+
+SERVED = Served(api=API, versions=(0, 3), handle=handle)

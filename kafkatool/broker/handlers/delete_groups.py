@@ -6,7 +6,13 @@ Answered when the tombstones of all groups are replicated, which Kafka does not 
 import threading
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResult
+from kafkatool.broker.handlers.served import Served
+from kafkatool.core.protocol.messages.delete_groups import (
+    API,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteGroupsResult,
+)
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
@@ -27,3 +33,6 @@ def handle(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse | N
     for name in names:
         call.context.groups.delete(name, lambda code, name=name: done(name, code))  # type: ignore[misc]
     return None
+
+
+SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -5,8 +5,10 @@ Each partition is asked of its leader. The space is given back with the next ret
 
 from kafkatool.broker.administration.record_deletion import DelayedDeletion, delete_on_leader
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.delete_records import (
+    API,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -44,3 +46,6 @@ def handle(request: DeleteRecordsRequest, call: Call) -> None:
     timeout_ms = call.patience_ms(request.timeout_ms)
     waiting = DelayedDeletion(timeout_ms, deletions, find_leader, context.metadata_cache, answer)
     context.replica_manager.delayed.deletions.watch(waiting, waiting.subjects)
+
+
+SERVED = Served(api=API, versions=(0, 1), handle=handle)

@@ -7,8 +7,11 @@ the answer is REQUEST_TIMED_OUT though the deletion goes on.
 from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.administration.waiting_topics import is_gone
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.error_reply import code_of
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.delete_topics import (
+    API,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicsResponseTopic,
@@ -44,8 +47,9 @@ def _delete(name: str, call: Call) -> ErrorCode:
         return ErrorCode.TOPIC_DELETION_DISABLED if call.header.api_version >= 3 else ErrorCode.INVALID_REQUEST
     try:
         call.context.topic_admin.delete(name)
-    except TopicError as e:
-        return e.code
-    except ZooKeeperError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    except (TopicError, ZooKeeperError) as e:
+        return code_of(e)
     return ErrorCode.NONE
+
+
+SERVED = Served(api=API, versions=(0, 3), handle=handle)

@@ -6,9 +6,12 @@ Any broker tells of a topic, with its own defaults; a broker's settings are aske
 from kafkatool.broker.administration.configs import ConfigAdmin
 from kafkatool.broker.administration.topics import TopicError
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.error_reply import code_of
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.settings.description import ConfigSource, Setting
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.protocol.messages.describe_configs import (
+    API,
     DescribeConfigsEntry,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -16,28 +19,24 @@ from kafkatool.core.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
-    context = call.context
-    admin = ConfigAdmin(context.zookeeper, context.config, context.broker_id)
+    admin = call.context.config_admin
     results = [_describe(admin, resource, synonyms=request.include_synonyms) for resource in request.resources]
     return DescribeConfigsResponse(results=results)
 
 
 def _describe(admin: ConfigAdmin, resource: DescribeConfigsResource, *, synonyms: bool) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    kind, name, wanted = resource.resource_type, resource.resource_name, resource.configuration_keys
     try:
-        settings = admin.describe(resource.resource_type, resource.resource_name)
-    except TopicError as e:
-        result.error_code, result.error_message = e.code, str(e)
-    except ZooKeeperError as e:
-        result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(e)
-    else:
-        wanted = resource.configuration_keys
-        result.configs = [_entry(s, synonyms=synonyms) for s in settings if wanted is None or s.name in wanted]
-    return result
+        settings = admin.describe(kind, name)
+    except (TopicError, ZooKeeperError) as e:
+        return DescribeConfigsResult(
+            error_code=code_of(e), error_message=str(e), resource_type=kind, resource_name=name
+        )
+    configs = [_entry(s, synonyms=synonyms) for s in settings if wanted is None or s.name in wanted]
+    return DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs)
 
 
 def _entry(setting: Setting, *, synonyms: bool) -> DescribeConfigsEntry:
@@ -50,3 +49,6 @@ def _entry(setting: Setting, *, synonyms: bool) -> DescribeConfigsEntry:
         is_sensitive=False,
         synonyms=[DescribeConfigsSynonym(name=n, value=v, source=s) for n, v, s in setting.synonyms if synonyms],
     )
+
+
+SERVED = Served(api=API, versions=(0, 2), handle=handle)

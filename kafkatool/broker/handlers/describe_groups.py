@@ -1,7 +1,9 @@
 """DescribeGroups (key 15), versions 0-3: state, protocol, members and their assignments (GRP-58)."""
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.protocol.messages.describe_groups import (
+    API,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -38,3 +40,6 @@ def _describe(group: str, call: Call, *, operations: bool) -> DescribedGroup:
         ],
         authorized_operations=_ALL_OPERATIONS if operations and found.error is ErrorCode.NONE else _NOT_ASKED_FOR,
     )
+
+
+SERVED = Served(api=API, versions=(0, 3), handle=handle)

@@ -8,9 +8,11 @@ from itertools import groupby
 from pathlib import Path
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.describe_log_dirs import (
+    API,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -24,8 +26,6 @@ _NO_REPLICA = -1  # a log without a role, such as one before the controller's fi
 
 def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
     manager = call.context.log_manager
-    if manager is None:
-        return DescribeLogDirsResponse(results=[])
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(t.topic, p) for t in request.topics for p in t.partitions}
@@ -62,3 +62,6 @@ def _topics(path: Path, logs: Iterable[Log], lag: Callable[[Log], int]) -> list[
         )
         for topic, of_topic in groupby(here, key=lambda one: one.partition.topic)
     ]
+
+
+SERVED = Served(api=API, versions=(0, 1), handle=handle)

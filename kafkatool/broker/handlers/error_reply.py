@@ -5,11 +5,10 @@ getErrorResponse does by hand for each request. Source: Kafka 1.1.1 common/reque
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING
 from typing import Any
 
 from kafkatool.core.errors import CorruptRecordsError, OffsetOutOfRangeError, RefusedError, StorageError
-from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Field, Struct, Text, fields_of
+from kafkatool.core.protocol.codec.schema import NO_DEFAULT, Api, Array, Blob, Field, Struct, Text, fields_of
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 _CODES: Mapping[type[Exception], ErrorCode] = {
@@ -18,12 +17,12 @@ _CODES: Mapping[type[Exception], ErrorCode] = {
     StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     RefusedError: ErrorCode.INVALID_REQUEST,
 }
-_IDENTITY = frozenset({"topic", "partition", "name"})
+_IDENTITY = frozenset({"topic", "partition", "name", "resource_type", "resource_name"})
 _ZERO = frozenset({"throttle_time_ms", "session_id"})  # every other number without a default is -1 in an error
 
 
 def code_of(error: Exception) -> ErrorCode:
-    """The code an error carries or stands for, else UNKNOWN_SERVER_ERROR."""
+    """Return the code an error carries or stands for, else UNKNOWN_SERVER_ERROR."""
     carried = getattr(error, "code", None)
     if isinstance(carried, ErrorCode):
         return carried
@@ -31,7 +30,7 @@ def code_of(error: Exception) -> ErrorCode:
 
 
 def error_reply(api: Api, request: Any, code: ErrorCode) -> Any:
-    """The response of that API which says ``code`` everywhere."""
+    """Build the response of that API which says ``code`` everywhere."""
     return _build(api.response, request, code)
 
 
@@ -48,7 +47,7 @@ def _build(cls: type[Any], source: Any, code: ErrorCode) -> Any:
             values[field.name] = [
                 _build(element, item, code) for item in counterpart if not isinstance(item, str | int)
             ]
-        elif field.default is MISSING and not field.default_is_list:
+        elif field.default is NO_DEFAULT and not field.default_is_list:
             values[field.name] = _nothing(field)
     return cls(**values)
 

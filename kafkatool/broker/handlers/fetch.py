@@ -8,6 +8,8 @@ serves them are listed.
 import contextlib
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.network.client_quotas import FETCH
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan
 from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, PartitionRead, Reader, failed_read
@@ -15,6 +17,7 @@ from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import (
+    API,
     FetchRequest,
     FetchResponse,
     FetchResponsePartition,
@@ -53,8 +56,14 @@ def handle(request: FetchRequest, call: Call) -> FetchResponse | None:
     return None
 
 
+def _charge(request: FetchRequest, call: Call, size_bytes: int) -> None:
+    """Charge consumers with the answer's size; followers have quotas of their own (BRK-22)."""
+    if request.replica_id < 0:
+        call.charge(FETCH, None)
+
+
 def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[FetchEntries, FetchResults]:
-    """Topics that ask for zstd are not for clients which cannot know it (BRK-104)."""
+    """Take out topics that ask for zstd, for a client that cannot know it (BRK-104)."""
     readable, unreadable = [], []
     for entry in entries:
         partition = manager.partitions.get(entry[0])
@@ -94,3 +103,6 @@ def _partition(partition: int, read: PartitionRead, version: int) -> FetchRespon
         aborted_transactions=read.aborted,
         records=records,
     )
+
+
+SERVED = Served(api=API, versions=(4, 11), handle=handle, quick=True, throttled_at_once_from=8, charge=_charge)

@@ -6,10 +6,11 @@ transactional producer fails at once instead of asking for ever.
 
 from kafkatool.broker.groups.ownership import partition_for
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkatool.core.protocol.messages.find_coordinator import API, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION = 0, 1
 
@@ -37,3 +38,6 @@ def handle(request: FindCoordinatorRequest, call: Call) -> FindCoordinatorRespon
 
 def _error(code: ErrorCode, message: str | None = None) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(error_code=code, error_message=message or code.name)
+
+
+SERVED = Served(api=API, versions=(0, 2), handle=handle)

@@ -1,8 +1,9 @@
 """Heartbeat (key 12), versions 0-3: a member lives, and learns of a rebalance (GRP-19, 43)."""
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkatool.core.protocol.messages.heartbeat import API, HeartbeatRequest, HeartbeatResponse
 
 
 def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
@@ -11,3 +12,6 @@ def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
         return HeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     error = groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
     return HeartbeatResponse(error_code=error)
+
+
+SERVED = Served(api=API, versions=(0, 3), handle=handle, quick=True)

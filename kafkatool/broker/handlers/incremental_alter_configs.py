@@ -2,18 +2,19 @@
 
 from functools import partial
 
-from kafkatool.broker.administration.configs import Change, ConfigAdmin
+from kafkatool.broker.administration.configs import Change
 from kafkatool.broker.handlers.alter_configs import outcome
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.protocol.messages.incremental_alter_configs import (
+    API,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 
 
 def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
-    context = call.context
-    admin = ConfigAdmin(context.zookeeper, context.config, context.broker_id)
+    admin = call.context.config_admin
     results = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -21,3 +22,6 @@ def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAl
         alter = partial(admin.change, kind, name, changes, validate_only=request.validate_only)
         results.append(outcome(kind, name, alter))
     return IncrementalAlterConfigsResponse(responses=results)
+
+
+SERVED = Served(api=API, versions=(0, 0), handle=handle)

@@ -2,8 +2,14 @@
 
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kafkatool.core.protocol.messages.join_group import (
+    API,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 
 
 def handle(request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
@@ -38,3 +44,6 @@ def _response(result: JoinResult) -> JoinGroupResponse:
             for member_id, instance_id, metadata in result.members
         ],
     )
+
+
+SERVED = Served(api=API, versions=(0, 5), handle=handle)

@@ -3,10 +3,12 @@
 from collections import Counter
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.replication.partition.partition_reads import READ_COMMITTED, FoundOffset, Reader
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.list_offsets import (
+    API,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResponsePartition,
@@ -17,7 +19,7 @@ _TWICE = FoundOffset(ErrorCode.INVALID_REQUEST)
 
 
 def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
-    """Each partition by itself; one listed twice is refused."""
+    """Answer for each partition by itself; one listed twice is refused."""
     manager = call.context.replica_manager
     version = call.header.api_version
     reader = Reader(request.replica_id, request.isolation_level == READ_COMMITTED)
@@ -39,3 +41,6 @@ def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
             )
         topics.append(ListOffsetsResponseTopic(topic=topic.topic, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
+
+
+SERVED = Served(api=API, versions=(1, 5), handle=handle, quick=True, throttled_at_once_from=3)

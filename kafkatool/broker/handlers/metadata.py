@@ -1,16 +1,18 @@
 """Metadata (key 3), versions 0-9: brokers, controller and partitions, as the controller told this broker.
 
-BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came in on. Not served: ACLs; whoever asks
-for authorized operations is told all of them.
+BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came in on. Not served: ACLs; a client that
+asks for authorized operations is told all of them.
 """
 
 from collections.abc import Sequence
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import (
+    API,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
@@ -19,15 +21,15 @@ from kafkatool.core.protocol.messages.metadata import (
 )
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 
-_NOT_ASKED_FOR = -(2**31)
-_TOPIC_OPERATIONS, _CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)
+NOT_ASKED_FOR = -(2**31)
+_TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)
 
 
 def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
-    """Unknown topics are created first, where that is allowed."""
+    """Describe the cluster and the topics; unknown ones are created first, where that is allowed."""
     context, version = call.context, call.header.api_version
     snapshot = context.metadata_cache.snapshot
-    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED_FOR
+    operations = _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_topic(snapshot, name, call, operations) for name in snapshot.partitions]
     else:
@@ -38,7 +40,7 @@ def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
             else _unknown(name, _created(name, request, call), operations)
             for name in names
         ]
-    cluster_operations = _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED_FOR
+    cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
     return MetadataResponse(
         brokers=_brokers(snapshot, call.listener),
         cluster_id=context.cluster_id,
@@ -57,7 +59,7 @@ def _brokers(snapshot: MetadataSnapshot, listener: str) -> list[MetadataResponse
 
 
 def _created(name: str, request: MetadataRequest, call: Call) -> ErrorCode:
-    """Create a missing topic if that is allowed; the code to answer for it (BRK-118, 166)."""
+    """Create a missing topic if that is allowed; return the code to answer for it (BRK-118, 166)."""
     if name == OFFSETS_TOPIC:
         return call.context.topic_admin.create_internal_offsets_topic()
     allowed = call.header.api_version < 4 or request.allow_auto_topic_creation
@@ -111,3 +113,6 @@ def _partition(
         isr_nodes=list(isr),
         offline_replicas=state.offline_replicas,
     )
+
+
+SERVED = Served(api=API, versions=(0, 9), handle=handle, throttled_at_once_from=6)

@@ -7,9 +7,11 @@ from kafkatool.broker.groups import zookeeper_offsets
 from kafkatool.broker.groups.coordinator import OffsetToCommit
 from kafkatool.broker.groups.records import OffsetValue
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.offset_commit import (
+    API,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitResponse,
@@ -82,3 +84,6 @@ def _response(request: OffsetCommitRequest, codes: Mapping[TopicPartition, Error
             for t in request.topics
         ]
     )
+
+
+SERVED = Served(api=API, versions=(0, 7), handle=handle)

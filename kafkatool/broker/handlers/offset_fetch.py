@@ -5,9 +5,11 @@ from itertools import groupby
 
 from kafkatool.broker.groups import zookeeper_offsets
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.offset_fetch import (
+    API,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
@@ -63,3 +65,6 @@ def _from_zookeeper(group: str, partitions: list[TopicPartition], call: Call) ->
         return OffsetFetchResponsePartition(partition=partition.partition, committed_offset=offset, error_code=code)
 
     return _response(partitions, answer)
+
+
+SERVED = Served(api=API, versions=(0, 5), handle=handle, quick=True)

@@ -4,8 +4,10 @@ KIP-101, KIP-279. Asked by followers before they truncate, and by consumers (>= 
 """
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
+    API,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderEpochResponsePartition,
@@ -14,7 +16,7 @@ from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
 
 
 def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
-    """Each partition by itself."""
+    """Answer for each partition by itself."""
     manager = call.context.replica_manager
     topics = []
     for topic in request.topics:
@@ -31,3 +33,6 @@ def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderE
             )
         topics.append(OffsetForLeaderEpochResponseTopic(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=topics)
+
+
+SERVED = Served(api=API, versions=(0, 3), handle=handle, quick=True)

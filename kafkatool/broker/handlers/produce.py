@@ -5,12 +5,15 @@ here. The topic admin client's right to write internal topics is by client id, a
 """
 
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
+from kafkatool.broker.network.client_quotas import PRODUCE
 from kafkatool.broker.replication.leading.appends import WritableBuffer
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.produce import (
+    API,
     ProduceRequest,
     ProduceResponse,
     ProduceResponsePartition,
@@ -28,7 +31,7 @@ _ZSTD_UNKNOWN = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message="zs
 
 
 def handle(request: ProduceRequest, call: Call) -> None:
-    """Append; answered when the replicas that ``acks`` asks for have it, or not at all (acks 0)."""
+    """Append, and answer when the replicas that ``acks`` asks for have it, or not at all (acks 0)."""
     version = call.header.api_version
     entries: dict[TopicPartition, WritableBuffer] = {}
     refused: dict[TopicPartition, AppendResult] = {}
@@ -90,3 +93,15 @@ def _response(request: ProduceRequest, results: AppendResults, version: int) -> 
             )
         topics.append(ProduceResponseTopic(topic=name, partitions=partitions))
     return ProduceResponse(topics=topics)
+
+
+SERVED = Served(
+    api=API,
+    versions=(3, 8),
+    handle=handle,
+    quick=True,
+    announced_from=0,
+    throttled_at_once_from=6,
+    charge=lambda _request, call, size_bytes: call.charge(PRODUCE, size_bytes),
+    expects_answer=lambda request: request.acks != 0,
+)

@@ -2,8 +2,9 @@
 
 from kafkatool.broker.groups.member import Parked, SyncResult
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkatool.core.protocol.messages.sync_group import API, SyncGroupRequest, SyncGroupResponse
 
 
 def handle(request: SyncGroupRequest, call: Call) -> SyncGroupResponse | None:
@@ -23,3 +24,6 @@ def handle(request: SyncGroupRequest, call: Call) -> SyncGroupResponse | None:
         Parked(answer, call.close),
     )
     return None
+
+
+SERVED = Served(api=API, versions=(0, 3), handle=handle)

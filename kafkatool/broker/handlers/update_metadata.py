@@ -1,11 +1,12 @@
 """UpdateMetadata (key 6), versions 0-5: the cluster as the controller tells it, for the metadata cache (BRK-112, 113)."""
 
 from kafkatool.broker.handlers.call import Call
-from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkatool.broker.handlers.served import Served
+from kafkatool.core.protocol.messages.update_metadata import API, UpdateMetadataRequest, UpdateMetadataResponse
 
 
 def handle(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
-    """Taken over, or refused; the group coordinator forgets the offsets of deleted partitions."""
+    """Take the metadata over, or refuse it; the group coordinator forgets the offsets of deleted partitions."""
     context = call.context
     update = context.replica_manager.control.update_metadata(
         request, context.groups.on_leadership_change, correlation_id=call.header.correlation_id
@@ -13,3 +14,6 @@ def handle(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse
     if update.removed:
         context.groups.on_partitions_deleted(update.removed)
     return UpdateMetadataResponse(error_code=update.error)
+
+
+SERVED = Served(api=API, versions=(0, 5), handle=handle, from_controller=True)

@@ -1,4 +1,4 @@
-"""An acceptor: the listening socket of one listener and the thread that hands out its connections (BRK-5 to 7, 20)."""
+"""The acceptor: the listening socket of one listener and the thread that hands out its connections (BRK-5 to 7, 20)."""
 
 import itertools
 import logging
@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.connection_quotas import ConnectionQuotas
-from kafkatool.broker.network.processor import Processor, configure
+from kafkatool.broker.network.processor import Processor
 from kafkatool.broker.runtime.file_limit import first_not_for_connections
+from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import Endpoint
 
@@ -20,7 +21,7 @@ _PAUSE_S = 0.1  # after a failed accept, most likely for want of descriptors
 
 
 def _listen(endpoint: Endpoint) -> socket.socket:
-    """Bind; an empty host means every interface, IPv6 too where there is one. Raises KafkatoolError."""
+    """Bind a socket; an empty host means every interface, IPv6 too where there is one. Raises KafkatoolError."""
     try:
         if not endpoint.host and socket.has_dualstack_ipv6():
             try:
@@ -38,7 +39,7 @@ def _listen(endpoint: Endpoint) -> socket.socket:
 
 
 class Acceptor:
-    """Hands each new connection to the next of its processors, in strict rotation, and forgets it."""
+    """The thread that hands each new connection to the next of its processors, in strict rotation, and forgets it."""
 
     def __init__(
         self,
@@ -46,21 +47,19 @@ class Acceptor:
         processors: Sequence[Processor],
         quotas: ConnectionQuotas,
         indexes: Iterator[int],
+        config: BrokerConfig,
         *,
-        max_frame_bytes: int,
-        send_buffer_bytes: int,
-        receive_buffer_bytes: int,
         name: str,
     ) -> None:
         self._rotation = itertools.cycle(processors)
         self._quotas = quotas
         self._indexes = indexes
-        self._max_frame_bytes = max_frame_bytes
-        self._send_buffer_bytes = send_buffer_bytes
-        self._receive_buffer_bytes = receive_buffer_bytes
+        self._config = config
         self._socket = _listen(endpoint)
-        if receive_buffer_bytes != -1:  # the window is agreed on when connecting, so the listener must know it too
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        if (
+            config.socket_receive_buffer_bytes != -1
+        ):  # the window is agreed on when connecting: the listener's counts too
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
         self.endpoint = endpoint._replace(port=self._socket.getsockname()[1])
         self._full = False  # no descriptor was left for the last connection
         self._stopping = threading.Event()
@@ -106,16 +105,26 @@ class Acceptor:
             sock.close()
             return
         try:
-            configure(sock, send_buffer_bytes=self._send_buffer_bytes, receive_buffer_bytes=self._receive_buffer_bytes)
+            self._configure(sock)
             processor = next(self._rotation)
             connection = Connection(
                 sock,
                 processor.epoll,
                 listener=self.endpoint.listener,
                 index=next(self._indexes),
-                max_frame_bytes=self._max_frame_bytes,
+                max_frame_bytes=self._config.socket_request_max_bytes,
             )
         except BaseException:
             self._quotas.release(host)
             raise
         processor.add(connection)
+
+    def _configure(self, sock: socket.socket) -> None:
+        """Set the options of an accepted socket (BRK-6); -1 keeps the system's buffer size."""
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._config.socket_send_buffer_bytes != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.socket_send_buffer_bytes)
+        if self._config.socket_receive_buffer_bytes != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._config.socket_receive_buffer_bytes)

@@ -1,6 +1,6 @@
-"""Byte-rate quotas of clients: how long one that produces or consumes too much is held back (BRK-22).
+"""Byte-rate quotas of clients: a client that produces or consumes too much is held back (BRK-22).
 
-Whose quota applies is decided from the narrowest entity to the widest; clients that share an entity share its rate.
+The quota of the narrowest entity that has one applies; clients that share an entity share its rate.
 On PLAINTEXT every client is the user ANONYMOUS. Source: Kafka 1.1.1 server/ClientQuotaManager.scala,
 common/metrics/stats/Rate.java.
 """
@@ -21,14 +21,14 @@ _ANY = ConfigZnode.DEFAULT
 
 
 class Entity(NamedTuple):
-    """Whose quota it is: a user, a client id, both; ``<default>`` for any; None for not looked at."""
+    """The owner of a quota: a user, a client id, both; ``<default>`` for any; None for not looked at."""
 
     user: str | None
     client_id: str | None
 
 
 def parse_entity(entity_type: str, name: str) -> Entity:
-    """From the type and the rest of an entity path, names encoded: ``users`` and ``u/clients/c``."""
+    """Read the type and the rest of an entity path, names encoded: ``users`` and ``u/clients/c``."""
     if entity_type == "clients":
         return Entity(None, unquote(name))
     user, _, client_id = name.partition("/clients/")
@@ -43,7 +43,7 @@ class _Rate:
         self._counts: deque[tuple[float, int]] = deque()
 
     def record(self, size_bytes: int, now: float) -> tuple[float, float]:
-        """Count; returns the rate and over how many seconds it was taken."""
+        """Count the bytes; return the rate and the seconds it was taken over."""
         if self._counts and now - self._counts[-1][0] < self._window_s:
             start, count = self._counts.pop()
             self._counts.append((start, count + size_bytes))
@@ -56,7 +56,7 @@ class _Rate:
 
 
 class ClientQuotas:
-    """Thread-safe. Costs nothing while no quota is set."""
+    """The quotas of one broker's clients. Thread-safe. Costs nothing while no quota is set."""
 
     def __init__(self, config: BrokerConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._samples, self._window_s = config.quota_window_num, config.quota_window_size_seconds
@@ -72,15 +72,15 @@ class ClientQuotas:
         return limited or any(self._limits.values())
 
     def put(self, entity: Entity, overrides: Mapping[str, str]) -> None:
-        """The entity's configs are now these. Raises ValueError for a rate that is no number."""
+        """Take over the entity's configs. Raises ValueError for a rate that is no number."""
         limits = {kind: float(overrides[kind]) for kind in (PRODUCE, FETCH) if kind in overrides}
         with self._lock:
             self._limits[entity] = limits
-            self._rates = {}  # who shares with whom may have changed
+            self._rates = {}  # the entities that share a rate may have changed
             self.active = self._is_active()
 
     def charge(self, kind: str, client_id: str, size_bytes: int) -> int:
-        """Count bytes of that client; for how many ms it is to be held back, 0 within its quota."""
+        """Count bytes of that client; return the ms it is to be held back, 0 within its quota."""
         with self._lock:
             entity, limit = self._limit_of(kind, client_id)
             if limit >= NO_LIMIT:

@@ -1,7 +1,7 @@
 """One accepted connection: frames in, responses out, one request in work at a time (BRK-8, 13, 21).
 
-Reading belongs to the processor. Writing belongs to whoever answers the request in work; what the socket does not take
-at once belongs to the processor. The lock only keeps a close and a write apart.
+The processor reads. The thread that answers the request in work writes; what the socket does not take at once is the
+processor's to write. The lock only keeps a close and a write apart.
 
 A client mostly sends its next request when it has the answer. So a connection stays armed for reading while a request
 is in work, and is muted only if bytes come meanwhile; and one read takes a small frame whole, length and body. Each
@@ -50,7 +50,7 @@ class Connection:
         self._epoll = epoll
         self._lock = threading.Lock()
         self._armed = _READ
-        self._in_work = False  # a request is, and its response not yet written
+        self.in_work = False  # a request is, and its response not yet written
         self._ahead = b""  # read, but not yet part of a frame
         self._body: bytearray | None = None
         self._body_bytes = 0  # what the body will have in the end
@@ -63,7 +63,7 @@ class Connection:
 
     @property
     def id(self) -> str:
-        """``local:port-remote:port-index``: a port used again does not make two connections equal (BRK-21)."""
+        """Return ``local:port-remote:port-index``: a port used again does not make two connections equal (BRK-21)."""
         host, port = self._local
         return f"{host}:{port}-{self.remote_host}:{self._remote_port}-{self._index}"
 
@@ -73,30 +73,30 @@ class Connection:
     # --- the processor's side -----------------------------------------------------------------------------------
 
     def register(self) -> None:
-        """Put it under the epoll, armed for reading."""
+        """Put the socket under the epoll, armed for reading."""
         self._epoll.register(self.fd, _READ)
 
     @property
     def has_outgoing(self) -> bool:
-        """Whether the socket did not take the whole response yet."""
+        """Tell whether the socket did not take the whole response yet."""
         return self._outgoing is not None
 
     def mute_if_in_work(self) -> bool:
-        """Whether an event is to wait, because a request is in work; no other comes until that is answered."""
-        if not self._in_work:
+        """Tell whether an event is to wait for a request in work; no other event comes until that is answered."""
+        if not self.in_work:
             return False
         with self._lock:
-            waits = self._in_work and not self._ending and self._outgoing is None
+            waits = self.in_work and not self._ending and self._outgoing is None
             if waits:
                 self._arm(_MUTED)
             return waits
 
     def mute(self) -> None:
-        """No event until :meth:`await_bytes`."""
+        """Have no event until :meth:`await_bytes`."""
         self._arm(_MUTED)
 
     def receive(self) -> bytearray | None:
-        """The next whole frame, without its length; None when the socket has no more yet.
+        """Read the next whole frame, without its length; None when the socket has no more yet.
 
         Raises EOFError when the peer has closed, ProtocolError on a length out of bounds (BRK-8), OSError.
         """
@@ -142,7 +142,7 @@ class Connection:
                 raise EOFError
             self._filled += received
         self._body = None
-        self._in_work = True
+        self.in_work = True
         return body
 
     def await_bytes(self) -> None:
@@ -197,10 +197,10 @@ class Connection:
 
     def _read_on(self) -> None:
         self._arm(_AT_ONCE if self._ahead or self._ending else _READ)
-        self._in_work = False  # only now: until then the processor leaves the arming to us
+        self.in_work = False  # only now: until then the processor leaves the arming to us
 
     def unmute(self) -> None:
-        """The request in work is over without (further) bytes: read the next one."""
+        """End the request in work without (further) bytes: the next one may be read."""
         with self._lock:
             if self.closed:
                 return

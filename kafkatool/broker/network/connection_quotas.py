@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 class ConnectionQuotas:
-    """Counts connections by address. Thread-safe. Names among the overrides are resolved once, at the start."""
+    """The connections by address. Thread-safe. Names among the overrides are resolved once, at the start."""
 
     def __init__(self, limit: int, overrides: Mapping[str, int]) -> None:
         self._limit = limit
@@ -24,7 +24,7 @@ class ConnectionQuotas:
             return True
 
     def release(self, host: str) -> None:
-        """A connection that was admitted is closed."""
+        """Count one connection less: one that was admitted is closed."""
         with self._lock:
             self._counts[host] -= 1
             if not self._counts[host]:

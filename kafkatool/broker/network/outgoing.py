@@ -1,4 +1,4 @@
-"""Writing a response: bytes and file regions, as far as the socket takes them.
+"""A response on its way out: bytes and file regions, written as far as the socket takes them.
 
 A file region goes from the page cache to the socket by sendfile; the bytes before it are sent with MSG_MORE, so that
 the kernel joins them into one segment.
@@ -14,12 +14,12 @@ _MAX_VECTORS = 64  # far below IOV_MAX; a response has few chunks
 
 
 class Outgoing:
-    """What is still to be written of one response. Not thread-safe."""
+    """The part of one response still to be written. Not thread-safe."""
 
     __slots__ = ("_at", "_chunks")
 
     def __init__(self, chunks: list[Chunk]) -> None:
-        """``chunks`` are its own from now on."""
+        """Take over ``chunks``; they are changed."""
         self._chunks = chunks
         self._at = 0
 
@@ -41,7 +41,7 @@ class Outgoing:
         return True
 
     def _send_bytes(self, sock: socket.socket) -> None:
-        """Everything up to the next file region, in one call."""
+        """Send everything up to the next file region in one call."""
         batch: list[bytes | bytearray | memoryview] = []
         for chunk in self._chunks[self._at : self._at + _MAX_VECTORS]:
             if isinstance(chunk, FileRegion):

@@ -1,4 +1,9 @@
-"""A processor: one thread and one epoll over its share of a listener's connections (BRK-13 to 19).
+"""The processor: one thread and one epoll over its share of a listener's connections (BRK-13 to 19).
+
+epoll does the hand-overs between threads. A connection is armed for one event at a time (EPOLLONESHOT) and its present
+owner re-arms it, from any thread: the acceptor gives a socket to a processor by registering it, a handler that wrote a
+whole response re-arms reading, one that could not arms writing and so hands the rest to the processor. Nobody needs
+waking for that; the eventfd is rung only for a stop and when a full request channel has room again.
 
 A hand-over to a handler thread costs more than most requests do. So while there is nothing else to do - this request
 alone was ready, no other is queued - the processor serves a request of a kind that never waits by itself. Measured on
@@ -8,7 +13,6 @@ two cores with one request in flight: 7,000 requests a second through the channe
 import logging
 import os
 import select
-import socket
 import threading
 import time
 from collections import deque
@@ -25,7 +29,7 @@ _POLL_S = 0.3  # BRK-18: idle connections are looked for at least this often
 
 
 class Processor:
-    """Reads frames into the channel and writes what handlers could not. The only one to close its connections."""
+    """The thread that reads frames into the channel, writes what handlers could not, and alone closes its connections."""
 
     def __init__(
         self, name: str, channel: RequestChannel, *, max_idle_ms: int, on_close: Callable[[Connection], None]
@@ -125,7 +129,7 @@ class Processor:
             self._close(connection)
 
     def _read(self, connection: Connection) -> None:
-        """At most one request, so that a client with many in flight gets no more than its turn."""
+        """Read at most one request, so that a client with many in flight does not keep the others waiting."""
         frame = connection.receive()
         connection.last_active = time.monotonic()
         if frame is None:
@@ -163,14 +167,3 @@ class Processor:
         if self._connections.pop(connection.fd, None) is not None:
             connection.close()
             self._on_close(connection)
-
-
-def configure(sock: socket.socket, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
-    """The options of an accepted socket (BRK-6); -1 keeps the system's buffer size."""
-    sock.setblocking(False)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if send_buffer_bytes != -1:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-    if receive_buffer_bytes != -1:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)

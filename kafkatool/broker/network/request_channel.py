@@ -9,7 +9,7 @@ from kafkatool.broker.network.connection import Connection
 
 
 class Request(NamedTuple):
-    """A whole frame, without its length prefix, and where it came from."""
+    """A whole frame, without its length prefix, and the connection it came from."""
 
     connection: Connection
     frame: bytearray
@@ -28,18 +28,18 @@ class RequestChannel:
         self._stalled_lock = threading.Lock()
 
     def offer(self, request: Request, wake: Callable[[], None]) -> bool:
-        """Queue it; or, when full, refuse and call ``wake`` once there may be room."""
+        """Queue the request; or, when full, refuse and call ``wake`` once there may be room."""
         if self._queue.qsize() >= self._capacity:
             with self._stalled_lock:
                 self._stalled.add(wake)
             if self._queue.qsize() >= self._capacity:
-                return False  # whoever takes a request from now on sees the wake-up
+                return False  # a handler that takes a request from now on sees the wake-up
         self._queue.put(request)
         return True
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request waits for a handler."""
+        """Tell whether no request waits for a handler."""
         return not self._queue.qsize()
 
     def take(self) -> Request | None:
@@ -53,6 +53,6 @@ class RequestChannel:
         return request
 
     def end_handlers(self, number: int) -> None:
-        """Behind everything queued, tell that many handlers to end."""
+        """Tell that many handlers to end, behind everything queued."""
         for _ in range(number):
             self._queue.put(None)

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class SocketServer:
-    """``bind`` (connections are accepted, not read), ``serve``, ``stop_serving`` (drains), ``close``."""
+    """The network of one broker: ``bind`` (accepts, reads nothing), ``serve``, ``stop_serving`` (drains), ``close``."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -30,7 +30,7 @@ class SocketServer:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The listeners with the ports they are bound to."""
+        """Return the listeners with the ports they are bound to."""
         return tuple(a.endpoint for a in self._acceptors)
 
     def bind(self, name: str = "network") -> None:
@@ -52,16 +52,8 @@ class SocketServer:
                 for i in range(config.num_network_threads)
             ]
             self._processors += processors
-            acceptor = Acceptor(
-                endpoint,
-                processors,
-                self._quotas,
-                indexes,
-                max_frame_bytes=config.socket_request_max_bytes,
-                send_buffer_bytes=config.socket_send_buffer_bytes,
-                receive_buffer_bytes=config.socket_receive_buffer_bytes,
-                name=f"{self._name}-{endpoint.listener}-acceptor",
-            )
+            thread_name = f"{self._name}-{endpoint.listener}-acceptor"
+            acceptor = Acceptor(endpoint, processors, self._quotas, indexes, config, name=thread_name)
             self._acceptors.append(acceptor)
             log.info("listening on %s", acceptor.endpoint)
 

@@ -1,4 +1,4 @@
-"""Asking the controller to move this broker's leaders away before it goes down (BRK-126).
+"""The request to the controller to move this broker's leaders away before it goes down (BRK-126).
 
 Source: Kafka 1.1.1 server/KafkaServer.scala, controlledShutdown.
 """
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def ask_to_move_leaders(
     zookeeper: ZooKeeper, config: BrokerConfig, broker_id: int, broker_epoch: int | None, give_up: threading.Event
 ) -> bool:
-    """Ask, a few times at most; whether the controller moved everything. Raises nothing: the broker goes down anyway.
+    """Ask a few times at most; tell whether all was moved. Raises nothing: the broker goes down anyway.
 
     ``give_up`` set from outside ends the waiting between two tries.
     """
@@ -41,7 +41,7 @@ def ask_to_move_leaders(
 
 
 def _ask(zookeeper: ZooKeeper, config: BrokerConfig, broker_id: int, broker_epoch: int | None) -> str | None:
-    """One try; None when all was moved, else what stood against it."""
+    """Ask once; return None when all was moved, else what stood against it."""
     controller_node = zookeeper.get(ControllerZnode.PATH)
     if controller_node is None:
         return "there is no controller"

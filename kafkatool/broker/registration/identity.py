@@ -1,4 +1,4 @@
-"""Which broker of which cluster this is: settings, log dirs and ZooKeeper must agree (BRK-124).
+"""The ids of this broker and its cluster: settings, log dirs and ZooKeeper must agree on them (BRK-124).
 
 Source: Kafka 1.1.1 server/KafkaServer.scala, getBrokerIdAndOfflineDirs.
 """
@@ -20,7 +20,7 @@ class Identity(NamedTuple):
 
 
 def establish_identity(zookeeper: ZooKeeper, config: BrokerConfig) -> Identity:
-    """From ``broker.id``, ``meta.properties`` or, failing both, a fresh number. Raises ConfigError, ZooKeeperError."""
+    """Take ``broker.id``, ``meta.properties`` or, failing both, a fresh number. Raises ConfigError, ZooKeeperError."""
     cluster_id = get_or_create_cluster_id(zookeeper)
     stored = read_meta_properties(config.log_dirs)
     if stored.cluster_id is not None and stored.cluster_id != cluster_id:

@@ -29,7 +29,7 @@ _EXPIRY_DELAY_S = 5.0  # a killed broker's node lives on for up to a tick (2 s) 
 
 
 def make_base_paths(zookeeper: ZooKeeper) -> None:
-    """The persistent nodes every cluster has (Z-4)."""
+    """Make the persistent nodes every cluster has (Z-4)."""
     for path in PERSISTENT_PATHS:
         try:
             zookeeper.create(path, make_parents=True)
@@ -38,7 +38,7 @@ def make_base_paths(zookeeper: ZooKeeper) -> None:
 
 
 def get_or_create_cluster_id(zookeeper: ZooKeeper) -> str:
-    """The cluster's id; the first broker makes it (Z-31)."""
+    """Return the cluster's id; the first broker makes it (Z-31)."""
     while (node := zookeeper.get(ClusterIdZnode.PATH)) is None:
         try:
             zookeeper.create(ClusterIdZnode.PATH, ClusterIdZnode.encode(ClusterIdZnode.generate()), make_parents=True)
@@ -48,18 +48,18 @@ def get_or_create_cluster_id(zookeeper: ZooKeeper) -> str:
 
 
 def generate_broker_id(zookeeper: ZooKeeper, reserved_max_id: int) -> int:
-    """An id above ``reserved_max_id`` that no broker got before (Z-11)."""
+    """Return an id above ``reserved_max_id`` that no broker got before (Z-11)."""
     return zookeeper.set(SequenceIdZnode.PATH, b"", ANY_VERSION) + reserved_max_id
 
 
 def with_real_address(advertised: Endpoint, bound: tuple[Endpoint, ...]) -> Endpoint:
-    """Port 0 becomes the bound port, an empty host the machine's name (Z-9)."""
+    """Fill in the bound port for port 0, the machine's name for an empty host (Z-9)."""
     port = advertised.port or next((e.port for e in bound if e.listener == advertised.listener), 0)
     return advertised._replace(host=advertised.host or socket.getfqdn(), port=port)
 
 
-class Health:
-    """Registers the broker and, after each session expiry, registers it again. Owns the node ``/brokers/ids/N``.
+class Registration:
+    """The registration of one broker, made again after each session expiry. Owns the node ``/brokers/ids/N``.
 
     ``on_new_session`` runs on the registration's own thread before the broker registers again.
     """
@@ -147,7 +147,7 @@ class Health:
                 return
 
     def _is_free_or_own(self, path: str) -> bool:
-        """Whether the node is of this session, or gone, or was a remnant of this broker's own earlier session."""
+        """Tell whether the node is of this session, or gone, or was a remnant of this broker's own earlier session."""
         node = self._zookeeper.get(path)
         if node is None or node.ephemeral_owner == self._zookeeper.session_id:
             return True

@@ -81,8 +81,7 @@ class ReplicaManager:
         self._clock_ms = clock_ms
         self._tasks: list[ScheduledTask] = []
         self._session_confirmed = True
-        self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda _: None
-        """Called with partitions whose log dir failed, once nothing is served of them any more."""
+        self._on_offline: Callable[[Sequence[TopicPartition]], None] = lambda _: None
         self.partitions = LocalPartitions(metadata_cache)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock_ms)
         self.delayed = DelayedRequests(timer, self.fetch_sessions)
@@ -193,6 +192,10 @@ class ReplicaManager:
         self.leader_quota.set_rate(int(overrides.get(_LEADER_RATE, NO_RATE)))
         self.follower_quota.set_rate(int(overrides.get(_FOLLOWER_RATE, NO_RATE)))
 
+    def on_offline(self, listener: Callable[[Sequence[TopicPartition]], None]) -> None:
+        """Have ``listener`` told of partitions whose log dir failed, once nothing is served of them any more."""
+        self._on_offline = listener
+
     def on_dir_failure(self, path: Path, partitions: Sequence[TopicPartition]) -> None:
         """Take a failed log dir's partitions out of service (BRK-146).
 
@@ -205,7 +208,7 @@ class ReplicaManager:
         self.partitions.take_offline(partitions)
         for partition in partitions:
             self.delayed.check(partition)
-        self.on_offline(partitions)
+        self._on_offline(partitions)
         log.error("%d partitions are offline with log dir %s", len(partitions), path)
         try:
             self._zookeeper.create(LogDirEventZnode.PREFIX, LogDirEventZnode.encode(self._broker_id), sequential=True)

@@ -157,16 +157,16 @@ class BrokerConfig:
     kt_log_dir: Path | None = None  # for state-change.log and controller.log; see ``own_log_dir``
 
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What was given, by property name; to tell a default from a setting."""
+    """The texts given, by property name; they tell a setting from a default."""
 
     @classmethod
     def load(cls, path: Path, overrides: Mapping[str, str] | None = None) -> Self:
-        """From a file, ``overrides`` winning. Raises ConfigError."""
+        """Read a file, ``overrides`` winning. Raises ConfigError."""
         return cls.from_properties({**load_properties(path), **(overrides or {})})
 
     @classmethod
     def from_properties(cls, given: Mapping[str, str]) -> Self:
-        """From property names and texts. Raises ConfigError naming the property, its value and what is allowed."""
+        """Read property names and texts. Raises ConfigError naming the property, its value and what is allowed."""
         values: dict[str, Any] = {}
         known = set(_SPECIAL)
         for item in dataclasses.fields(cls):
@@ -184,16 +184,16 @@ class BrokerConfig:
 
     @property
     def protocol_versions(self) -> ProtocolVersions:
-        """Versions of the requests sent to other brokers (table B)."""
+        """Return the versions of the requests sent to other brokers (table B)."""
         return PROTOCOL_VERSIONS[self.inter_broker_protocol_version]
 
     @property
     def own_log_dir(self) -> Path:
-        """Where state-change.log and controller.log go: kt.log.dir, else ``logs`` beside the first log dir."""
+        """Return where state-change.log and controller.log go: kt.log.dir, else ``logs`` beside the first log dir."""
         return self.kt_log_dir or self.log_dirs[0].absolute().parent / "logs"
 
     def speaks(self, release: str) -> bool:
-        """Whether inter.broker.protocol.version is at least ``release`` (``2.3``)."""
+        """Tell whether inter.broker.protocol.version is at least ``release`` (``2.3``)."""
         order = list(PROTOCOL_VERSIONS)
         return order.index(self.inter_broker_protocol_version) >= order.index(release)
 
@@ -243,7 +243,7 @@ def _checked(name: str, text: str, parse: Callable[[str], Any], bounds: types.Ma
 
 
 def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
-    """Settings that several properties decide together."""
+    """Decide the settings that several properties decide together."""
     if version := given.get("inter.broker.protocol.version"):
         values["inter_broker_protocol_version"] = parse_protocol_version(version)
     protocols = endpoints.DEFAULT_PROTOCOL_MAP
@@ -268,7 +268,7 @@ def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
 
 
 def _duration(values: dict[str, Any], given: Mapping[str, str], name: str, coarser: Mapping[str, int]) -> None:
-    """The finest unit given wins; a negative number means no limit in every unit."""
+    """Take the finest unit given; a negative number means no limit in every unit."""
     key = name.replace(".", "_")
     if key in values:
         return

@@ -1,4 +1,4 @@
-"""The settings of a broker and of a topic as administrators see them: value, where it comes from, what else counts.
+"""The settings of a broker and of a topic as administrators see them: value, source, and the sources behind that.
 
 Source: Kafka 2.3.1 server/AdminManager.scala (describeConfigs), server/KafkaServer.scala, log/LogConfig.scala.
 """
@@ -15,7 +15,7 @@ from kafkatool.core.model.values import Endpoint
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from, as DescribeConfigs says it."""
+    """The source of a value, as DescribeConfigs says it."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -24,7 +24,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A place the value comes from, or would if the places before it did not have it."""
+    """A source of the value, or one that would be if those before it did not have it."""
 
     name: str
     value: str | None
@@ -32,7 +32,7 @@ class Synonym(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One setting; ``synonyms`` begin with the place that counts."""
+    """One setting; ``synonyms`` begin with the source that counts."""
 
     name: str
     value: str | None
@@ -42,7 +42,7 @@ class Setting(NamedTuple):
 
 
 DYNAMIC_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-"""What a broker takes over from its node in ZooKeeper while it runs (BRK-76); bytes per second."""
+"""Settings a broker takes over from its node in ZooKeeper while it runs (BRK-76); bytes per second."""
 
 _BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's property
     "cleanup.policy": "log.cleanup.policy",
@@ -77,7 +77,7 @@ _COARSER: Final[Mapping[str, tuple[str, ...]]] = {  # other spellings of one pro
 
 
 def topic_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Setting]:
-    """Every topic config, by name: the topic's own value, else this broker's."""
+    """List every topic config by name: the topic's own value, else this broker's."""
     return [_topic_setting(config, name, overrides.get(name)) for name in CONFIGS]
 
 
@@ -93,7 +93,7 @@ def _topic_setting(config: BrokerConfig, name: str, override: str | None) -> Set
 
 
 def broker_settings(config: BrokerConfig, dynamic: Mapping[str, str]) -> list[Setting]:
-    """Every property of this broker, by name; ``dynamic`` is what its node in ZooKeeper says."""
+    """List every property of this broker by name; ``dynamic`` are those of its node in ZooKeeper."""
     names = [f.name.replace("_", ".") for f in dataclasses.fields(config) if f.name != "properties"]
     settings = [_broker_setting(config, name) for name in names]
     settings += [_rate(name, dynamic.get(name)) for name in DYNAMIC_RATES]
@@ -115,7 +115,7 @@ def _rate(name: str, value: str | None) -> Setting:
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
-    """What the broker's file says under any spelling, then the default."""
+    """List the values in the broker's file under any spelling, then the default."""
     given = config.properties
     spellings = (name, *_COARSER.get(name, ()))
     synonyms = [Synonym(n, given[n].strip(), ConfigSource.STATIC_BROKER) for n in spellings if given.get(n, "").strip()]
@@ -133,7 +133,7 @@ _DEFAULTS: Final = {f.name: _default(f) for f in dataclasses.fields(BrokerConfig
 
 
 def _text_of(value: Any) -> str | None:
-    """As it would stand in a properties file."""
+    """Write a value as it would stand in a properties file."""
     match value:
         case None:
             return None

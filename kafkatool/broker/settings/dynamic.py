@@ -25,7 +25,7 @@ OnChange = Callable[[str, Mapping[str, str]], None]
 
 
 def read_overrides(zookeeper: ZooKeeper, entity_type: str, name: str) -> dict[str, str]:
-    """An entity's overrides; none when its node is absent or unreadable (Z-25, Z-35). Raises ZooKeeperError."""
+    """Read an entity's overrides; none when its node is absent or unreadable (Z-25, Z-35). Raises ZooKeeperError."""
     return _overrides_at(zookeeper, ConfigZnode.path(entity_type, name))
 
 
@@ -39,7 +39,7 @@ def _overrides_at(zookeeper: ZooKeeper, path: str) -> dict[str, str]:
 
 
 def read_quota_entities(zookeeper: ZooKeeper) -> dict[tuple[str, str], dict[str, str]]:
-    """Overrides of all clients and users by (entity type, name as in an entity path). Raises ZooKeeperError."""
+    """Read the overrides of all clients and users by (entity type, name in an entity path). Raises ZooKeeperError."""
     clients, users = (zookeeper.children(f"{_ROOT}/{kind}") or [] for kind in ("clients", "users"))
     below = zookeeper.children_many([f"{_ROOT}/users/{user}/clients" for user in users])
     names = [("clients", client) for client in clients] + [("users", user) for user in users]
@@ -52,7 +52,7 @@ def read_quota_entities(zookeeper: ZooKeeper) -> dict[tuple[str, str], dict[str,
 
 
 class DynamicConfig:
-    """One thread that follows /config/changes. ``on_change`` has one function by entity type (``topics``, ``brokers``,
+    """The thread that follows /config/changes. ``on_change`` has one function by entity type (``topics``, ``brokers``,
     ``clients``, ``users``), which gets the entity's name as its node has it, and all its overrides.
     """
 
@@ -67,7 +67,7 @@ class DynamicConfig:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Go through all notifications there are, then follow. Raises ZooKeeperError."""
+        """Handle all notifications there are, then follow. Raises ZooKeeperError."""
         self._pass()
         self._thread.start()
 
@@ -79,7 +79,7 @@ class DynamicConfig:
             self._thread.join()
 
     def new_session(self) -> None:
-        """All watches are gone: go through everything again (Z-27)."""
+        """Handle everything again: all watches are gone (Z-27)."""
         self._last_handled = -1
         self._rung.set()
 
@@ -113,7 +113,7 @@ class DynamicConfig:
                 self._forget(path)
 
     def _handle(self, path: str, data: bytes) -> None:
-        """One bad notification, or one that an owner cannot apply, must not block later ones (Z-28)."""
+        """Tell the entity's owner of the change. A bad one, or one that cannot be applied, blocks no later ones (Z-28)."""
         try:
             entity_type, _, name = ConfigChangeZnode.decode(data).partition("/")
         except ZnodeFormatError as e:
@@ -128,7 +128,7 @@ class DynamicConfig:
         log.info("config of %s/%s is now %s", entity_type, name, overrides)
         try:
             on_change(name, overrides)
-        except Exception:  # whoever owns the config may fail on a value; the next change must still come through
+        except Exception:  # the owner of the config may fail on a value; the next change must still come through
             log.exception("the new config of %s/%s could not be applied", entity_type, name)
 
     def _forget(self, path: str) -> None:

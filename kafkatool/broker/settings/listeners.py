@@ -1,4 +1,4 @@
-"""Listener settings: which sockets are bound, which addresses are advertised, which listener brokers use (BRK-6, 120).
+"""Listener settings: the sockets to bind, the addresses to advertise, the listener of the brokers (BRK-6, 120).
 
 Source: Kafka 1.1.1 server/KafkaConfig.scala, cluster/EndPoint.scala.
 """
@@ -7,15 +7,15 @@ import re
 from collections.abc import Mapping
 
 from kafkatool.core.errors import ConfigError
+from kafkatool.core.model.security_protocols import SECURITY_PROTOCOLS
 from kafkatool.core.model.values import Endpoint
 
 _LISTENER = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^\[\]:]*)):(?P<port>\d+)")
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_PROTOCOL_MAP = {name: name for name in SECURITY_PROTOCOLS}
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """``NAME:PROTOCOL,...`` -> listener name -> security protocol, both upper-case."""
+    """Read ``NAME:PROTOCOL,...``: listener name -> security protocol, both upper-case."""
     found = {}
     for entry in filter(None, (e.strip() for e in text.split(","))):
         name, _, protocol = entry.upper().partition(":")
@@ -26,7 +26,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_listeners(setting: str, text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """``NAME://host:port,...``; an empty host stays empty. Raises ConfigError, also on names or ports used twice."""
+    """Read ``NAME://host:port,...``; an empty host stays empty. Raises ConfigError, also on a name given twice."""
     endpoints: list[Endpoint] = []
     for entry in filter(None, (e.strip() for e in text.split(","))):
         match = _LISTENER.fullmatch(entry)
@@ -45,7 +45,7 @@ def parse_listeners(setting: str, text: str, protocols: Mapping[str, str]) -> tu
 
 
 def bound_listeners(given: Mapping[str, str], protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """From ``listeners``, else from the old ``host.name`` and ``port``. Only PLAINTEXT is served."""
+    """Read ``listeners``, else the old ``host.name`` and ``port``. Only PLAINTEXT is served."""
     text = given.get("listeners") or f"PLAINTEXT://{given.get('host.name', '')}:{given.get('port', '9092')}"
     endpoints = parse_listeners("listeners", text, protocols)
     for endpoint in endpoints:
@@ -60,7 +60,7 @@ def bound_listeners(given: Mapping[str, str], protocols: Mapping[str, str]) -> t
 def advertised_listeners(
     given: Mapping[str, str], bound: tuple[Endpoint, ...], protocols: Mapping[str, str]
 ) -> tuple[Endpoint, ...]:
-    """From ``advertised.listeners``, else the old ``advertised.host.name``/``.port``, else the bound ones.
+    """Read ``advertised.listeners``, else the old ``advertised.host.name``/``.port``, else the bound ones.
 
     An empty host and port 0 are filled in when registering (Z-9).
     """
@@ -74,7 +74,7 @@ def advertised_listeners(
 
 
 def inter_broker_listener(given: Mapping[str, str], advertised: tuple[Endpoint, ...]) -> str:
-    """Name of the listener that brokers use among themselves; it must be advertised."""
+    """Return the name of the listener that brokers use among themselves; it must be advertised."""
     name = given.get("inter.broker.listener.name", "").upper()
     protocol = given.get("security.inter.broker.protocol", "PLAINTEXT").upper()
     match = next((e for e in advertised if e.listener == name or (not name and e.protocol == protocol)), None)

@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 
 def topics_in(log_dirs: Iterable[Path]) -> set[str]:
-    """Topics that have a partition's directory ``topic-N`` there."""
+    """List the topics that have a partition's directory ``topic-N`` there."""
     names = (entry.name for directory in log_dirs if directory.is_dir() for entry in directory.iterdir())
     return {topic for topic, dash, number in (n.rpartition("-") for n in names) if dash and number.isdecimal()}
 
 
 class TopicOverrides:
-    """Thread-safe: entries are replaced as a whole."""
+    """The overrides of all topics. Thread-safe: entries are replaced as a whole."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
@@ -42,17 +42,17 @@ class TopicOverrides:
                 self._known[name] = {}
 
     def of(self, topic: str) -> Mapping[str, str]:
-        """The topic's overrides. Raises ZooKeeperError when they have to be read and cannot be."""
+        """Return the topic's overrides. Raises ZooKeeperError when they have to be read and cannot be."""
         known = self._known.get(topic)
         if known is None:
             known = self._known[topic] = read_overrides(self._zookeeper, "topics", topic)
         return known
 
     def put(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """They changed."""
+        """Take over changed overrides."""
         self._known[topic] = overrides
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Their topic is being deleted; one of the same name may come."""
+        """Forget their topics, which are being deleted; others of the same name may come."""
         for partition in partitions:
             self._known.pop(partition.topic, None)

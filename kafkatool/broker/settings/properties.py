@@ -23,7 +23,7 @@ def _unescape(text: str) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Key -> value; of a key given twice the last value counts, as in Java."""
+    """Read a text: key -> value; of a key given twice the last value counts, as in Java."""
     found: dict[str, str] = {}
     lines = iter(text.splitlines())
     for line in lines:
@@ -39,7 +39,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def load_properties(path: Path) -> dict[str, str]:
-    """The file's entries. Raises ConfigError when it cannot be read."""
+    """Read a file's entries. Raises ConfigError when it cannot be read."""
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except OSError as e:

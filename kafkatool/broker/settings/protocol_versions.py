@@ -1,4 +1,4 @@
-"""Which version of each request this broker sends to others, by its inter.broker.protocol.version (BRK-3, table B).
+"""The version of each request this broker sends to others, by its inter.broker.protocol.version (BRK-3, table B).
 
 Requests between brokers are not negotiated: the sender picks the version its own setting implies.
 Source: Kafka 2.3.1 server/ReplicaFetcherThread.scala, controller/ControllerChannelManager.scala.
@@ -33,7 +33,7 @@ PROTOCOL_VERSIONS = {
 
 
 def parse_protocol_version(text: str) -> str:
-    """``2.3``, ``2.3.1``, ``2.3-IV1`` -> ``2.3``. Raises ConfigError outside 0.11.0 to 2.3 (BRK-4)."""
+    """Turn ``2.3``, ``2.3.1``, ``2.3-IV1`` into ``2.3``. Raises ConfigError outside 0.11.0 to 2.3 (BRK-4)."""
     release = text.partition("-")[0].split(".")
     short = ".".join(release[: 3 if release[0] == "0" else 2])
     if short not in PROTOCOL_VERSIONS:

@@ -21,12 +21,12 @@ from kafkatool.commands.logs.session import (
 from kafkatool.commands.shared.options import KtCommand
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.history.skew import WARN_MS, skew_at_the_end
+from kafkatool.core.statelog.jobs.merge import Merged, merge
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
 from kafkatool.core.statelog.lines.forms import EVENTS
 from kafkatool.core.statelog.lines.grammar import LEVELS
-from kafkatool.core.statelog.lines.rows import COLUMNS
-from kafkatool.core.statelog.merging.merge import Merged, merge
-from kafkatool.core.statelog.merging.ordered import merge_ordered
-from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.merging.rows import COLUMNS
 from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
 
 FORMATS: Final = ("text", "jsonl", "parquet")
@@ -91,7 +91,11 @@ def merge_command(
         if form == "text" and not any(session.clocks):
             merged, rows = _merge_text(session, selection, out_path, show_source), 0
         else:
-            merged, rows = _merge_ordered(session, selection, form, show_source)
+            merged, rows = merge_ordered(
+                *(session.opened.sources, session.clocks, selection, session.spark, session.directory),
+                as_rows=form != "text",
+                show_source=show_source,
+            )
             _write(session, merged, form, out_path)
     session.tell_warnings()
     more = {} if form == "text" else {"rows_written": rows}
@@ -120,30 +124,12 @@ def _check(form: str, out: Path | None, selection: Selection, zones: tuple[str, 
 
 
 def _merge_text(session: LogSession, selection: Selection, out: Path | None, show_source: bool) -> Merged:
-    """The fast way, which may write straight into the output."""
+    """Merge the fast way, which may write straight into the output."""
     with output(out) as file:
-        merged = merge(
-            session.opened.sources,
-            selection,
-            session.spark,
-            session.directory,
-            show_source=show_source,
-            output=file,
-        )
+        logs, spark, directory = session.opened.sources, session.spark, session.directory
+        merged = merge(logs, selection, spark, directory, show_source=show_source, output=file)
         merged.write_to(file)
     return merged
-
-
-def _merge_ordered(session: LogSession, selection: Selection, form: str, show_source: bool) -> tuple[Merged, int]:
-    return merge_ordered(
-        session.opened.sources,
-        session.clocks,
-        selection,
-        session.spark,
-        session.directory,
-        as_rows=form != "text",
-        show_source=show_source,
-    )
 
 
 def _write(session: LogSession, merged: Merged, form: str, out: Path | None) -> None:
@@ -156,7 +142,7 @@ def _write(session: LogSession, merged: Merged, form: str, out: Path | None) -> 
 
 
 def _warn_of_skew(session: LogSession) -> None:
-    """The order goes by the brokers' clocks: where these are known to differ, the reader must know (SCL-20X)."""
+    """Warn where the brokers' clocks, which decide the order, are known to differ (SCL-20X)."""
     for (controller, broker), skew in skew_at_the_end(session.opened.sources, session.clocks):
         if skew.behind_at_least_ms > WARN_MS:
             click.echo(

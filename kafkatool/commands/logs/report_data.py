@@ -1,10 +1,10 @@
-"""The report as plain data: what JSON prints, what text and page are made of. Keys are the stable contract."""
+"""The report as plain data: JSON prints it, text and page are made of it. Keys are the stable contract."""
 
 from dataclasses import asdict
 from typing import Any, Final
 
 from kafkatool.core.statelog.history.observations import milliseconds
-from kafkatool.core.statelog.history.partition_summary import PartitionFigures
+from kafkatool.core.statelog.history.partition_summary import PartitionSummary
 from kafkatool.core.statelog.history.report import PLOT_STEPS, Report, running
 
 Data = dict[str, Any]
@@ -14,7 +14,7 @@ HIDDEN_OFFLINE: Final = "partitions going offline, and being deleted (told at TR
 
 
 def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
-    """All of a report in dicts, lists, numbers and texts. Times as in the logs, lengths in milliseconds."""
+    """Return all of a report in dicts, lists, numbers and texts. Times as in the logs, lengths in milliseconds."""
     overview, sums = report.overview, report.sums
     hidden = [HIDDEN_ISR] * (not report.sees_leader_isr) + [HIDDEN_OFFLINE] * (not report.sees_offline)
     counts = overview.counts
@@ -42,7 +42,7 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
         },
         "controllers": _controllers(report),
         "brokers": _brokers(report),
-        "partitions": [_partition(figures, report) for figures in sums.top],
+        "partitions": [_partition(summary, report) for summary in sums.top],
         "minutes": [
             {"minute": m.minute, "lines": m.lines, "facts": dict(sorted(m.facts.items()))} for m in report.minutes
         ],
@@ -60,30 +60,6 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
     }
 
 
-def without_leader(partition: Data, figure: str) -> str:
-    """``leaderless_ms`` or ``longest_leaderless_ms`` of a partition in words."""
-    length_ms = partition[figure]
-    if length_ms is None:
-        return "not visible"
-    return duration(length_ms) if partition["outages"] else "never"
-
-
-def duration(length_ms: float) -> str:
-    """A length of time as people say it: 850 ms, 4.2 s, 3 min 05 s, 2 h 10 min, 3 d 4 h."""
-    if length_ms < 1000:
-        return f"{length_ms:.0f} ms"
-    seconds = length_ms / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes:02d} min"
-    return f"{hours // 24} d {hours % 24} h"
-
-
 def _span_ms(report: Report) -> int:
     return milliseconds(report.last) - milliseconds(report.first) if report.overview.first else 0
 
@@ -93,33 +69,33 @@ def _controllers(report: Report) -> list[Data]:
     found = []
     for epoch, broker in sorted({*overview.controllers, *overview.heard}):
         own = overview.controllers.get((epoch, broker))
-        spoke = own or overview.heard[epoch, broker]
+        activity = own or overview.heard[epoch, broker]
         told_by = "itself" if own else "other brokers"
-        found.append({"epoch": epoch, "broker": broker, **spoke._asdict(), "told_by": told_by})
+        found.append({"epoch": epoch, "broker": broker, **activity._asdict(), "told_by": told_by})
     return found
 
 
 def _brokers(report: Report) -> list[Data]:
-    spoke, figures = report.overview.brokers, report.sums.brokers
+    activities, summaries = report.overview.brokers, report.sums.brokers
     found = []
-    for broker in sorted({*spoke, *figures}):
-        words, own = spoke.get(broker), figures.get(broker)
+    for broker in sorted({*activities, *summaries}):
+        activity, summary = activities.get(broker), summaries.get(broker)
         found.append(
             {
                 "broker": broker,
-                "lines": words.lines if words else 0,
-                "first": words.first if words else None,
-                "last": words.last if words else None,
-                **{n: getattr(own, n, 0) for n in ("lost", "gained", "left_isr", "joined_isr", "led_at_end")},
+                "lines": activity.lines if activity else 0,
+                "first": activity.first if activity else None,
+                "last": activity.last if activity else None,
+                **{n: getattr(summary, n, 0) for n in ("lost", "gained", "left_isr", "joined_isr", "led_at_end")},
             }
         )
     return found
 
 
-def _partition(figures: PartitionFigures, report: Report) -> Data:
-    """A partition's row. What these logs cannot show is None where the count is 0 (SCL-19X)."""
+def _partition(summary: PartitionSummary, report: Report) -> Data:
+    """Return a partition's row. What these logs cannot show is None where the count is 0 (SCL-19X)."""
     sees_isr, sees_offline = report.sees_leader_isr, report.sees_offline
-    data = asdict(figures)
+    data = asdict(summary)
     spans = data.pop("spans")
     data["leaderless_at_end"] = data.pop("leaderless_open")
     for name, visible in (
@@ -128,7 +104,7 @@ def _partition(figures: PartitionFigures, report: Report) -> Data:
     ):
         if not visible and data[name] == 0:
             data[name] = None
-    data["isr"] = list(figures.isr) if figures.isr is not None else None
+    data["isr"] = list(summary.isr) if summary.isr is not None else None
     data["spans"] = [
         dict(zip(("start_ms", "end_ms", "leader", "in_sync", "replicas"), span, strict=True)) for span in spans
     ]
@@ -143,7 +119,7 @@ def _skew(report: Report) -> list[Data]:
 
 
 def _plots(report: Report) -> Data:
-    """Values at equal steps of time; times are milliseconds since 1970 of the clock shown."""
+    """Return values at equal steps of time; times are milliseconds since 1970 of the clock shown."""
     sums = report.sums
     brokers = sorted({broker for broker, _ in sums.led})
     return {

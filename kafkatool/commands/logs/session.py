@@ -1,4 +1,4 @@
-"""What ``kt logs merge``, ``timeline`` and ``report`` share: which logs, which part of them, Spark, where output goes."""
+"""The session that ``kt logs merge``, ``timeline`` and ``report`` share: logs, selection, Spark, output; and its flags."""
 
 import re
 import signal
@@ -14,14 +14,14 @@ from typing import Any, BinaryIO, Final, TypeVar
 import click
 
 from kafkatool.core.errors import KafkatoolError, UsageError
+from kafkatool.core.statelog.jobs.gathering import Gathered, Logs, gather
+from kafkatool.core.statelog.jobs.merge import replacing
 from kafkatool.core.statelog.lines.grammar import TIME
-from kafkatool.core.statelog.lines.zones import Clock, clocks, find_zone
-from kafkatool.core.statelog.merging.merge import replacing
-from kafkatool.core.statelog.merging.selection import EARLIEST, LATEST, Counts, Selection
+from kafkatool.core.statelog.lines.selection import EARLIEST, LATEST, Counts, Selection
+from kafkatool.core.statelog.sources.clocks import Clock, clocks, find_zone
 from kafkatool.core.statelog.sources.files import OpenedLogs, find_files, open_logs
-from kafkatool.core.statelog.sources.remote import fetch, is_remote
 from kafkatool.core.statelog.sources.spool import Spool, spool
-from kafkatool.core.statelog.spark.analysis import Gathered, Logs, gather
+from kafkatool.core.statelog.spark.remote import fetch, is_remote
 from kafkatool.core.statelog.spark.session import Spark
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,22 +43,22 @@ class LogSession:
     spark: Spark
     directory: Path
 
-    def gather(self, selection: Selection) -> tuple[Logs, Gathered]:
-        """What the analyses begin with: the logs, and what they tell of the partitions selected."""
+    def gather(self, selection: Selection) -> Gathered:
+        """Run the first round of an analysis: what the logs hold about the partitions selected."""
         logs = Logs(self.opened.sources, self.clocks, self.directory)
-        return logs, gather(logs, selection, self.spark, self.opened.files)
+        return gather(logs, selection, self.spark, self.opened.files)
 
     def tell_warnings(self) -> None:
-        """What the user must know about the files, on stderr."""
-        for told in (*self.opened.warnings, *self.opened.broken):
-            click.echo(f"kt: {told}", err=True)
+        """Print what the user must know about the files, on stderr."""
+        for warning in (*self.opened.warnings, *self.opened.broken):
+            click.echo(f"kt: {warning}", err=True)
 
 
 # --- flags -----------------------------------------------------------------------------------------------------
 
 
 def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A time as log4j writes it, double quotes allowed (SCL-4)."""
+    """Check a time as log4j writes it; double quotes are allowed (SCL-4)."""
     if value is None:
         return None
     text = value.replace('"', " ").strip()
@@ -72,7 +72,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
 
 
 def _partitions(ctx: click.Context, param: click.Parameter, value: str | None) -> frozenset[int]:
-    """Partition numbers by commas, none twice (SCL-2)."""
+    """Read partition numbers by commas, none twice (SCL-2)."""
     if value is None:
         return frozenset()
     named = [part.strip() for part in value.split(",")]
@@ -91,7 +91,7 @@ def _zones(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -
 
 
 def input_options(function: F) -> F:
-    """Which logs: passes ``names``, ``logs_regex``, ``zones``, ``master``."""
+    """Add the flags that name logs: passes ``names``, ``logs_regex``, ``zones``, ``master``."""
     for option in (
         click.option(
             "--master", default="local[*]", show_default=True, help="Spark master; workers must see the files."
@@ -119,7 +119,7 @@ def input_options(function: F) -> F:
 
 
 def selection_options(function: F) -> F:
-    """Which part of them: passes ``topic``, ``partitions``, ``topic_regex``, ``start_time``, ``end_time``."""
+    """Add the flags that select records: passes ``topic``, ``partitions``, ``topic_regex``, ``start_time``, ``end_time``."""
     for option in (
         click.option("--end-time", callback=_time, metavar="TIME", help="Latest time, inclusive."),
         click.option("--start-time", callback=_time, metavar="TIME", help=f"Earliest time, inclusive: {TIME_FORMAT}"),
@@ -134,7 +134,7 @@ def selection_options(function: F) -> F:
 
 
 def out_option(function: F) -> F:
-    """``--out FILE``; passes ``out_path: Path | None``."""
+    """Add ``--out FILE``; passes ``out_path: Path | None``."""
     return click.option(
         "--out",
         "out_path",
@@ -144,7 +144,7 @@ def out_option(function: F) -> F:
 
 
 def strict_option(function: F) -> F:
-    """``--strict``; passes ``strict: bool``."""
+    """Add ``--strict``; passes ``strict: bool``."""
     return click.option(
         "--strict", is_flag=True, help="Exit 1 if a dated line is of no form known from Kafka 0.8 to 2.8."
     )(function)
@@ -159,7 +159,7 @@ def make_selection(
     end_time: str | None,
     **more: Any,
 ) -> Selection:
-    """The selection those flags ask for; UsageError for those that exclude each other."""
+    """Return the selection those flags ask for; UsageError for those that exclude each other."""
     if partitions and topic is None:
         raise UsageError("The option --topic needs to be provided an argument when specifying partition ids")
     if topic is not None and topic_regex is not None:
@@ -182,14 +182,14 @@ def make_selection(
 
 @dataclass(frozen=True, slots=True)
 class WantedLogs:
-    """What the user named: files here, and URIs of what Spark has to fetch."""
+    """The logs the user named: files here, and URIs of what Spark has to fetch."""
 
     files: list[Path]
     uris: list[str]
 
 
 def wanted_logs(names: str | None, logs_regex: str | None) -> WantedLogs:
-    """The logs asked for by exactly one of the two options; UsageError before anything starts (SCL-2)."""
+    """Return the logs asked for by exactly one of the two options; UsageError before anything starts (SCL-2)."""
     if (names is None) == (logs_regex is None):
         raise UsageError("Provide arguments to exactly one of the two options --logs and --logs-regex")
     uris = [name for name in (names or "").split(",") if is_remote(name)]
@@ -201,7 +201,7 @@ def wanted_logs(names: str | None, logs_regex: str | None) -> WantedLogs:
 def log_session(
     wanted: WantedLogs, master: str, zones: Sequence[str], *, labels: Sequence[str] = (), join_rolled: bool = True
 ) -> Iterator[LogSession]:
-    """Starts Spark and opens the logs; ends Spark and removes every temporary file, also on SIGTERM."""
+    """Start Spark and open the logs; at the end, also by SIGTERM, end Spark and remove every temporary file."""
     with _ended_by_sigterm(), spool() as own, Spark(master, own.directory) as spark:
         spark.announce = lambda text: click.echo(f"kt: {text}", err=True)
         if sys.stderr.isatty():
@@ -216,7 +216,7 @@ def log_session(
 
 
 def _show_progress(done: int, tasks: int) -> None:
-    """Tasks of the Spark job under way, on a terminal's last line; erased with the last one."""
+    """Show the tasks of the Spark job under way, on a terminal's last line; erased with the last one."""
     click.echo("\r\033[K" + (f"Spark: {done} of {tasks} tasks" if done < tasks else ""), err=True, nl=False)
 
 
@@ -233,7 +233,7 @@ def _opened(wanted: WantedLogs, own: Spool, spark: Spark, labels: Sequence[str],
 
 @contextmanager
 def output(path: Path | None) -> Iterator[BinaryIO]:
-    """stdout, or a file that appears whole at the end (SCL-22X)."""
+    """Give stdout, or a file that appears whole at the end (SCL-22X)."""
     try:
         if path is None:
             yield sys.stdout.buffer
@@ -248,7 +248,7 @@ def output(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def account(files: int, counts: Counts, **more: int) -> str:
-    """One line for each class; records and the two classes below it are all lines (SCL-12X)."""
+    """Return one line for each class; records and the two classes below it are all lines (SCL-12X)."""
     rows = {
         "files": files,
         "lines": counts.lines,
@@ -272,7 +272,7 @@ def account(files: int, counts: Counts, **more: int) -> str:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends us as an exception does: Spark is stopped and the temporary files, large ones, are removed."""
+    """Have SIGTERM end us as an exception does: Spark is stopped and the temporary files, large ones, are removed."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)  # no Exception: py4j would take it for a lost connection, and a job for failed

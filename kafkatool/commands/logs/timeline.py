@@ -20,7 +20,8 @@ from kafkatool.commands.logs.session import (
 )
 from kafkatool.commands.shared.options import KtCommand, output_option
 from kafkatool.commands.shared.output import Output
-from kafkatool.core.statelog.history.timeline import FINAL, Item, tell_timeline
+from kafkatool.core.statelog.history.timeline import FINAL, Item
+from kafkatool.core.statelog.jobs.timeline import make_timeline
 
 EXAMPLES: Final = (
     "kt logs timeline --logs collected/ --topic orders --partition 0",
@@ -82,26 +83,26 @@ def timeline(
     selection = make_selection(**filters)
     wanted = wanted_logs(names, logs_regex)
     with log_session(wanted, master, zones) as session:
-        logs, gathered = session.gather(selection)
-        told = tell_timeline(logs, gathered, selection, session.spark, by_time=by_time, with_ignored=ignored)
+        gathered = session.gather(selection)
+        facts = make_timeline(gathered, session.spark, by_time=by_time, with_ignored=ignored)
         with output(out_path) as file:
             out.shown = True
-            for text in _written(told.items(), out):
+            for text in _written(facts.items(), out):
                 file.write(text)
     session.tell_warnings()
     counts = gathered.overview.counts
-    if not told.partitions:
+    if not facts.partitions:
         click.echo("kt: the logs tell nothing about such a partition", err=True)
     unknown = f", {counts.unknown_form} of unknown form" if counts.unknown_form else ""
     click.echo(
-        f"{told.partitions} partitions, from {counts.lines} lines in {session.opened.files} files{unknown}", err=True
+        f"{facts.partitions} partitions, from {counts.lines} lines in {session.opened.files} files{unknown}", err=True
     )
     if session.opened.broken or (strict and counts.unknown_form):
         ctx.exit(1)
 
 
 def _written(items: Iterator[Item], out: Output) -> Iterator[bytes]:
-    """The answer in pieces: it may be larger than memory."""
+    """Yield the answer in pieces: it may be larger than memory."""
     match out.form:
         case "text":
             for item in items:
@@ -119,16 +120,16 @@ def _written(items: Iterator[Item], out: Output) -> Iterator[bytes]:
 
 
 def line_of(item: Item) -> str:
-    """A fact as one line."""
+    """Return a fact as one line."""
     name = f"{item['topic']}-{item['partition']}"
     told = _witnesses(item)
     words = WORDS[item["fact"]]
-    return f"{item['time']}  {name:<20}  {words:<14}  {_what(item)}{f'  [{told}]' if told else ''}".rstrip()
+    return f"{item['time']}  {name:<20}  {words:<14}  {_description(item)}{f'  [{told}]' if told else ''}".rstrip()
 
 
-def _what(item: Item) -> str:
+def _description(item: Item) -> str:
     epoch, isr = f"leader epoch {item['leader_epoch']}", f"ISR {_list(item['isr'])}"
-    leader, old, who = item["leader"], item["old_leader"], _who(item)
+    leader, old, who = item["leader"], item["old_leader"], _decider(item)
     match item["fact"]:
         case "created":
             return f"replicas {_list(item['replicas'])}; {who}"
@@ -160,7 +161,7 @@ def _leader(leader: int | None) -> str:
     return "no leader" if leader is None else f"leader {leader}"
 
 
-def _who(item: Item) -> str:
+def _decider(item: Item) -> str:
     if item["controller"] is None:
         return "by a controller not heard"
     epoch = item["controller_epoch"]

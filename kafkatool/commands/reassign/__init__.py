@@ -1,4 +1,5 @@
-"""``kt reassign``: one file per mode, and the flags they share.
+"""``kt reassign``: a file for each mode, with its flags and what it prints.
 
-The run itself is ``kafkatool/core/operations/reassignment``; here it is asked for and shown.
+Door: `command`. The work is done by `core/operations/reassignment`; here it is asked for, its events are shown, and the exit
+code is returned. Nothing here writes to ZooKeeper or keeps state.
 """

@@ -3,76 +3,37 @@
 Whatever Kafka's tool prints on stdout is printed there; counts, progress and advice of kt's own go to stderr.
 """
 
-import random
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from kafkatool.commands.completion import complete_brokers
-from kafkatool.commands.reassign import generate as reassign_plan
-from kafkatool.commands.reassign.cancel import cancel
-from kafkatool.commands.reassign.execute import execute
-from kafkatool.commands.reassign.flags import COLUMNS, Options, item, session
-from kafkatool.commands.reassign.verify import verify
+from kafkatool.commands.reassign.cancel import Cancel
+from kafkatool.commands.reassign.execute import Execute
+from kafkatool.commands.reassign.generate import Generate
+from kafkatool.commands.reassign.modes import Mode, chosen
+from kafkatool.commands.reassign.rows import COLUMNS
+from kafkatool.commands.reassign.running import ShowRunning
+from kafkatool.commands.reassign.verify import Verify
 from kafkatool.commands.shared.options import (
     KtCommand,
     output_option,
-    parse_broker_ids,
     partition_form_option,
-    read_cluster_id,
     writing_options,
     zookeeper_option,
 )
-from kafkatool.commands.shared.output import Answer
-from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
-from kafkatool.core.model.values import TopicPartition, join_ids
-from kafkatool.core.operations.reassignment import requests as reassignment
-from kafkatool.core.operations.reassignment.requests import Move, Proposal, Status, Strategy
-from kafkatool.core.planner.consequences import BrokerFigures
-from kafkatool.core.planner.plan_files import (
-    CURRENT_ASSIGNMENT,
-    PROPOSED_ASSIGNMENT,
-    parse_topics_to_move,
-    plan_json,
-    read_text,
-    write_file,
-)
+from kafkatool.core.errors import KafkatoolError, UsageError
+from kafkatool.core.operations.reassignment.proposal import Strategy
 
-TAKEN_BY: Final = {  # parameter -> the modes that take it; those not listed are taken by all
-    "topics_to_move_json_file": ("generate",),
-    "broker_list": ("generate",),
-    "disable_rack_aware": ("generate",),
-    "out_file": ("generate",),
-    "strategy": ("generate",),
-    "exclude_brokers": ("generate",),
-    "replication_factor": ("generate",),
-    "explain": ("generate",),
-    "reassignment_json_file": ("execute", "verify", "cancel"),
-    "throttle": ("execute",),
-    "skip_unchanged": ("execute",),
-    "force": ("execute", "cancel"),
-    "rollback_file": ("execute", "verify", "cancel"),
-    "rollback": ("verify", "cancel"),
-    "wait": ("execute", "verify"),
-    "resume": ("execute",),
-    "timeout": ("execute", "verify", "cancel"),
-    "max_json_size": ("execute",),
-    "batch_partitions": ("execute",),
-    "preserve_throttles": ("verify", "cancel"),
-    "dry_run": ("execute", "verify"),
+MODES: Final[Mapping[str, type[Mode]]] = {
+    "generate": Generate,
+    "execute": Execute,
+    "verify": Verify,
+    "cancel": Cancel,
+    "list": ShowRunning,
 }
-FIXED_BY_THE_FIRST_RUN: Final = (
-    "throttle",
-    "skip_unchanged",
-    "rollback_file",
-    "max_json_size",
-    "batch_partitions",
-    "dry_run",
-)
-FLAGS: Final = {"out_file": "--out"}
 
 
 @click.command(
@@ -170,136 +131,15 @@ FLAGS: Final = {"out_file": "--out"}
 @writing_options
 @partition_form_option("bracket")
 @output_option
-def reassign(modes: Sequence[str], **flags: Any) -> None:
+def reassign(modes: Sequence[str], **flags: Any) -> int:
     """Move partitions' replicas to other brokers.
 
     Exactly one of --generate, --execute, --verify, --cancel, --list. Kafka's plan files work unchanged, both ways.
     """
-    mode = _checked_mode(modes, flags)
-    options = Options(**flags)
+    mode = chosen(MODES, modes, flags, click.get_current_context().command.params)
     try:
-        {"generate": _generate, "execute": execute, "verify": verify, "cancel": cancel, "list": _list}[mode](options)
+        return mode.carry_out()
     except UsageError:
         raise
     except KafkatoolError as e:
-        options.out.failure(e, text=f"Partitions reassignment failed due to {e}")
-
-
-def _checked_mode(modes: Sequence[str], flags: dict[str, Any]) -> str:
-    """The one mode, when every flag given belongs to it and none is missing (RSN-1). Raises UsageError."""
-    if len(set(modes)) != 1:
-        raise UsageError("Command must include exactly one action: --generate, --execute or --verify")
-    mode = modes[0]
-    if flags["throttle"] == -1:
-        flags["throttle"] = None  # Kafka's spelling of none
-    foreign = [name for name, takers in TAKEN_BY.items() if flags[name] not in (None, False) and mode not in takers]
-    if foreign:
-        raise UsageError(f"{_flag(foreign[0])} can't be used with --{mode}")
-    if mode == "generate" and not (flags["topics_to_move_json_file"] and flags["broker_list"]):
-        raise UsageError(
-            "If --generate option is used, command must include both --topics-to-move-json-file and --broker-list "
-            "options"
-        )
-    if mode == "cancel" and not flags["reassignment_json_file"]:
-        raise UsageError("If --cancel option is used, command must include --reassignment-json-file that was executed")
-    if mode in ("execute", "verify") and not flags["reassignment_json_file"]:
-        source = "output during the --generate option" if mode == "execute" else "used during the --execute option"
-        raise UsageError(f"If --{mode} option is used, command must include --reassignment-json-file that was {source}")
-    if flags["resume"] and (given := [f for f in FIXED_BY_THE_FIRST_RUN if flags[f] not in (None, False)]):
-        raise UsageError(f"{_flag(given[0])} can't be used with --resume")
-    if mode in ("verify", "cancel") and flags["rollback_file"] is not None and not flags["rollback"]:
-        raise UsageError(f"--rollback-file needs --rollback with --{mode}")
-    if flags["timeout"] is not None and mode != "cancel" and not (flags["wait"] or flags["resume"]):
-        raise UsageError("--timeout needs --wait")
-    return mode
-
-
-def _flag(name: str) -> str:
-    return FLAGS.get(name, "--" + name.replace("_", "-"))
-
-
-# --- generate --------------------------------------------------------------------------------------------------
-
-
-def _generate(o: Options) -> None:
-    assert o.broker_list and o.topics_to_move_json_file
-    brokers = parse_broker_ids(o.broker_list, "--broker-list")
-    if twice := sorted({b for b in brokers if brokers.count(b) > 1}):
-        raise RefusedError(f"Broker list contains duplicate entries: {join_ids(twice)}")
-    exclude = parse_broker_ids(o.exclude_brokers, "--exclude-brokers") if o.exclude_brokers else ()
-    topics = parse_topics_to_move(read_text(o.topics_to_move_json_file, sys.stdin), o.topics_to_move_json_file)
-    with session(o) as zk:
-        found = reassignment.generate(
-            zk,
-            topics,
-            brokers,
-            rack_aware=not o.disable_rack_aware,
-            rng=random.SystemRandom(),
-            strategy=Strategy(o.strategy or Strategy.KAFKA),
-            exclude=exclude,
-            replication_factor=o.replication_factor,
-        )
-        cluster_id = None if o.out.is_text else read_cluster_id(zk)
-    if o.replication_factor is None and o.strategy != Strategy.MINIMAL:
-        for topic in found.uneven_topics:
-            o.out.note(f"partitions of {topic} have different numbers of replicas; all are planned with partition 0's")
-    if o.out_file is not None:
-        write_file(o.out_file, plan_json(found.proposed))
-    rows = reassign_plan.figures(found, _sizes(found) if o.explain or o.out.is_text else None)
-    if o.out.is_text:
-        lines = [
-            CURRENT_ASSIGNMENT,
-            plan_json(found.current),
-            "",
-            PROPOSED_ASSIGNMENT,
-            plan_json(found.proposed),
-        ]
-        o.out.lines(lines)
-        _note_meaning(o, found, rows)
-        return
-    moves = [
-        Move(p, found.current[p], to, Status.NOOP if found.current[p] == to else Status.PENDING)
-        for p, to in found.proposed.items()
-    ]
-    items = [item(m) for m in moves]
-    if o.explain:
-        items = [{**item(m), **reassign_plan.partition_fields(found, m.partition)} for m in moves]
-        items += reassign_plan.broker_items(rows)
-    o.out.show(Answer((), items, (*COLUMNS, *(reassign_plan.EXPLAINED_COLUMNS if o.explain else ())), cluster_id))
-
-
-def _sizes(found: Proposal) -> dict[TopicPartition, int]:
-    from kafkatool.core.operations.reassignment.replica_sizes import (
-        read_sizes,  # the wire protocol: other modes start without it
-    )
-
-    return read_sizes(found.brokers.values(), found.current)
-
-
-def _note_meaning(o: Options, found: Proposal, rows: Sequence[BrokerFigures]) -> None:
-    """What the plan will do, at a glance; beside the answer, which scripts parse."""
-    if o.explain:
-        for text in reassign_plan.partition_lines(found, o.name_of):
-            o.out.note(text)
-    for text in reassign_plan.broker_lines(rows, all_brokers=o.explain):
-        o.out.note(text)
-    o.out.note(reassign_plan.total_line(found, rows))
-
-
-# --- list -----------------------------------------------------------------------------------------------------
-
-
-def _list(o: Options) -> None:
-    with session(o) as zk:
-        moves = reassignment.list_running(zk)
-        cluster_id = None if o.out.is_text else read_cluster_id(zk)
-    lines = ["No partition reassignments found."]
-    if moves:
-        lines = ["Current partition reassignments:"]
-        lines += [
-            f"{o.name_of(m.partition)}: replicas: {join_ids(m.current)}. target: {join_ids(m.target)}. "
-            f"isr: {join_ids(m.isr)}."
-            for m in moves
-        ]
-    items = [{**item(m), "isr": list(m.isr)} for m in moves]
-    o.out.show(Answer(lines, items, (*COLUMNS, "isr"), cluster_id))
+        return mode.out.failed(e, text=f"Partitions reassignment failed due to {e}")

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
@@ -141,10 +141,6 @@ class Output:
             self.show(Answer((), (), self.columns or tuple(about), cluster_id, [error_item(error, **about)]))
         return 1
 
-    def failure(self, error: KafkatoolError, *, text: str | None = None, **about: Any) -> NoReturn:
-        """Print as ``failed`` does and end the command; for `reassign` alone."""
-        self.exit(self.failed(error, text=text, **about))
-
     @contextlib.contextmanager
     def progress(self, label: str) -> Iterator[ProgressUpdate]:
         """Draw a bar with an ETA on a terminal's stderr; call the yielded function with (done, total)."""
@@ -159,13 +155,6 @@ class Output:
         with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
             task = bar.add_task(label, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
-
-    # --- end ----------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def exit(code: int) -> NoReturn:
-        """End the command with that exit code; for `reassign` alone."""
-        raise click.exceptions.Exit(code)
 
 
 def _cell(value: Any) -> str:

@@ -141,7 +141,7 @@ def _change_factor(
     out: Output, zk: "ZooKeeper", names: Sequence[str], factor: int, items: Rows, errors: Rows, *, dry_run: bool
 ) -> list["Op"]:
     """Start one reassignment for all topics (TOP-29X); the way back and the plan are printed before it starts."""
-    from kafkatool.core.operations.reassignment import requests as reassignment
+    from kafkatool.core.operations.reassignment import submission
     from kafkatool.core.operations.topics.growth import plan_replication_factor
     from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, PROPOSED_ASSIGNMENT, plan_json
 
@@ -150,14 +150,14 @@ def _change_factor(
         if not plan:
             out.note(f"note: every partition has {factor} replicas already")
             return []
-        prepared = reassignment.prepare(zk, plan)
+        prepared = submission.prepare(zk, plan)
         if dry_run:
             return prepared.ops
         if prepared.running is not None:
             raise RefusedError("There is an existing assignment running.")
         out.line(f"{CURRENT_ASSIGNMENT}\n\n{plan_json(prepared.current)}\n")
         out.line(f"{PROPOSED_ASSIGNMENT}\n{plan_json(plan)}")
-        reassignment.start(zk, prepared)
+        submission.start(zk, prepared)
     except RefusedError as e:
         out.line(failure_text(e))
         errors.append(error_item(e, topic=",".join(names)))

@@ -1,4 +1,5 @@
-"""The words of Kafka that everything else speaks: partitions, brokers, assignments, plan files, names and configs.
+"""The values that all of kafkatool shares, and pure rules about them: partitions, brokers, assignments, names, configs.
 
-Pure values and pure functions. Nothing here opens a socket, reads ZooKeeper or knows a wire format.
+Doors: `values`, `assignment`, `replication_factor`, `topic_names`, `topic_configs`, `java_hash`. Nothing here opens a
+socket or a file, reads ZooKeeper, a clock or random numbers, or knows a wire format.
 """

@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of a new topic or of added partitions (ASG-1 to ASG-16X). Pure: same input, same plan.
+"""Replica assignment of new topics and added partitions (ASG-1 to ASG-16X). Pure: same input, same plan.
 
 First replicas go round the brokers from ``start_index``; further replicas follow at a distance that grows by one with
 every round, so that the partitions of a failed broker are taken over by many. With racks, the brokers are first put in
@@ -33,7 +33,7 @@ def assign_replicas(
     first_partition: int = 0,
     rack_aware: bool = True,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of ``partitions`` partitions numbered from ``first_partition``; the first broker of each is preferred.
+    """Assign replicas to ``partitions`` partitions numbered from ``first_partition``; the first broker of each is preferred.
 
     ``brokers`` in ascending id (ASG-2); another order is another plan. ``start_index`` is a place in that list, or in
     the rack-alternated one. Raises RefusedError with Kafka's text: numbers out of range (TOP-7), racks on some brokers
@@ -55,7 +55,7 @@ def assign_replicas(
 
 
 def check_replication_factor(replication_factor: int, brokers: int) -> None:
-    """Raises RefusedError with Kafka's text unless that many brokers can hold it (TOP-7)."""
+    """Raise RefusedError with Kafka's text unless that many brokers can hold it (TOP-7)."""
     if replication_factor <= 0:
         raise RefusedError("replication factor must be larger than 0")
     if replication_factor > brokers:
@@ -68,7 +68,7 @@ def check_replication_factor(replication_factor: int, brokers: int) -> None:
 def add_partitions(
     brokers: Sequence[BrokerInfo], existing: Assignment, partitions: int, *, rack_aware: bool = True
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of the partitions that bring ``existing`` to ``partitions`` in all, carrying on its pattern (ASG-6).
+    """Assign replicas to the partitions that bring ``existing`` to ``partitions`` in all, carrying on its pattern (ASG-6).
 
     ``brokers`` in ascending id. Returns only the new ones. Raises RefusedError as ``assign_replicas``, or if
     ``existing`` lacks partition 0.
@@ -89,9 +89,9 @@ def add_partitions(
 
 
 def alternate_racks(racks: dict[int, str]) -> list[int]:
-    """Broker ids, one rack after the other in turn: racks by name, ids ascending, a rack that ran out is passed over.
+    """Put broker ids in an order that changes rack at every step (ASG-11).
 
-    ASG-11.
+    Racks by name, ids ascending; a rack that ran out is passed over.
     """
     by_rack: defaultdict[str, list[int]] = defaultdict(list)
     for broker_id in sorted(racks):
@@ -102,12 +102,12 @@ def alternate_racks(racks: dict[int, str]) -> list[int]:
 
 
 def _shift_of(partition: int, first: int, shift: int, brokers: int) -> int:
-    """The shift grows by one at each partition > 0 whose number is a multiple of the broker count (ASG-4)."""
+    """Add one to the shift for each partition > 0 so far whose number is a multiple of the broker count (ASG-4)."""
     return shift + partition // brokers - (max(first - 1, 0) // brokers)
 
 
 def _follower(first: int, distance: int, brokers: int) -> int:
-    """ASG-5: the place of a further replica, never ``first`` itself."""
+    """Return the place of a further replica, never ``first`` itself (ASG-5)."""
     return (first + 1 + distance % (brokers - 1)) % brokers
 
 
@@ -127,7 +127,7 @@ def _plain(
 def _rack_aware(
     ids: Sequence[int], racks: dict[int, str], numbers: range, replication_factor: int, start: int, shift: int
 ) -> dict[int, tuple[int, ...]]:
-    """ASG-12. ``ids`` alternate racks; a candidate waits while another rack, or another broker, has no replica yet."""
+    """Assign over racks (ASG-12). ``ids`` alternate racks; a candidate waits while another rack or broker has none."""
     count, rack_count = len(ids), len(set(racks.values()))
     plan = {}
     for partition in numbers:

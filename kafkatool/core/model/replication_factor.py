@@ -13,7 +13,7 @@ def change_replication_factor(
     in_sync: Mapping[int, Sequence[int]],
     replication_factor: int,
 ) -> dict[int, tuple[int, ...]]:
-    """Partition -> new replicas, of those partitions that change; ``in_sync`` is the ISR of each partition.
+    """Return the new replicas of those partitions that change; ``in_sync`` is the ISR of each partition.
 
     Growing appends to each list the brokers with the fewest replicas of the topic, first from racks it is not on yet.
     Shrinking drops replicas that are not in sync, then those of the fullest brokers, and keeps the preferred one while

@@ -21,7 +21,7 @@ _THROTTLED: Final = re.compile(r"(\d+:\d+)?", re.ASCII)
 
 
 class _RefusedValueError(Exception):
-    """Why a value is refused, and the value as Kafka prints it once parsed."""
+    """A refused value: the reason, and the value as Kafka prints it once parsed."""
 
     def __init__(self, shown: str, why: str) -> None:
         super().__init__(why)
@@ -89,7 +89,7 @@ def _policy(text: str) -> None:
 
 
 def _text(text: str) -> None:
-    """Any text: what Kafka checks only when a log is opened."""
+    """Accept any text: Kafka checks it only when a log is opened."""
 
 
 def _throttled(name: str, meaning: str) -> TopicConfig:
@@ -143,7 +143,7 @@ CONFIGS: Final[Mapping[str, TopicConfig]] = {c.name: c for c in sorted((*DOCUMEN
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raises RefusedError at the first name that is no topic config (TOP-21)."""
+    """Raise RefusedError at the first name that is no topic config (TOP-21)."""
     for name in names:
         if name not in CONFIGS:
             raise RefusedError(f"Unknown Log configuration {name}.", now=_near(name))
@@ -157,7 +157,7 @@ def _near(name: str) -> str:
 
 
 def check_configs(configs: Mapping[str, str]) -> None:
-    """Names first, then values, as Kafka. Raises RefusedError with Kafka's text."""
+    """Check names first, then values, as Kafka does. Raises RefusedError with Kafka's text."""
     check_names(configs)
     for name, value in configs.items():
         try:
@@ -167,7 +167,7 @@ def check_configs(configs: Mapping[str, str]) -> None:
 
 
 def parse_configs(pairs: Sequence[str]) -> dict[str, str]:
-    """``k=v`` texts of ``--config`` -> checked configs, a later one of the same name winning (TOP-20).
+    """Parse and check ``k=v`` texts of ``--config``; a later one of the same name wins (TOP-20).
 
     A value cannot contain ``=``. Raises RefusedError with Kafka's text.
     """

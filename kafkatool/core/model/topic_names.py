@@ -1,4 +1,4 @@
-"""What a topic may be called, which topics a ``--topic`` pattern means, which are Kafka's own (TOP-3, TOP-4, TOP-19).
+"""Topic names: which are legal, which a ``--topic`` pattern means, which are Kafka's own (TOP-3, TOP-4, TOP-19).
 
 Texts are those of Kafka 0.10.2.1 (Topic.scala, TopicFilter.scala, AdminUtils.scala).
 """
@@ -26,7 +26,7 @@ class InvalidTopicError(RefusedError):
 
 
 def check_name(topic: str) -> None:
-    """Raises InvalidTopicError with Kafka's text (TOP-3)."""
+    """Raise InvalidTopicError with Kafka's text if the name is illegal (TOP-3)."""
     if not topic:
         raise InvalidTopicError("topic name is illegal, can't be empty")
     if topic in (".", ".."):
@@ -40,12 +40,12 @@ def check_name(topic: str) -> None:
 
 
 def has_collision_chars(topic: str) -> bool:
-    """Whether the name contains what metric names turn into one another."""
+    """Tell whether the name contains characters that metric names turn into one another."""
     return "." in topic or "_" in topic
 
 
 def check_collision(topic: str, existing: Iterable[str]) -> None:
-    """Raises InvalidTopicError when an existing topic is equal once ``.`` is read as ``_`` (TOP-4)."""
+    """Raise InvalidTopicError when an existing topic is equal once ``.`` is read as ``_`` (TOP-4)."""
     if not has_collision_chars(topic):
         return
     folded = topic.replace(".", "_")
@@ -54,7 +54,7 @@ def check_collision(topic: str, existing: Iterable[str]) -> None:
 
 
 def select(topics: Iterable[str], pattern: str | None) -> list[str]:
-    """The topics a ``--topic`` outside create means, sorted; all when None (TOP-19).
+    """Select the topics that a ``--topic`` outside create means, sorted; all when None (TOP-19).
 
     Surrounding quotes and all spaces go, ``,`` is ``|``, and the regex must match the whole name.
     """

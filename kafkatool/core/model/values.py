@@ -1,6 +1,7 @@
 """Value types that every part shares. Frozen; absence is None, never -1 (only the wire and the znodes say -1)."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,17 +13,17 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """The form Kafka >= 1.0 prints: ``topic-0``."""
+        """Return the form Kafka >= 1.0 prints: ``topic-0``."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def bracketed(self) -> str:
-        """The form Kafka <= 0.11 prints: ``[topic,0]``."""
+        """Return the form Kafka <= 0.11 prints: ``[topic,0]``."""
         return f"[{self.topic},{self.partition}]"
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is reached. ``listener`` is its upper-case name, ``protocol`` the security protocol."""
+    """The address of a listener. ``listener`` is its upper-case name, ``protocol`` the security protocol."""
 
     listener: str
     host: str
@@ -45,7 +46,7 @@ class BrokerInfo:
     asks_for_isr_changes: bool = False
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The endpoint of that listener name, or None."""
+        """Return the endpoint of that listener name, or None."""
         return next((e for e in self.endpoints if e.listener == listener), None)
 
 
@@ -77,3 +78,8 @@ Assignment = Mapping[int, tuple[int, ...]]
 def join_ids(ids: Iterable[int], separator: str = ",") -> str:
     """Return the broker ids as texts and files name them: ``1,2,3``; of none an empty text."""
     return separator.join(map(str, ids))
+
+
+def leaders_by_preference(assigned: Iterable[Sequence[int]]) -> Counter[int]:
+    """Count for each broker the partitions that prefer it as leader, being first in their ``assigned`` replicas."""
+    return Counter(replicas[0] for replicas in assigned if replicas)

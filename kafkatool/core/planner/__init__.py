@@ -1,4 +1,6 @@
-"""Plans that move as little as possible (RSN-26X to RSN-29X). Pure: they read no ZooKeeper, no clock, no randomness.
+"""Plans of replica moves: how they are made, what they mean, and the files that hold them.
 
-``minimal`` lays out the plan, on the search of ``exchange``; ``figures`` says what a plan means for each broker.
+Doors: `minimal` (the fewest moves, by the search of `balancing`), `kafkas` (as Kafka's own tool plans), `consequences`,
+and `plan_files`, which also reads and writes the files of elections. No plan reads ZooKeeper, a clock or random numbers
+of its own; only `plan_files` touches the disk.
 """

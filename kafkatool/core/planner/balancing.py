@@ -1,4 +1,4 @@
-"""Even out what brokers hold at the lowest cost: exchanges of one unit at a time, until none of any length helps.
+"""A search that evens out what brokers hold at the lowest cost, by steps of one unit, until no cycle of steps helps.
 
 A *unit* is a replica, or a leadership; an *item* is the partition it belongs to. Handing a unit of an item from one
 broker to another has a cost, and brokers that hold unequally much cost the sum of the squares of what they hold. A plan
@@ -26,22 +26,22 @@ Edge = tuple[int, int]
 
 
 class Problem(Protocol):
-    """What is handed over, and what it costs. Items are numbered from 0."""
+    """The units that can be handed over, and their cost. Items are numbered from 0."""
 
     def __len__(self) -> int: ...
 
     def steps(self, item: int) -> Iterable[Step]:
-        """Every step that the item can take now; cost is within SMALL, plus or minus HEAVY."""
+        """Yield every step that the item can take now; cost is within SMALL, plus or minus HEAVY."""
 
     def cost(self, item: int) -> int:
-        """What the item costs as it is: a step changes it by the step's cost."""
+        """Return what the item costs as it is: a step changes it by the step's cost."""
 
     def apply(self, item: int, source: int, target: int) -> None:
         """Take the step."""
 
 
 class Search:
-    """Lowers the cost of ``problem`` until nothing lowers it further. ``loads``: units that each broker holds."""
+    """A search that lowers the cost of ``problem`` as far as it goes. ``loads``: units that each broker holds."""
 
     def __init__(self, problem: Problem, loads: Sequence[int]) -> None:
         self._problem = problem
@@ -59,7 +59,7 @@ class Search:
             self._refresh(source)
 
     def run(self) -> None:
-        """Changes the problem through ``apply`` only."""
+        """Lower the cost; changes the problem through ``apply`` only."""
         self._even_out()
         while cycle := self._negative_cycle():
             if not self._take(cycle):
@@ -73,7 +73,7 @@ class Search:
             self._steps[source][target][cost].append(stamped)
 
     def _item(self, source: int, target: int, cost: int) -> int | None:
-        """An item that can take this step at this cost now."""
+        """Return an item that can take this step at this cost now, or None."""
         stored = self._steps[source][target][cost]
         while stored:
             age, item = divmod(stored[-1], len(self._age))
@@ -100,7 +100,7 @@ class Search:
     # --- the search -----------------------------------------------------------------------------------------------
 
     def _even_out(self) -> None:
-        """The plain steps first, from a full broker to the emptiest: nearly all of the way, without a search."""
+        """Take the plain steps first, from a full broker to the emptiest: nearly all of the way, without a search."""
         loads = self._loads
         while True:
             target = min(range(len(loads)), key=loads.__getitem__)
@@ -117,7 +117,7 @@ class Search:
             self._apply(item, source, target)
 
     def _negative_cycle(self) -> list[Edge]:
-        """Edges of a cycle that lowers the cost, or none (Bellman and Ford, stopped at the first cycle found).
+        """Return the edges of a cycle that lowers the cost, or none (Bellman and Ford, stopped at the first cycle found).
 
         The last node stands for evenness: into it from the broker that keeps one unit more, out of it to the broker
         that ends with one less.
@@ -175,7 +175,7 @@ class Search:
 
 
 def _cycle_in(before: Sequence[int | None]) -> list[Edge]:
-    """A cycle among the predecessors, in the direction of its steps."""
+    """Return a cycle among the predecessors, in the direction of its steps; none: an empty list."""
     seen_from: list[int | None] = [None] * len(before)
     for start in range(len(before)):
         node: int | None = start

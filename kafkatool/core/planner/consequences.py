@@ -1,16 +1,16 @@
-"""What a plan means: for each broker before and after, for each partition why it changes (RSN-29X). Pure."""
+"""The consequences of a plan: for each broker before and after, for each partition why it changes (RSN-29X). Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids
+from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids, leaders_by_preference
 from kafkatool.core.planner.plan_files import Moves
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerFigures:
-    """One broker's part in a plan. ``leaders``: partitions that prefer it. ``copied_bytes`` None: not known."""
+class BrokerConsequences:
+    """The part of one broker in a plan. ``leaders``: partitions that prefer it. ``copied_bytes`` None: not known."""
 
     broker: int
     replicas_before: int
@@ -22,12 +22,12 @@ class BrokerFigures:
     copied_bytes: int | None
 
 
-def broker_figures(
+def broker_consequences(
     current: Moves, proposed: Moves, brokers: Collection[int], sizes: Mapping[TopicPartition, int] | None = None
-) -> tuple[BrokerFigures, ...]:
-    """Of ``brokers`` and all that hold a replica before or after, by id; ``sizes`` of partitions in bytes."""
+) -> tuple[BrokerConsequences, ...]:
+    """Return those of ``brokers`` and all that hold a replica before or after, by id; ``sizes`` of partitions in bytes."""
     before, after = _replicas(current), _replicas(proposed)
-    led, leads = _leaders(current), _leaders(proposed)
+    led, leads = leaders_by_preference(current.values()), leaders_by_preference(proposed.values())
     incoming: Counter[int] = Counter()
     outgoing: Counter[int] = Counter()
     copied: Counter[int] = Counter()
@@ -44,7 +44,7 @@ def broker_figures(
             else:
                 copied[broker] += size
     return tuple(
-        BrokerFigures(
+        BrokerConsequences(
             b,
             before[b],
             after[b],
@@ -62,12 +62,8 @@ def _replicas(moves: Moves) -> Counter[int]:
     return Counter(b for replicas in moves.values() for b in replicas)
 
 
-def _leaders(moves: Moves) -> Counter[int]:
-    return Counter(replicas[0] for replicas in moves.values() if replicas)
-
-
 def reason(before: tuple[int, ...], after: tuple[int, ...], targets: Mapping[int, BrokerInfo]) -> str | None:
-    """Why a partition changes, in words; None: it does not. ``targets`` are the brokers that were planned for."""
+    """Say why a partition changes; None: it does not. ``targets`` are the brokers that were planned for."""
     if before == after:
         return None
     reasons = []

@@ -15,7 +15,7 @@ def plan_like_new(
     rack_aware: bool,
     rng: random.Random,
 ) -> dict[int, tuple[int, ...]]:
-    """All partitions of one topic over ``brokers``, in ascending id; ``rng`` gives ASG-3's two numbers.
+    """Spread the partitions of one topic over ``brokers``, in ascending id; ``rng`` gives ASG-3's two numbers.
 
     Without ``replication_factor`` all get as many replicas as the first partition has. With one, a partition that gets
     more keeps those it has on ``brokers``, and is filled up from its new row (RSN-28X). Raises RefusedError.

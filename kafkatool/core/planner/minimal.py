@@ -22,7 +22,7 @@ MOVE = SMALL - 1
 def plan_minimal(
     brokers: Sequence[BrokerInfo], current: Moves, *, replication_factor: int | None = None, rack_aware: bool = True
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Every partition of ``current`` with its new replicas, all on ``brokers``; others, dead or drained, end empty.
+    """Plan every partition of ``current``, with replicas on ``brokers`` alone; others, dead or drained, end empty.
 
     Without ``replication_factor`` each partition keeps its number of replicas. A partition that gets more keeps all it
     has on ``brokers``. Raises RefusedError: fewer brokers than replicas (TOP-7), racks on some brokers only (ASG-14).
@@ -47,13 +47,13 @@ def plan_minimal(
 
 
 def _ordered(leader: int, before: Sequence[int], held: Iterable[int]) -> list[int]:
-    """The leader, then the replicas that stay in the order they had, then the new ones."""
+    """Return the leader, then the replicas that stay in the order they had, then the new ones."""
     stay = [b for b in before if b in held]
     return list(dict.fromkeys([leader, *stay, *sorted(held)]))
 
 
 class _Replicas:
-    """Which brokers hold each partition: ``held``. Brokers by their place in the list of targets."""
+    """The search for who holds each partition: ``held``. Brokers by their place in the list of targets."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class _Replicas:
         return [load[b] for b in range(self._brokers)]
 
     def _worth(self, item: int, broker: int, load: Counter[int]) -> tuple[bool, int, int, int]:
-        """The more, the better the broker is for the partition: rack, what is there already, room."""
+        """Rate a broker for the partition, more being better: by rack, by what is there already, by room."""
         racks, others = self._racks, self.held[item] - {broker}
         alone = racks is None or all(racks[b] != racks[broker] for b in others)
         return alone, self._missed[item].get(broker, 0), -load[broker], -broker
@@ -122,7 +122,7 @@ class _Replicas:
 
 
 class _Leaders:
-    """Which of its replicas each partition prefers. Staying costs nothing, another that stays 1, a new one 2."""
+    """The search for the replica that each partition prefers. Staying costs nothing, another that stays 1, a new one 2."""
 
     def __init__(self, before: Sequence[Sequence[int]], held: Sequence[Iterable[int]]) -> None:
         self._ranks = [
@@ -155,7 +155,7 @@ def _rank(broker: int, before: Sequence[int]) -> int:
 
 
 def _spread_leaders(before: Sequence[Sequence[int]], replicas: _Replicas, brokers: int) -> list[int]:
-    """The preferred replica of each partition, as even as the replicas allow.
+    """Choose the preferred replica of each partition, as evenly as the replicas allow.
 
     With equal numbers of replicas everywhere that is even always: spread over its replicas, a partition's leadership
     gives each broker its share, so whole leaderships can too. With unequal numbers replicas may have to change places.
@@ -194,7 +194,7 @@ def _change_places(leader: Sequence[int], replicas: _Replicas, brokers: int) -> 
 
 
 def _movable(replicas: _Replicas, source: int, target: int) -> Iterator[int]:
-    """Partitions that can hand a replica from one broker to the other, at no cost in racks."""
+    """Yield the partitions that can hand a replica from one broker to the other, at no cost in racks."""
     for item, held in enumerate(replicas.held):
         if source in held and target not in held:
             cost = next((cost for s, t, cost in replicas.steps(item) if (s, t) == (source, target)), HEAVY)

@@ -1,4 +1,4 @@
-"""The JSON files operators hand to kt: topics to move, reassignment plans, partitions to elect (RSN-2, RSN-5, ELE-2).
+"""JSON files that operators hand to kt: topics to move, reassignment plans, partitions to elect (RSN-2, RSN-5, ELE-2).
 
 Two kinds of fault. What cannot be read or is not JSON is a UsageError with file, line and column (exit 2); JSON whose
 content is refused is a RefusedError in the words of Kafka's tools (exit 1). Nothing here touches ZooKeeper, except that
@@ -32,12 +32,12 @@ _TYPOGRAPHIC_QUOTES: Final = "“”„‟‘’«»″"
 
 
 def bracketed(partition: TopicPartition) -> str:
-    """``[t,0]``: the form of Kafka <= 0.11."""
+    """Name it ``[t,0]``: the form of Kafka <= 0.11."""
     return partition.bracketed
 
 
 def dashed(partition: TopicPartition) -> str:
-    """``t-0``: the form of Kafka >= 1.0."""
+    """Name it ``t-0``: the form of Kafka >= 1.0."""
     return str(partition)
 
 
@@ -45,7 +45,7 @@ def dashed(partition: TopicPartition) -> str:
 
 
 def read_text(source: str, stdin: TextIO) -> str:
-    """The text of a file, or of ``stdin`` when ``source`` is ``-`` (RSN-32X). Raises UsageError."""
+    """Read the text of a file, or of ``stdin`` when ``source`` is ``-`` (RSN-32X). Raises UsageError."""
     try:
         return stdin.read() if source == STDIN else Path(source).read_text(encoding="utf-8-sig")
     except OSError as e:
@@ -62,7 +62,7 @@ PROPOSED_ASSIGNMENT: Final = "Proposed partition reassignment configuration"
 
 
 def parse_json(text: str, name: str) -> Any:
-    """The JSON in ``text``; ``name`` is the file for messages. Raises UsageError with line and column (RSN-17X)."""
+    """Parse the JSON in ``text``; ``name`` is the file for messages. Raises UsageError with line and column (RSN-17X)."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as e:
@@ -84,7 +84,7 @@ def parse_json(text: str, name: str) -> Any:
 
 
 def parse_topics_to_move(text: str, name: str) -> tuple[str, ...]:
-    """``{"topics":[{"topic":"t"}],"version":1}`` -> topic names in the file's order (RSN-2).
+    """Parse ``{"topics":[{"topic":"t"}],"version":1}`` to topic names in the file's order (RSN-2).
 
     Raises UsageError (not JSON), RefusedError (another version, a topic twice, no topics).
     """
@@ -100,7 +100,7 @@ def parse_topics_to_move(text: str, name: str) -> tuple[str, ...]:
 
 
 def parse_plan(text: str, name: str, *, name_of: PartitionName = bracketed) -> dict[TopicPartition, tuple[int, ...]]:
-    """``{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]},…]}``, sorted (RSN-5, RSN-7).
+    """Parse ``{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]},…]}``, sorted (RSN-5, RSN-7).
 
     ``log_dirs`` is dropped when every entry is ``"any"``. Raises UsageError (not JSON), RefusedError (content).
     """
@@ -131,7 +131,7 @@ def parse_plan(text: str, name: str, *, name_of: PartitionName = bracketed) -> d
 
 
 def parse_election(text: str, name: str, *, name_of: PartitionName = dashed) -> tuple[TopicPartition, ...]:
-    """``{"partitions":[{"topic":"t","partition":0},…]}``, sorted; other keys do not matter (ELE-2).
+    """Parse ``{"partitions":[{"topic":"t","partition":0},…]}``, sorted; other keys do not matter (ELE-2).
 
     Raises UsageError (not JSON), RefusedError (no partitions, one twice).
     """
@@ -198,12 +198,12 @@ def _duplicates(items: Iterable[T]) -> list[T]:
 
 
 def plan_json(moves: Moves) -> str:
-    """The plan, compact: what the znode holds, the file stores and ``--generate`` prints."""
+    """Write the plan compactly, as the znode and the file hold it and ``--generate`` prints it."""
     return ReassignmentZnode.encode(moves).decode()
 
 
 def election_json(partitions: Iterable[TopicPartition]) -> str:
-    """The partitions in the form of ELE-2, compact."""
+    """Write the partitions in the form of ELE-2, compactly."""
     return PreferredElectionZnode.encode(tuple(partitions)).decode()
 
 
@@ -255,7 +255,7 @@ def write_file(path: Path, text: str) -> Path | None:
     """Replace ``path`` so that a crash leaves the old content or the new, on disk. Raises RefusedError.
 
     A file of other content that was there is kept beside it as ``<name>.1``, ``.2``, …: it may be the only way back.
-    Returns where.
+    Return where.
     """
     kept = None
     content = (text + "\n").encode()
@@ -271,7 +271,7 @@ def write_file(path: Path, text: str) -> Path | None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """The same without keeping what was there. Raises RefusedError.
+    """Replace ``path`` likewise without keeping what was there. Raises RefusedError.
 
     Several may do so at once, as a run and the --cancel of another kt: one of the contents stays, whole.
     """

@@ -1,15 +1,14 @@
-"""Frames and headers around messages (wire.md section 2): what goes out on a socket, and what came in from one."""
+"""Frames and headers around messages (wire.md section 2), encoded and decoded: the door of this room."""
 
 from struct import Struct, error
 from typing import Any, NamedTuple
 
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.protocol.codec.compiler import decoder, encoder
-from kafkatool.core.protocol.codec.decode_source import malformed, skip_tagged_fields
 from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.protocol.codec.primitives import malformed, skip_tagged_fields
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.codec.types import Buffer, Chunk
-from kafkatool.core.protocol.messages.registry import APIS
 
 _LENGTH = Struct(">i")
 _HEADER_0 = Struct(">hhi")
@@ -19,7 +18,7 @@ _CONTROLLED_SHUTDOWN = 7
 
 
 class RequestHeader(NamedTuple):
-    """Header of a request. ``client_id`` is None where the peer gave none."""
+    """The header of a request. ``client_id`` is None where the peer gave none."""
 
     api_key: int
     api_version: int
@@ -28,7 +27,7 @@ class RequestHeader(NamedTuple):
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, message: object) -> bytes:
-    """A complete frame, length first. ProtocolError if a field cannot be written in that version."""
+    """Return a complete frame, length first. ProtocolError if a field cannot be written in that version."""
     out = bytearray(4)
     out += _HEADER_0.pack(api.key, version, correlation_id)
     if (api.key, version) != (_CONTROLLED_SHUTDOWN, 0):
@@ -36,32 +35,33 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
         out += _CLIENT_ID.pack(-1 if client_id is None else len(name)) + name
     if api.is_flexible(version):
         out.append(0)
-    chunks = _encode(api, api.request, version, message, out)
+    chunks = _encode(api, api.request, version, message, out, 0)
     if len(chunks) == 1:
         return bytes(out)
     return b"".join(c.read() if isinstance(c, FileRegion) else c for c in chunks)
 
 
-def encode_response(api: Api, version: int, correlation_id: int, message: object) -> list[Chunk]:
-    """A complete frame, length first, in parts to be sent in order. ProtocolError as in ``encode_request``."""
+def encode_response(
+    api: Api, version: int, correlation_id: int, message: object, *, throttle_time_ms: int = 0
+) -> list[Chunk]:
+    """Return a complete frame, length first, in parts to be sent in order. ProtocolError as in ``encode_request``.
+
+    A ``throttle_time_ms`` above 0 is told instead of the message's own, where that version has room for it.
+    """
     out = bytearray(4)
     out += _LENGTH.pack(correlation_id)
     if api.is_flexible(version) and api.key != _API_VERSIONS:
         out.append(0)
-    return _encode(api, api.response, version, message, out)
+    return _encode(api, api.response, version, message, out, throttle_time_ms)
 
 
-def decode_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """Header of a request frame (without its length), and where the body begins.
+def decode_header(api: Api, frame: Buffer) -> tuple[RequestHeader, int]:
+    """Return the header of a request frame (without its length), and the offset of its body.
 
-    The version is not held against those known: BRK-11 and 155 answer some that are not. ProtocolError for a key that
-    is not known, whose header cannot be told, and for malformed bytes.
+    The version is not held against those known. ProtocolError for malformed bytes.
     """
     try:
         key, version, correlation_id = _HEADER_0.unpack_from(frame)
-        api = APIS.get(key)
-        if api is None:
-            raise ProtocolError(f"unknown api key {key}, version {version}")
         if key == _CONTROLLED_SHUTDOWN and version == 0:
             return RequestHeader(key, version, correlation_id, None), _HEADER_0.size
         (length,) = _CLIENT_ID.unpack_from(frame, _HEADER_0.size)
@@ -80,16 +80,15 @@ def decode_header(frame: Buffer) -> tuple[RequestHeader, int]:
     return RequestHeader(key, version, correlation_id, client_id), position
 
 
-def decode_request(header: RequestHeader, frame: Buffer, body_offset: int) -> Any:
-    """The body of that request. ProtocolError for a key or version not known and for malformed bytes (BRK-10)."""
-    api = APIS.get(header.api_key)
-    if api is None or not api.knows(header.api_version):
-        raise ProtocolError(f"api key {header.api_key} has no version {header.api_version} here")
-    return _decode(api, api.request, header.api_version, frame, body_offset)
+def decode_request(api: Api, version: int, frame: Buffer, body_offset: int) -> Any:
+    """Return the request in a frame. ProtocolError for a version not known and for malformed bytes (BRK-10)."""
+    if not api.knows(version):
+        raise ProtocolError(f"{api.name} has no version {version} here")
+    return _decode(api, api.request, version, frame, body_offset)
 
 
 def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
-    """Correlation id and message of a response frame without its length. ProtocolError for malformed bytes."""
+    """Return correlation id and message of a response frame without its length. ProtocolError for malformed bytes."""
     try:
         (correlation_id,) = _LENGTH.unpack_from(frame)
         position = _LENGTH.size
@@ -109,12 +108,14 @@ def _decode(api: Api, cls: type[object], version: int, frame: Buffer, position: 
         raise ProtocolError(f"{cls.__name__} version {version} is cut off after {len(frame)} bytes") from short
 
 
-def _encode(api: Api, cls: type[object], version: int, message: object, out: bytearray) -> list[Chunk]:
+def _encode(
+    api: Api, cls: type[object], version: int, message: object, out: bytearray, throttle_time_ms: int
+) -> list[Chunk]:
     if not api.knows(version):
         raise ProtocolError(f"{api.name} has no version {version} here")
     chunks: list[Chunk] = []
     try:
-        chunks.append(encoder(cls, version, api.is_flexible(version))(message, out, chunks))
+        chunks.append(encoder(cls, version, api.is_flexible(version))(message, out, chunks, throttle_time_ms))
     except (error, AttributeError, TypeError, UnicodeEncodeError) as wrong:  # null, out of range, wrong type
         raise ProtocolError(f"{cls.__name__} version {version} cannot be written: {wrong}") from wrong
     if len(chunks) == 1:

@@ -1,1 +1,7 @@
-"""State-change logs on Spark: grammar, merge. The only package that imports pyspark, and only when it runs."""
+"""State-change logs: the grammar of their lines, one merged log, and the history they hold.
+
+Rooms, each built upon those after it: ``jobs`` (what runs in parallel) and ``spark`` (on what), ``history`` and
+``merging`` (what a task computes: pure functions), ``sources`` (files, read at any offset), ``lines`` (text). Doors for
+``kt logs``: ``jobs``, ``sources.files`` and ``sources.clocks``, ``spark.session``, ``lines.selection``. Nothing here
+prints, and a cluster is never asked.
+"""

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.telling.channels import Answer, ChannelFactory, ControlRequest, Message
+from kafkatool.broker.controller.term import Surroundings
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer, TimerTask
 from kafkatool.broker.settings.config import BrokerConfig
@@ -109,6 +110,7 @@ class FakeCluster:
         self.brokers: dict[int, FakeBroker] = {}
         self.workers: dict[int, ControllerWorker] = {}
         self.timer = FakeTimer()
+        self.now_s = 0.0
         self.catching_up = True
         self.slow_controller = False  # it handles an event only when nothing else happens
         self.log = StateChangeLog(None)
@@ -119,7 +121,7 @@ class FakeCluster:
     # --- brokers ---
 
     def start(self, broker_id: int, *, slow_election: bool = False) -> None:
-        """A broker starts: controller first, then registration (CTL-1); a slow controller wins after registration."""
+        """Start a broker: controller first, then registration (CTL-1); a slow controller wins after registration."""
         session = FakeZooKeeper(self.ensemble)
         self.brokers[broker_id] = FakeBroker(broker_id, session)
         config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", **self.properties})
@@ -128,13 +130,9 @@ class FakeCluster:
             return lambda info: FakeChannel(self, info, session)
 
         worker = ControllerWorker(
-            session,
-            config=config,
-            broker_id=broker_id,
-            state_change_log=self.log,
-            timer=self.timer,
-            open_channel=open_channel,
-            clock=lambda: 0.0,
+            Surroundings(
+                session, config, broker_id, EventQueue(), self.timer, self.log, open_channel, clock=lambda: self.now_s
+            )
         )
         session.add_session_listener(worker.on_session)
         self.workers[broker_id] = worker
@@ -183,7 +181,7 @@ class FakeCluster:
     # --- running ---
 
     def work(self, broker_id: int) -> None:
-        """Only that controller's events, and nothing they send arrives yet."""
+        """Handle that controller's events only; nothing they send arrives yet."""
         while self._work(broker_id):
             pass
 
@@ -201,7 +199,7 @@ class FakeCluster:
         return True
 
     def run(self) -> None:
-        """Until nothing is left to do."""
+        """Go on until nothing is left to do."""
         for _ in range(_MAX_STEPS):
             if self.slow_controller and (self._deliver() or self._catch_up()):
                 continue
@@ -267,7 +265,7 @@ class FakeCluster:
         return 0
 
     def _catch_up(self) -> bool:
-        """One leader takes one follower that fetches from it into the ISR."""
+        """Let one leader take one follower that fetches from it into the ISR."""
         if not self.catching_up:
             return False
         for broker in list(self.brokers.values()):
@@ -339,15 +337,15 @@ class FakeCluster:
         return ((b, m) for b, m in self.sent if isinstance(m, kind))
 
     def leader_and_isr(self) -> list[tuple[int, LeaderAndIsrPartition]]:
-        """(receiver, state) of every LeaderAndIsr entry sent since ``sent`` was cleared."""
+        """Return (receiver, state) of every LeaderAndIsr entry sent since ``sent`` was cleared."""
         return [(b, s) for b, m in self.sent if isinstance(m, LeaderAndIsrRequest) for s in m.partition_states]
 
     def stops(self) -> list[tuple[int, bool, TopicPartition]]:
-        """(receiver, delete, partition) of every StopReplica entry."""
+        """Return (receiver, delete, partition) of every StopReplica entry."""
         return [
             (b, m.delete_partitions, p) for b, m in self.sent if isinstance(m, StopReplicaRequest) for p in m.partitions
         ]
 
     def metadata(self) -> list[tuple[int, UpdateMetadataRequest]]:
-        """(receiver, request) of every UpdateMetadata."""
+        """Return (receiver, request) of every UpdateMetadata."""
         return [(b, m) for b, m in self.sent if isinstance(m, UpdateMetadataRequest)]

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.controller.controller import Controller
+from kafkatool.broker.controller.telling import request_batch
+from kafkatool.broker.controller.work.topic_changes import TopicChanges
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
@@ -126,3 +128,39 @@ def test_the_request_versions_follow_the_inter_broker_protocol(
             ("LeaderAndIsrRequest", 1),
             ("UpdateMetadataRequest", 4),
         }
+
+
+@pytest.mark.spec("CTL-21")
+@pytest.mark.parametrize(
+    ("owner", "name"), [(TopicChanges, "read"), (request_batch, "UpdateMetadataRequest")], ids=["work", "sending"]
+)
+def test_a_bug_ends_its_event_alone_and_the_controller_rules_on(
+    base: ZooKeeper,
+    zk_connect: str,
+    broker: StubBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owner: object,
+    name: str,
+) -> None:
+    """Electing anew for each would leave the cluster without controller: the next one would meet the same bug."""
+    bugs: list[str] = []
+
+    def buggy(*arguments: object, **names: object) -> None:
+        bugs.append(name)
+        raise TypeError("a bug")
+
+    with controller(zk_connect, 1, StateChangeLog(None)) as found:
+        register(base, 1, broker.port)
+        eventually(lambda: found.gauges()["LeaderElectionCount"] == 1, "the broker to be known")
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, buggy)
+            base.create(TopicZnode.path("u"), TopicZnode({0: (1,)}).encode())
+            eventually(lambda: bool(bugs), "the bug")
+            eventually(lambda: "controller event 'topic change' failed unexpectedly" in caplog.messages, "its log line")
+        base.create(TopicZnode.path("t"), TopicZnode({0: (1,)}).encode())
+        eventually(lambda: state(base) is not None, "the next topic's leader")
+        assert state(base) == LeaderAndIsr(1, 0, (1,), 1)
+        assert (found.is_active, found.epoch, found.gauges()["FailoverCount"]) == (True, 1, 1)
+        node = base.get(ControllerEpochZnode.PATH)
+        assert node is not None and ControllerEpochZnode.decode(node.data) == 1

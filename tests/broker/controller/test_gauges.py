@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.controller.events import Event, EventQueue
-from kafkatool.broker.controller.gauges import FILE_NAME, Durations, Figures, GaugesFile
+from kafkatool.broker.controller.gauges import FILE_NAME, Durations, Gauges, GaugesFile
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.controller.fake_cluster import FakeCluster, FakeTimer
@@ -64,11 +64,11 @@ def test_a_controllers_work_is_measured() -> None:
     cluster.create_topic("t", {0: [1, 2, 3]})
     cluster.kill(3)
     cluster.run()
-    figures: Figures = cluster.workers[1].figures
-    gauges = figures.gauges()
-    assert gauges["FailoverCount"] == 1 and gauges["FailoverTimeMs"] > 0
-    assert gauges["LeaderElectionCount"] >= 2 and gauges["LeaderElectionTimeMs"] > 0
-    assert figures.batches.count > 0 and figures.events.count > 0
+    gauges: Gauges = cluster.workers[1].gauges
+    values = gauges.values()
+    assert values["FailoverCount"] == 1 and values["FailoverTimeMs"] > 0
+    assert values["LeaderElectionCount"] >= 2 and values["LeaderElectionTimeMs"] > 0
+    assert gauges.batches.count > 0 and gauges.events.count > 0
 
 
 @pytest.mark.spec("CTL-29", "CTL-24")

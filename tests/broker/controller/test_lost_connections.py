@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.controller.events import Event
 from kafkatool.core.errors import ConnectionLostError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.znodes import ControllerZnode, ReassignmentZnode
@@ -98,7 +97,9 @@ def test_a_controller_that_could_not_delete_its_node_rules_again_when_zookeeper_
         patch.setattr(session, "get", lost)
         worker.step_down()
     assert worker.term is None and cluster.exists(ControllerZnode.PATH)
-    worker.queue.put(Event("controller change", worker._on_controller_change))  # its watch fires: reconnected
+    node = cluster.zk.get(ControllerZnode.PATH)
+    assert node is not None
+    cluster.zk.set(ControllerZnode.PATH, node.data, -1)  # its watch fires, as it does after a reconnection
     cluster.run()
     assert cluster.controller is worker
     assert cluster.controller_epoch == 2

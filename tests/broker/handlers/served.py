@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import Any
 
-from kafkatool.broker.handlers import Served
 from kafkatool.broker.handlers.call import HandlerContext
 from kafkatool.broker.handlers.dispatch import Dispatcher
+from kafkatool.broker.handlers.served import Served
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.network.client_quotas import ClientQuotas
 from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.protocol.codec.schema import Api
@@ -32,13 +34,12 @@ def handler_context(**parts: Any) -> HandlerContext:
     absent: Any = Absent()
     given: dict[str, Any] = {
         "config": network_config(),
-        "broker_id": 1,
         "cluster_id": "test-cluster",
-        "broker_epoch": lambda: 7,
         "metadata_cache": MetadataCache(1),
     }
-    for name in ("replica_manager", "controller", "groups", "topic_admin", "producer_ids", "zookeeper", "timer"):
-        given[name] = absent
+    given["client_quotas"] = ClientQuotas(given["config"])
+    for field in fields(HandlerContext):
+        given.setdefault(field.name, absent)
     return HandlerContext(**(given | parts))
 
 
@@ -63,13 +64,12 @@ class Client(RawClient):
 
 @contextmanager
 def broker_of(served: Mapping[int, Served], context: HandlerContext, **properties: str) -> Iterator[Client]:
-    """A client of a network layer with those handlers."""
+    """Yield a client of a network layer with those handlers."""
     server = SocketServer(network_config(**properties))
     timer = Timer("test")
     try:
-        context.timer = timer
         server.bind()
-        server.serve(Dispatcher(served, context))
+        server.serve(Dispatcher(served, replace(context, timer=timer)))
         client = Client(server.endpoints[0].port)
         try:
             yield client
@@ -81,7 +81,7 @@ def broker_of(served: Mapping[int, Served], context: HandlerContext, **propertie
 
 
 def live(broker_id: int, rack: str | None = None, **listeners: int) -> UpdateMetadataBroker:
-    """A live broker; ``listeners`` name -> port, PLAINTEXT=9000+id when none is given."""
+    """Make a live broker; ``listeners`` name -> port, PLAINTEXT=9000+id when none is given."""
     named = listeners or {"PLAINTEXT": 9000 + broker_id}
     endpoints = [UpdateMetadataEndpoint(port=p, host=f"h{broker_id}", listener_name=n) for n, p in named.items()]
     return UpdateMetadataBroker(id=broker_id, endpoints=endpoints, rack=rack)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.administration.configs import ConfigAdmin
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.topic_configs import CONFIGS
@@ -32,7 +33,7 @@ def client(zk: ZooKeeper) -> Iterator[Client]:
         "listeners": "PLAINTEXT://127.0.0.1:9092",
     }
     config = BrokerConfig.from_properties(properties)
-    with broker_of(SERVED, handler_context(zookeeper=zk, config=config)) as made:
+    with broker_of(SERVED, handler_context(config_admin=ConfigAdmin(zk, config, 1))) as made:
         yield made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.administration.topics import TopicAdmin
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.runtime.timer import Timer

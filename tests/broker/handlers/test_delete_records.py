@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.purgatory import Purgatory
 from kafkatool.broker.runtime.scheduler import Scheduler

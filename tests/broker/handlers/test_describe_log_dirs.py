@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.model.values import TopicPartition

@@ -3,21 +3,24 @@
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import Served
 from kafkatool.broker.handlers.call import Call
+from kafkatool.broker.handlers.served import Served, load_handlers
 from kafkatool.core.errors import KafkatoolError, StorageError
+from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import api_versions, fetch, heartbeat, leader_and_isr, metadata, produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.handlers.served import broker_of, handler_context
 from tests.broker.network.raw_client import frame
 
 
-def served(api: Any, handle: Callable[[Any, Call], Any], first: int = 0, last: int | None = None) -> dict[int, Served]:
-    return {api.key: Served(api, first, api.max_version if last is None else last, handle)}
+def served(api: Api, handle: Callable[[Any, Call], Any]) -> dict[int, Served]:
+    """Serve the API as the broker does, but for its handler."""
+    return {api.key: replace(load_handlers()[api.key], handle=handle)}
 
 
 def fail_with(error: Exception) -> Callable[[Any, Call], Any]:
@@ -69,7 +72,8 @@ def test_a_newer_controllers_request_closes_the_connection_and_says_what_to_lowe
 @pytest.mark.spec("BRK-11")
 @pytest.mark.parametrize("version", [4, 9])
 def test_a_newer_api_versions_is_answered_in_the_oldest_layout_and_the_connection_stays(version: int) -> None:
-    with broker_of(served(heartbeat.API, beat), handler_context()) as client:
+    both = served(heartbeat.API, beat) | served(api_versions.API, fail_with(AssertionError()))
+    with broker_of(both, handler_context()) as client:
         client.send(struct.pack(">hhih", 18, version, 77, -1) + b"whatever it brings")
         assert client.receive() == struct.pack(">ihihhh", 77, 35, 1, 18, 0, 3)
         assert client.call(heartbeat.API, 0, BEAT).error_code == 0
@@ -101,7 +105,7 @@ def test_an_error_reply_names_every_partition_of_the_request() -> None:
         isolation_level=0,
         topics=[fetch.FetchRequestTopic(topic="t", partitions=partitions)],
     )
-    with broker_of(served(fetch.API, fail_with(RuntimeError("on purpose")), 4), handler_context()) as client:
+    with broker_of(served(fetch.API, fail_with(RuntimeError("on purpose"))), handler_context()) as client:
         for version in (4, 11):
             (topic,) = client.call(fetch.API, version, request).topics
             assert topic.topic == "t"
@@ -116,7 +120,7 @@ def _produce(acks: int) -> produce.ProduceRequest:
 
 @pytest.mark.spec("BRK-17")
 def test_a_failing_produce_without_acks_closes_the_connection() -> None:
-    with broker_of(served(produce.API, fail_with(RuntimeError("on purpose")), 3), handler_context()) as client:
+    with broker_of(served(produce.API, fail_with(RuntimeError("on purpose"))), handler_context()) as client:
         client.send_request(produce.API, 7, _produce(0))
         assert client.is_closed_by_server()
 
@@ -124,7 +128,7 @@ def test_a_failing_produce_without_acks_closes_the_connection() -> None:
 @pytest.mark.spec("BRK-155")
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_produce_below_3_is_refused_partition_by_partition_in_its_own_layout(version: int) -> None:
-    with broker_of(served(produce.API, fail_with(AssertionError()), 3), handler_context()) as client:
+    with broker_of(served(produce.API, fail_with(AssertionError())), handler_context()) as client:
         (topic,) = client.call(produce.API, version, _produce(1)).topics
         (partition,) = topic.partitions
         assert (topic.topic, partition.partition, partition.error_code, partition.base_offset) == ("t", 1, 35, -1)
@@ -144,7 +148,7 @@ def test_a_second_answer_is_dropped() -> None:
 @pytest.mark.parametrize(("version", "at_once"), [(2, False), (6, True)])
 def test_a_throttled_client_is_told_at_once_and_kept_muted_or_answered_late(version: int, at_once: bool) -> None:
     def throttle(request: Any, call: Call) -> None:
-        response = metadata.MetadataResponse(brokers=[], topics=[], throttle_time_ms=150)
+        response = metadata.MetadataResponse(brokers=[], topics=[])
         call.respond(response, throttle_time_ms=150 if len(told) == 0 else 0)
         told.append(True)
 

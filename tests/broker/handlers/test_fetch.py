@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.core.protocol.messages import fetch, list_offsets, offset_for_leader_epoch
 from kafkatool.core.protocol.messages.fetch import (
     AbortedTransaction,

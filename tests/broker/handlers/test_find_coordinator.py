@@ -9,7 +9,7 @@ import pytest
 
 from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.groups.ownership import partition_for
-from kafkatool.broker.handlers import Served, find_coordinator
+from kafkatool.broker.handlers import find_coordinator
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.runtime.timer import Timer
@@ -19,7 +19,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import TopicZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 
-SERVED = {10: Served(api.API, 0, 2, find_coordinator.handle)}
+SERVED = {10: find_coordinator.SERVED}
 OFFSETS = TopicZnode.path("__consumer_offsets")
 NOWHERE = (-1, "", -1)
 

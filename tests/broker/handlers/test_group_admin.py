@@ -1,11 +1,12 @@
 """DescribeGroups, ListGroups and DeleteGroups over raw sockets, in each version; the coordinator is the real one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.core.protocol.messages import delete_groups, describe_groups, list_groups
 from tests.broker.groups.test_administration import make_stable
 from tests.broker.groups.test_coordinator import A, Stage
@@ -39,7 +40,7 @@ def test_described_groups_keep_their_order_and_errors_their_place(stage: Stage, 
     ]
     stage.lead()
     member = make_stable(stage)
-    request.include_authorized_operations = version >= 3
+    request = replace(request, include_authorized_operations=version >= 3)
     stable, gone, nameless = client.call(describe_groups.API, version, request).groups
     assert (stable.group_state, stable.protocol_type, stable.protocol_data) == ("Stable", "consumer", "range")
     (only,) = stable.members
@@ -48,7 +49,7 @@ def test_described_groups_keep_their_order_and_errors_their_place(stage: Stage, 
     assert [(g.error_code, g.group_state, g.members) for g in (gone, nameless)] == [(0, "Dead", [])] * 2
     assert stable.authorized_operations == (328 if version >= 3 else -(2**31))
     if version >= 3:
-        request.include_authorized_operations = False
+        request = replace(request, include_authorized_operations=False)
         assert client.call(describe_groups.API, 3, request).groups[0].authorized_operations == -(2**31)
 
 

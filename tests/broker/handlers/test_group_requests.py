@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.groups.coordinator import GroupCoordinator
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import heartbeat, join_group, offset_commit, offset_fetch, sync_group
@@ -193,7 +193,7 @@ def test_a_group_error_stands_on_every_partition_and_on_top_too(stage: Stage, cl
     assert commit(client, 7, ("t", 1)) == {("t", 1): 0}
     assert ask() == (0, [(0, -1, 0), (1, 5, 0)])
     if version >= 2:
-        request.topics = None
+        request = offset_fetch.OffsetFetchRequest(group_id=request.group_id, topics=None)
         assert ask() == (0, [(1, 5, 0)])
 
 

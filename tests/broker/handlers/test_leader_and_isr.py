@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import leader_and_isr, stop_replica, update_metadata
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import SERVED, Served, api_versions, init_producer_id, load_handlers, metadata
+from kafkatool.broker.handlers import api_versions, init_producer_id, metadata
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.core.protocol.messages import api_versions as api_versions_api
 from kafkatool.core.protocol.messages import init_producer_id as init_producer_id_api
@@ -13,8 +14,10 @@ from kafkatool.core.protocol.messages import metadata as metadata_api
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
+from tests.broker.network.raw_client import network_config
+from tests.core.protocol.apis import APIS
 
-METADATA = {3: Served(metadata_api.API, 0, 9, metadata.handle)}
+METADATA = {3: metadata.SERVED}
 API = metadata_api.API
 
 
@@ -124,10 +127,7 @@ def test_an_unknown_topic_is_created_where_the_request_allows_it(
 
 @pytest.mark.spec("BRK-118", "BRK-166")
 def test_with_auto_creation_off_only_the_offsets_topic_is_created(admin: FakeTopicAdmin) -> None:
-    context = handler_context(topic_admin=admin)
-    context.config = type(context.config).from_properties(
-        {**context.config.properties, "auto.create.topics.enable": "false"}
-    )
+    context = handler_context(topic_admin=admin, config=network_config(auto_create_topics_enable="false"))
     with broker_of(METADATA, context) as client:
         topics = ask(client, 1, "new", "__consumer_offsets").topics
     assert [(t.topic, t.error_code) for t in topics] == [("new", 3), ("__consumer_offsets", 38)]
@@ -149,7 +149,7 @@ def test_before_the_controller_spoke_the_answer_is_empty_not_late(admin: FakeTop
     assert (response.brokers, response.controller_id, response.topics[0].error_code) == ([], -1, 3)
 
 
-VERSIONS = {18: Served(api_versions_api.API, 0, 3, api_versions.handle)}
+VERSIONS = {18: api_versions.SERVED}
 
 
 @pytest.mark.spec("BRK-1", "BRK-155", "BRK-156")
@@ -159,8 +159,8 @@ def test_exactly_what_is_served_is_announced_but_produce_from_0(version: int) ->
     with broker_of(VERSIONS, handler_context()) as client:
         response = client.call(api_versions_api.API, version, request)
     ranges = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
-    assert ranges == {key: (0, 8) if key == 0 else (s.min_version, s.max_version) for key, s in load_handlers().items()}
-    assert len(ranges) == len(SERVED)
+    assert ranges == {key: (0, 8) if key == 0 else s.versions for key, s in load_handlers().items()}
+    assert ranges.keys() == APIS.keys()
     assert all(ranges[key][0] == 0 for key in (10, 11, 12, 13, 14))  # librdkafka's feature detection
     assert ranges[1] == (4, 11) and ranges[8] == (0, 7) and ranges[9] == (0, 5)
 
@@ -187,8 +187,7 @@ class FakeProducerIds:
 def test_producer_ids_are_for_idempotent_producers_alone(
     transactional_id: str | None, answer: tuple[int, int, int]
 ) -> None:
-    served = {22: Served(init_producer_id_api.API, 0, 1, init_producer_id.handle)}
     request = init_producer_id_api.InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
-    with broker_of(served, handler_context(producer_ids=FakeProducerIds())) as client:
+    with broker_of({22: init_producer_id.SERVED}, handler_context(producer_ids=FakeProducerIds())) as client:
         response = client.call(init_producer_id_api.API, 1, request)
     assert (response.error_code, response.producer_id, response.producer_epoch) == answer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.administration.waiting_topics import TopicPurgatory
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.purgatory import Purgatory
 from kafkatool.broker.runtime.timer import Timer
@@ -33,7 +33,7 @@ REQUESTS: dict[Any, Any] = {
 
 
 def lagging() -> Any:
-    """A partition led here, whose follower never drops a record."""
+    """Make a partition led here, whose follower never drops a record."""
     log = SimpleNamespace(
         config=SimpleNamespace(cleanup_policy={"delete"}), log_start_offset=3, advance_log_start=lambda offset: None
     )

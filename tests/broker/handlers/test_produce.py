@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.produce import API, ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
 from tests.broker.handlers.served import Client, broker_of, handler_context

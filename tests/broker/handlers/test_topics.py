@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.administration.topics import TopicAdmin
-from kafkatool.broker.handlers import Served, create_topics, delete_topics
+from kafkatool.broker.handlers import create_topics, delete_topics
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.runtime.timer import Timer
@@ -27,8 +27,8 @@ from tests.broker.handlers.served import Client, broker_of, handler_context, liv
 from tests.waiting import eventually
 
 SERVED = {
-    19: Served(create_api.API, 0, 3, create_topics.handle),
-    20: Served(delete_api.API, 0, 3, delete_topics.handle),
+    19: create_topics.SERVED,
+    20: delete_topics.SERVED,
 }
 
 

@@ -86,7 +86,7 @@ def network_config(**properties: str) -> BrokerConfig:
 def serving(
     handle: Callable[[Request], None] = echo, quick_apis: Collection[int] = (), **properties: str
 ) -> Iterator[SocketServer]:
-    """A network layer that is up; ``properties`` with ``_`` for ``.``."""
+    """Yield a network layer that is up; ``properties`` with ``_`` for ``.``."""
     server = SocketServer(network_config(**properties))
     try:
         server.bind()

@@ -1,11 +1,13 @@
 """Client quotas: rates, whose quota applies, and what a client over its quota sees."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import Served
+from kafkatool.broker.handlers import fetch as fetch_handler
+from kafkatool.broker.handlers import produce as produce_handler
 from kafkatool.broker.handlers.call import Call
 from kafkatool.broker.network.client_quotas import FETCH, PRODUCE, ClientQuotas, Entity, parse_entity
 from kafkatool.core.protocol.messages import fetch, produce
@@ -74,7 +76,7 @@ def test_a_producer_over_its_quota_is_told_and_held_back(version: int, at_once: 
         return produce.ProduceResponse(topics=[])
 
     context = handler_context(client_quotas=ClientQuotas(network_config(quota_producer_default="100")))
-    with broker_of({0: Served(produce.API, 3, 8, handle)}, context) as client:
+    with broker_of({0: replace(produce_handler.SERVED, handle=handle)}, context) as client:
         started = time.monotonic()
         response = client.call(produce.API, version, _produce(1))
         assert 100 < response.throttle_time_ms < 1_500
@@ -95,7 +97,7 @@ def test_consumers_are_charged_with_what_they_get_followers_are_not(replica_id: 
         replica_id=replica_id, max_wait_ms=0, min_bytes=1, max_bytes=1, isolation_level=0, topics=[]
     )
     context = handler_context(client_quotas=ClientQuotas(network_config(quota_consumer_default="1900")))
-    with broker_of({1: Served(fetch.API, 4, 11, handle)}, context) as client:
+    with broker_of({1: replace(fetch_handler.SERVED, handle=handle)}, context) as client:
         response = client.call(fetch.API, 11, request)
     assert bool(response.throttle_time_ms) is throttled
     assert len(response.topics[0].partitions[0].records) == 20_000

@@ -22,7 +22,7 @@ class Epoll:
 
     def modify(self, fd: int, events: int) -> None:
         assert self.connection is not None
-        self.armed.append((events, self.connection._in_work))
+        self.armed.append((events, self.connection.in_work))
 
 
 @pytest.fixture

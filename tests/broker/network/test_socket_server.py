@@ -8,13 +8,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
-from kafkatool.broker.network.request_channel import Request
+from kafkatool.broker.network.request_channel import Request, RequestChannel
 from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.protocol.codec.file_region import FileRegion
@@ -27,18 +27,33 @@ def server() -> Iterator[SocketServer]:
         yield made
 
 
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Note whether the channel took the requests offered to it, one after the other."""
+    outcomes: list[bool] = []
+    offer = RequestChannel.offer
+
+    def noted(channel: RequestChannel, request: Request, wake: Callable[[], None]) -> bool:
+        outcomes.append(offer(channel, request, wake))
+        return outcomes[-1]
+
+    monkeypatch.setattr(RequestChannel, "offer", noted)
+    return outcomes
+
+
 @pytest.mark.spec("BRK-5")
 def test_connections_go_to_the_listeners_processors_in_strict_rotation() -> None:
     seen: list[str] = []
 
-    def note_epoll(request: Request) -> None:
-        seen.append(str(id(request.connection._epoll)))
+    def note_processor(request: Request) -> None:
+        seen.append(threading.current_thread().name)
         echo(request)
 
-    with serving(note_epoll, num_network_threads="3") as server:
+    with serving(note_processor, {0}, num_network_threads="3") as server:
         clients = [RawClient(server.endpoints[0].port) for _ in range(6)]
         for client in clients:
-            client.ask(b"x")
+            client.ask(b"\0\0 quick: served by the processor itself")
+        for client in clients:
             client.close()
     assert seen[:3] == seen[3:]
     assert Counter(seen) == dict.fromkeys(seen, 2)
@@ -88,11 +103,11 @@ def test_accepted_sockets_get_nodelay_keepalive_and_the_buffer_sizes() -> None:
     options: list[int] = []
 
     def note(request: Request) -> None:
-        sock = request.connection._socket
-        options.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
-        options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
-        options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+        with socket.socket(fileno=os.dup(request.connection.fd)) as sock:
+            options.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+            options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+            options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
         echo(request)
 
     sizes = {"socket_send_buffer_bytes": "30000", "socket_receive_buffer_bytes": "40000"}
@@ -172,7 +187,7 @@ def test_a_request_without_an_answer_lets_the_next_one_through() -> None:
 
 
 @pytest.mark.spec("BRK-15")
-def test_a_full_channel_stops_reading_and_loses_nothing() -> None:
+def test_a_full_channel_stops_reading_and_loses_nothing(offered: list[bool]) -> None:
     held: SimpleQueue[None] = SimpleQueue()
     taken: list[bytes] = []
 
@@ -185,8 +200,8 @@ def test_a_full_channel_stops_reading_and_loses_nothing() -> None:
         clients = [RawClient(server.endpoints[0].port) for _ in range(8)]
         for i, client in enumerate(clients):
             client.send(b"%d" % i)
-        wait_until(lambda: server._channel._queue.qsize() == 2 and bool(server._processors[0]._refused))
-        assert server._channel._queue.qsize() == 2
+        wait_until(lambda: offered.count(True) == 3 and not offered[-1])
+        assert offered.count(True) == 3, "one at work, two queued"
         for _ in clients:
             held.put(None)
         assert [client.receive() for client in clients] == [b"%d" % i for i in range(8)]
@@ -238,7 +253,7 @@ def test_a_parked_request_occupies_no_handler_and_is_answered_from_another_threa
 
 
 @pytest.mark.spec("BRK-13", "BRK-16")
-def test_a_processor_serves_quick_requests_itself_only_while_nothing_else_waits() -> None:
+def test_a_processor_serves_quick_requests_itself_only_while_nothing_else_waits(offered: list[bool]) -> None:
     threads: dict[bytes, str] = {}
     gate, held = threading.Event(), threading.Event()
 
@@ -259,7 +274,7 @@ def test_a_processor_serves_quick_requests_itself_only_while_nothing_else_waits(
         one.send(b"\0\x01 held")
         assert held.wait(60)
         two.send(b"\0\x01 queued")
-        wait_until(lambda: not server._channel.is_empty)
+        wait_until(lambda: offered == [True, True])
         three.send(b"\0\0 behind")
         assert three.answers_nothing_for(0.05)
         gate.set()
@@ -302,7 +317,7 @@ def test_an_answer_whose_connection_is_gone_is_dropped_with_a_warning(caplog: py
     with serving(parked.put, connections_max_idle_ms="50") as server:
 
         def asked() -> bool:
-            """Whether the request came through: a connection may be idle for too long before this process sends it."""
+            """Tell whether the request came through: a connection may be idle for too long before this process sends it."""
             with connected(server) as client:
                 with contextlib.suppress(OSError):
                     client.send(b"x")
@@ -402,7 +417,7 @@ def test_file_regions_are_sent_between_bytes_and_over_many_rounds() -> None:
 
 
 @pytest.mark.spec("BRK-127")
-def test_stopping_finishes_what_was_queued_and_frees_the_port() -> None:
+def test_stopping_finishes_what_was_queued_and_frees_the_port(offered: list[bool]) -> None:
     gate = threading.Event()
 
     def gated(request: Request) -> None:
@@ -416,7 +431,7 @@ def test_stopping_finishes_what_was_queued_and_frees_the_port() -> None:
     clients = [RawClient(port) for _ in range(3)]
     for client in clients:
         client.send(b"x")
-    wait_until(lambda: server._channel._queue.qsize() == 2)
+    wait_until(lambda: offered == [True] * 3)
     stopper = threading.Thread(target=server.stop_serving)
     stopper.start()
     gate.set()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import Served, controlled_shutdown
+from kafkatool.broker.handlers import controlled_shutdown
 from kafkatool.broker.registration.controlled_stop import ask_to_move_leaders
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.settings.config import BrokerConfig
@@ -21,7 +21,7 @@ from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode
 from tests.broker.handlers.served import broker_of, handler_context
 from tests.ports import free_port
 
-SERVED = {API.key: Served(API, API.min_version, API.max_version, controlled_shutdown.handle)}
+SERVED = {API.key: controlled_shutdown.SERVED}
 Answer = tuple[ErrorCode, list[TopicPartition]]
 DONE: Answer = (ErrorCode.NONE, [])
 SOME_LEFT: Answer = (ErrorCode.NONE, [TopicPartition("t", 0)])
@@ -35,7 +35,7 @@ def register(zk: ZooKeeper, broker_id: int, port: int) -> None:
 
 @contextmanager
 def controller(zk: ZooKeeper, broker_id: int, answer: Callable[[], Answer]) -> Iterator[list[tuple[int, int | None]]]:
-    """A registered broker that answers ControlledShutdown; yields what it was asked."""
+    """Register a broker that answers ControlledShutdown; yields what it was asked."""
     asked: list[tuple[int, int | None]] = []
 
     def decide(stopping: int, epoch: int | None) -> Answer:

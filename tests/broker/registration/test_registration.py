@@ -10,7 +10,7 @@ import pytest
 
 from kafkatool.broker.administration.producer_ids import ProducerIds
 from kafkatool.broker.registration.identity import establish_identity
-from kafkatool.broker.registration.registration import Health, make_base_paths, with_real_address
+from kafkatool.broker.registration.registration import Registration, make_base_paths, with_real_address
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.settings.dynamic import EXPIRY_MS, DynamicConfig, read_overrides
 from kafkatool.broker.settings.overrides import TopicOverrides, topics_in
@@ -31,8 +31,8 @@ from tests.waiting import eventually
 INFO = BrokerInfo(3, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INNER", "::1", 9093)), "rack-a")
 
 
-def health(zk: ZooKeeper, **more: Callable[[], None]) -> Health:
-    return Health(zk, INFO, session_timeout_ms=500, **more)
+def health(zk: ZooKeeper, **more: Callable[[], None]) -> Registration:
+    return Registration(zk, INFO, session_timeout_ms=500, **more)
 
 
 @pytest.mark.spec("Z-4")
@@ -72,7 +72,7 @@ def test_an_id_held_by_another_session_is_retried_then_refused(base: ZooKeeper, 
             health(base).start()
         leaving = threading.Timer(0.2, lambda: other.delete(BrokerZnode.path(3)))
         leaving.start()
-        patient = Health(base, INFO, session_timeout_ms=60_000)
+        patient = Registration(base, INFO, session_timeout_ms=60_000)
         patient.start()
         leaving.join()
         assert patient.broker_epoch is not None
@@ -98,7 +98,7 @@ def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: Zoo
         registered.start()
         before = registered.broker_epoch
         former = session.session_id
-        end_session(session)
+        end_session(session.connect, lambda: session.session_id)
         told.get(timeout=60)
         wait_until(lambda: registered.broker_epoch != before)
         node = base.get(BrokerZnode.path(3))
@@ -107,25 +107,36 @@ def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: Zoo
         registered.stop()
 
 
-def end_session(session: ZooKeeper) -> None:
-    """Close the session behind its client's back, as an expiry does: the same id and password from elsewhere.
+def end_session(connect: str, session_id: Callable[[], int]) -> None:
+    """Close a session behind its client's back, as an expiry does: the same id and password from elsewhere.
 
-    The client comes back at once, and may have its session again before it is closed. So until it has another.
+    The client comes back at once, and may have its session again before it is closed. So until ``session_id`` is another.
     """
     from kazoo.client import KazooClient
 
-    former, own = session.session_id, session._client.client_id
+    former = session_id()
 
     def is_over() -> bool:
-        twin = KazooClient(hosts=session.connect, client_id=own, timeout=60)
+        twin = KazooClient(hosts=connect, client_id=(former, _password(former)), timeout=60)
         try:
             twin.start(60)
         finally:
             twin.stop()
             twin.close()
-        return session.session_id != former
+        return session_id() != former
 
     eventually(is_over, "the end of the session", 60)
+
+
+def _password(session_id: int) -> bytes:
+    """Return a session's password, which ZooKeeper makes of its id with java.util.Random (server/ZooKeeperServer.java)."""
+    mask, factor = (1 << 48) - 1, 0x5DEECE66D
+    state = (session_id ^ 0xB3415C00 ^ factor) & mask
+    password = b""
+    for _ in range(4):
+        state = (state * factor + 0xB) & mask
+        password += (state >> 16).to_bytes(4, "little")
+    return password
 
 
 @pytest.mark.spec("Z-9", "BRK-6")

@@ -366,7 +366,7 @@ def world(
         broker_epoch,
         clock_ms=monotonic_ms if clock is None else clock,
     )
-    logs.on_dir_failure = manager.on_dir_failure
+    logs.on_dir_failure(manager.on_dir_failure)
     manager.startup()
     try:
         yield World(manager, logs, zookeeper, scheduler, time_source, cache, lines, config)

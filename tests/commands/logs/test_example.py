@@ -24,7 +24,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kept(name: str, made: str) -> str:
-    """The example of that name as it is kept."""
+    """Return the example of that name as it is kept."""
     if RENEW:
         (EXAMPLE / name).write_text(made)
     return (EXAMPLE / name).read_text()

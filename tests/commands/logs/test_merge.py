@@ -184,7 +184,7 @@ def test_a_copy_is_told(log: Path, tmp_path: Path, no_spark: object) -> None:
 
 @pytest.fixture
 def kt_process(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts ``kt logs merge`` as a process of its own, whose temporary files are in ``tmp_path/temporary``."""
+    """Start ``kt logs merge`` as a process of its own, whose temporary files are in ``tmp_path/temporary``."""
     (tmp_path / "temporary").mkdir()
     started: list[subprocess.Popen[bytes]] = []
 

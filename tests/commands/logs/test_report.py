@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.core.statelog.spark import analysis
+from kafkatool.core.statelog.jobs import gathering
 from tests.commands.logs.tools import EXAMPLE, NoSpark, document, run, without_spark
 from tests.core.statelog.logs import record
 
@@ -44,7 +44,7 @@ def test_the_example_outage_in_figures() -> None:
 @pytest.mark.spec("SCL-18X", "SCL-8")
 def test_the_figures_are_the_same_wherever_the_logs_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = document("report", "--logs", EXAMPLE, "--skew")
-    gather = analysis.gather
+    gather = gathering.gather
     monkeypatch.setattr(
         "kafkatool.commands.logs.session.gather", lambda *args, **more: gather(*args, **more, chunk_bytes=7000)
     )

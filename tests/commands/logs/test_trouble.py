@@ -24,14 +24,14 @@ TEXT = "[Broker id=1] Handling stop replica (delete=true) for partition orders-1
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Some 8 MB, which are two slices."""
+    """Make some 8 MB, which are two slices."""
     lines = b"".join(record(f"{second:02d},{milli:03d}", TEXT) for second in range(60) for milli in range(1000))
     (path := tmp_path / "state-change.log").write_bytes(lines)
     return path
 
 
 def start(directory: Path, *arguments: object, limit_bytes: int = resource.RLIM_INFINITY) -> "subprocess.Popen[bytes]":
-    """``kt logs`` with its temporary files in ``directory/temporary``; files may grow to ``limit_bytes``."""
+    """Start ``kt logs`` with its temporary files in ``directory/temporary``; files may grow to ``limit_bytes``."""
     (temporary := directory / "temporary").mkdir(parents=True)
     process = subprocess.Popen(
         [sys.executable, "-m", "kafkatool", "logs", *map(str, arguments)],
@@ -60,7 +60,7 @@ def test_workers_without_room(form: str, log: Path, tmp_path: Path) -> None:
 @pytest.mark.spec("SCL-22X", "COM-3X")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ended_while_the_workers_write(number: signal.Signals, log: Path, tmp_path: Path) -> None:
-    """Where the merge was done before the signal came, whatever it ended then, it is tried again."""
+    """Try again where the merge was done before the signal came: it ended nothing then."""
     (to := tmp_path / "to").mkdir()
     out = to / "out"
     for number_of_try in range(TRIES):

@@ -33,19 +33,19 @@ class NoSpark(InProcess):
 
 
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> type[NoSpark]:
-    """From now on Spark is the process itself."""
+    """Make the process itself stand for Spark from now on."""
     monkeypatch.setattr(logs_session, "Spark", NoSpark)
     monkeypatch.setattr(NoSpark, "started", 0)
     return NoSpark
 
 
 def run(*arguments: object, stdin: bytes = b"") -> Result:
-    """``kt logs`` with these arguments."""
+    """Run ``kt logs`` with these arguments."""
     return CliRunner().invoke(kt, ["logs", *map(str, arguments)], input=stdin)
 
 
 def document(*arguments: object) -> dict[str, Any]:
-    """The JSON that the command prints."""
+    """Return the JSON that the command prints."""
     result = run(*arguments, "--output", "json")
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
@@ -53,6 +53,6 @@ def document(*arguments: object) -> dict[str, Any]:
 
 
 def nothing_is_left(temporary: Path) -> bool:
-    """Neither files nor a process that uses them."""
+    """Tell if there are neither files nor a process that uses them."""
     commands = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
     return not list(temporary.iterdir()) and not any(str(temporary) in command for command in commands)

@@ -12,7 +12,7 @@ from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.planner import plan_files
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
-from tests.core.operations.reassignment.test_requests import plan
+from tests.core.operations.reassignment.plans import plan
 from tests.waiting import eventually
 
 BEFORE = {0: (1,), 1: (2,), 2: (3,)}
@@ -21,11 +21,11 @@ BROKER_1 = {"x": "y", throttles.RATES[0]: "77"}  # what somebody has set before,
 
 
 class Killed(BaseException):
-    """As by SIGKILL: no handler of the command sees it."""
+    """An end as by SIGKILL: no handler of the command sees it."""
 
 
 class Writes:
-    """Counts the writes of the command, to ZooKeeper and to its files, and dies before one of them."""
+    """The writes of a command, to ZooKeeper and to its files: counted, and ended before one of them as by a kill."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -53,7 +53,7 @@ class Writes:
 
 
 def count_writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
-    """Of the thread that calls this, and of all writes of a command."""
+    """Count all writes of a command that the calling thread makes."""
     found = Writes()
     monkeypatch.setattr(ZooKeeper, "create", found.around(ZooKeeper.create))
     monkeypatch.setattr(ZooKeeper, "set", found.around(ZooKeeper.set))
@@ -64,7 +64,7 @@ def count_writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
 
 
 def reset(zk: ZooKeeper) -> None:
-    """The cluster as it was before the first run; the controller of the test carries the way back out."""
+    """Make the cluster what it was before the first run; the controller of the test carries the way back out."""
     zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan(BEFORE)))
     eventually(lambda: zk.get(ReassignmentZnode.PATH) is None, "the way back", 60)
     empty: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Runs ``kt reassign …`` in this process against a test's ZooKeeper; the controller is played by hand."""
+"""Run ``kt reassign …`` in this process against a test's ZooKeeper; the controller is played by hand."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.core.planner.plan_files import plan_json
-from tests.core.operations.reassignment.test_requests import plan
+from tests.core.operations.reassignment.plans import plan
 
 GOAL = {p: (3 - p % 2,) for p in range(9)}
 

@@ -10,7 +10,7 @@ from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.reassign.runner import GOAL, plan_file, run
-from tests.core.operations.reassignment.test_requests import NINE, config, plan
+from tests.core.operations.reassignment.plans import NINE, config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
 
 

@@ -9,7 +9,7 @@ from click.testing import Result
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.reassign.runner import GOAL, run
-from tests.core.operations.reassignment.test_requests import NINE, plan
+from tests.core.operations.reassignment.plans import NINE, plan
 
 
 @pytest.mark.spec("RSN-4", "RSN-2", "RSN-32X")

@@ -15,7 +15,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.reassign.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset
 from tests.commands.reassign.runner import plan_file, run
-from tests.core.operations.reassignment.test_requests import config
+from tests.core.operations.reassignment.plans import config
 from tests.core.zookeeper import cluster_nodes as nodes
 
 FLAGS: Final = ("--throttle", "5000", "--batch-partitions", "2", "--wait")
@@ -44,7 +44,7 @@ class Story:
         self._zk, self._connect, self._directory, self._writes = zk, zk_connect, directory, writes
 
     def tell(self, second: tuple[str, ...], last: tuple[str, ...], first_at: int, second_at: int) -> tuple[int, int]:
-        """How many writes the first and the second made, or began: fewer than where they were to die if they ended."""
+        """Return how many writes the first and the second made, or began; fewer than where they were to die: they ended."""
         directory = self._directory / f"{first_at} {second_at}"
         directory.mkdir(parents=True)
         file = plan_file(directory / "plan.json", GOAL)
@@ -84,7 +84,7 @@ class Story:
 
 
 def pairs(first: int, second: int, story: int) -> Iterator[tuple[int, int]]:
-    """Which writes the two die before in the story of that number."""
+    """Yield the writes that the two die before in the story of that number."""
     if ALL_PAIRS:
         yield from ((i, j) for i in range(1, first + 1) for j in range(1, second + 1))
         return

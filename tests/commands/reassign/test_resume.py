@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.commands.reassign import cancel as reassign_cancel
+from kafkatool.core.operations.reassignment import run as reassignment_run
 from kafkatool.core.operations.reassignment import run_lock, throttles
 from kafkatool.core.operations.reassignment.saved_run import RunState
 from kafkatool.core.planner.plan_files import plan_json
@@ -16,7 +16,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset
 from tests.commands.reassign.runner import plan_file, run
-from tests.core.operations.reassignment.test_requests import config, plan
+from tests.core.operations.reassignment.plans import config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.waiting import eventually
 
@@ -227,7 +227,7 @@ def test_a_run_that_waits_for_somebody_elses_reassignment_sends_nothing_once_it_
 def test_cancel_waits_for_the_kt_that_sends_although_its_mark_was_written_over(
     zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reassign_cancel, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(reassignment_run, "PATIENCE_S", 60.0)
     nodes.make_cluster(zk, topics={"t": BEFORE})
     plan_path, state = plan_file(tmp_path / "plan.json", GOAL), tmp_path / "plan.state.json"
     file = ("--reassignment-json-file", plan_path)

@@ -9,13 +9,13 @@ import pytest
 
 from kafkatool.commands.reassign.progress import ProgressView
 from kafkatool.core.operations.reassignment import run_lock, throttles
-from kafkatool.core.operations.reassignment.requests import Progress
+from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.saved_run import RunState
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.commands.reassign.runner import plan_file, run
-from tests.core.operations.reassignment.test_requests import NINE, config, plan
+from tests.core.operations.reassignment.plans import NINE, config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
 
 GOAL = {p: (replicas[0] % 3 + 1,) for p, replicas in NINE.items()}  # every partition moves
@@ -25,7 +25,7 @@ SECOND: Moves = plan({p: GOAL[p] for p in range(5, 9)})
 
 @pytest.fixture
 def begun(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> Path:
-    """The plan of a run of two batches of which the first is in the znode, and the second not sent."""
+    """Begin a run of two batches of which the first is in the znode, and the second not sent."""
     file = plan_file(tmp_path / "plan.json", GOAL)
     flags = ("--batch-partitions", "5", "--throttle", "5000", "--wait", "--timeout", "0")
     assert run(zk_connect, "--execute", "--reassignment-json-file", file, *flags).exit_code == 1

@@ -7,12 +7,12 @@ import pytest
 
 from kafkatool.commands.reassign.progress import ProgressView
 from kafkatool.core.operations.reassignment import throttles
-from kafkatool.core.operations.reassignment.requests import Progress
+from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign.runner import GOAL, plan_file, run
-from tests.core.operations.reassignment.test_requests import NINE, config, plan
+from tests.core.operations.reassignment.plans import NINE, config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
 
 

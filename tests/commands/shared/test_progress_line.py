@@ -11,7 +11,7 @@ from kafkatool.commands.reassign.progress import progress_text
 from kafkatool.commands.shared.progress_line import INTERVAL_S, ProgressLine
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.copy_progress import Copied
-from kafkatool.core.operations.reassignment.requests import Progress
+from kafkatool.core.operations.reassignment.following import Progress
 
 ESCAPE = r"\x1b\[\??[0-9;]*[A-Za-z]"
 GIB = 1024**3

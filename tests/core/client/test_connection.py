@@ -13,6 +13,7 @@ from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.messages import fetch, heartbeat, produce
+from tests.core.protocol.apis import APIS
 from tests.ports import free_port
 
 Answer = Callable[[socket.socket, Any, int], None]  # socket, request, correlation id
@@ -28,8 +29,9 @@ def _peer(answer: Answer) -> Iterator[int]:
         with listener.accept()[0] as connection, connection.makefile("rb") as stream:
             while len(length := stream.read(4)) == 4:
                 frame = stream.read(int.from_bytes(length, "big"))
-                header, body = decode_header(frame)
-                answer(connection, decode_request(header, frame, body), header.correlation_id)
+                api = APIS[int.from_bytes(frame[:2], "big")]
+                header, body = decode_header(api, frame)
+                answer(connection, decode_request(api, header.api_version, frame, body), header.correlation_id)
 
     thread = threading.Thread(target=serve)
     thread.start()

@@ -1,9 +1,9 @@
-"""What a plan means for each broker and each partition."""
+"""The consequences of a plan for each broker and each partition."""
 
 import pytest
 
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
-from kafkatool.core.planner.consequences import BrokerFigures, broker_figures, reason
+from kafkatool.core.planner.consequences import BrokerConsequences, broker_consequences, reason
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -11,12 +11,12 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 @pytest.mark.spec("RSN-29X")
 def test_each_broker_is_told_before_and_after_with_the_bytes_it_gets() -> None:
     current, proposed = {A: (1, 2), B: (2, 1)}, {A: (2, 3), B: (2, 1)}
-    one, two, three = broker_figures(current, proposed, (), {A: 700, B: 50})
-    assert one == BrokerFigures(1, 2, 1, 1, 0, incoming=0, outgoing=1, copied_bytes=0)
-    assert two == BrokerFigures(2, 2, 2, 1, 2, incoming=0, outgoing=0, copied_bytes=0)
-    assert three == BrokerFigures(3, 0, 1, 0, 0, incoming=1, outgoing=0, copied_bytes=700)
-    assert [row.copied_bytes for row in broker_figures(current, proposed, (), {B: 50})] == [0, 0, None]
-    assert [row.copied_bytes for row in broker_figures(current, proposed, (4,))] == [None] * 4
+    one, two, three = broker_consequences(current, proposed, (), {A: 700, B: 50})
+    assert one == BrokerConsequences(1, 2, 1, 1, 0, incoming=0, outgoing=1, copied_bytes=0)
+    assert two == BrokerConsequences(2, 2, 2, 1, 2, incoming=0, outgoing=0, copied_bytes=0)
+    assert three == BrokerConsequences(3, 0, 1, 0, 0, incoming=1, outgoing=0, copied_bytes=700)
+    assert [row.copied_bytes for row in broker_consequences(current, proposed, (), {B: 50})] == [0, 0, None]
+    assert [row.copied_bytes for row in broker_consequences(current, proposed, (4,))] == [None] * 4
 
 
 @pytest.mark.spec("RSN-29X")

@@ -42,7 +42,7 @@ def spread(loads: Mapping[int, int], ids: Iterable[int]) -> int:
 
 
 def imbalance(plan: Moves, ids: Sequence[int]) -> tuple[int, int]:
-    """Of replicas, and of preferred replicas: the fullest broker's less the emptiest's."""
+    """Return the fullest broker's less the emptiest's, of replicas and of preferred replicas."""
     replicas = Counter(b for r in plan.values() for b in r)
     return spread(replicas, ids), spread(Counter(r[0] for r in plan.values()), ids)
 
@@ -51,7 +51,7 @@ def imbalance(plan: Moves, ids: Sequence[int]) -> tuple[int, int]:
 
 
 def fewest_copies(current: Moves, ids: Sequence[int], factor: int) -> int:
-    """Over every balanced plan, partition by partition: for each way the replicas and the leaders can be counted per
+    """Search every balanced plan, partition by partition: for each way the replicas and the leaders can be counted per
     broker, the fewest copies that lead there. It knows nothing of the planner's method."""
     best: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {((0,) * len(ids), (0,) * len(ids)): 0}
     for before in current.values():
@@ -70,7 +70,7 @@ def fewest_copies(current: Moves, ids: Sequence[int], factor: int) -> int:
 
 @st.composite
 def small_clusters(draw: st.DrawFn) -> tuple[dict[TopicPartition, tuple[int, ...]], list[int], int]:
-    """Replicas anywhere on brokers 0 to 3; up to four targets, which may be new, gone or the same; another factor."""
+    """Draw replicas anywhere on brokers 0 to 3; up to four targets, which may be new, gone or the same; another factor."""
     before = draw(st.integers(1, 4))
     ids = draw(st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True))
     lists = st.permutations(range(4)).map(lambda r: tuple(r[:before]))
@@ -107,7 +107,7 @@ def test_no_balanced_plan_moves_fewer_replicas_whatever_lies_where_on_three_brok
 
 @st.composite
 def clusters(draw: st.DrawFn, racks: bool = False) -> tuple[list[BrokerInfo], dict[TopicPartition, tuple[int, ...]]]:
-    """Up to 12 targets of 15 brokers; replicas anywhere, up to five a partition and as many as there are targets."""
+    """Draw up to 12 targets of 15 brokers; replicas anywhere, up to five a partition and as many as there are targets."""
     ids = sorted(draw(st.sets(st.integers(0, 14), min_size=2, max_size=12)))
     names = draw(st.sampled_from(["a", "ab", "abc", "aab", "abbb"])) if racks else ""
     rng = draw(st.randoms(use_true_random=False))

@@ -46,9 +46,9 @@ def test_the_example_of_the_specification() -> None:
     request = api_versions.ApiVersionsRequest(client_software_name="kt", client_software_version="1.0")
     frame = encode_request(api_versions.API, 3, 1, "test", request)
     assert frame.hex() == "00000017001200030000000100047465737400036b7404312e3000"
-    header, body = decode_header(frame[4:])
+    header, body = decode_header(api_versions.API, frame[4:])
     assert header == RequestHeader(18, 3, 1, "test")
-    assert decode_request(header, frame[4:], body) == request
+    assert decode_request(api_versions.API, 3, frame[4:], body) == request
 
 
 @pytest.mark.spec("BRK-9")
@@ -57,14 +57,14 @@ def test_controlled_shutdown_0_has_no_client_id() -> None:
         controlled_shutdown.API, 0, 5, "x", controlled_shutdown.ControlledShutdownRequest(broker_id=3)
     )
     assert frame.hex() == "0000000c000700000000000500000003"
-    assert decode_header(frame[4:]) == (RequestHeader(7, 0, 5, None), 8)
+    assert decode_header(controlled_shutdown.API, frame[4:]) == (RequestHeader(7, 0, 5, None), 8)
 
 
 @pytest.mark.spec("BRK-9")
 def test_a_null_client_id() -> None:
     frame = encode_request(metadata.API, 1, 5, None, metadata.MetadataRequest(topics=None))
     assert frame.hex() == "0000000e0003000100000005ffffffffffff"
-    assert decode_header(frame[4:]) == (RequestHeader(3, 1, 5, None), 10)
+    assert decode_header(metadata.API, frame[4:]) == (RequestHeader(3, 1, 5, None), 10)
 
 
 @pytest.mark.spec("BRK-11")
@@ -176,8 +176,8 @@ def test_update_metadata_0_has_one_address_and_later_versions_endpoints_with_the
 def test_a_produce_request_too_old_can_be_answered_in_its_own_layout(version: int) -> None:
     body = "00010000006400000001000174000000010000000300000002abcd"
     frame = bytes.fromhex(f"0000{version:04x}00000001000178" + body)
-    header, offset = decode_header(frame)
-    request = decode_request(header, frame, offset)
+    header, offset = decode_header(produce.API, frame)
+    request = decode_request(produce.API, header.api_version, frame, offset)
     assert request.transactional_id is None
     assert bytes(request.topics[0].partitions[0].records) == b"\xab\xcd"
     partition = produce.ProduceResponsePartition(partition=3, error_code=35)
@@ -198,9 +198,8 @@ def test_a_produce_request_too_old_can_be_answered_in_its_own_layout(version: in
     ],
 )
 def test_lengths_that_cannot_be(why: str, body: str) -> None:
-    header = RequestHeader(heartbeat.API.key, 0, 1, None)
     with pytest.raises(ProtocolError, match=r"group_id: length"):
-        decode_request(header, bytes.fromhex(body), 0)
+        decode_request(heartbeat.API, 0, bytes.fromhex(body), 0)
 
 
 @pytest.mark.spec("BRK-10")
@@ -208,15 +207,14 @@ def test_lengths_that_cannot_be(why: str, body: str) -> None:
 def test_a_count_is_bounded_by_the_bytes_left(count: int) -> None:
     frame = struct.pack(">i", count) + bytes(64)
     with pytest.raises(ProtocolError, match="topics: length"):
-        decode_request(RequestHeader(metadata.API.key, 0, 1, None), frame, 0)
+        decode_request(metadata.API, 0, frame, 0)
 
 
 @pytest.mark.spec("BRK-162")
 def test_unknown_tagged_fields_are_skipped() -> None:
-    header = RequestHeader(metadata.API.key, 9, 1, None)
     plain = bytes.fromhex("01010000")
     tagged = plain + bytes.fromhex("020003aabbccc80100")
-    assert decode_request(header, tagged, 0) == decode_request(header, plain + b"\0", 0)
+    assert decode_request(metadata.API, 9, tagged, 0) == decode_request(metadata.API, 9, plain + b"\0", 0)
 
 
 @pytest.mark.spec("BRK-10")
@@ -232,23 +230,25 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 )
 def test_malformed_tagged_fields(tags: str) -> None:
     with pytest.raises(ProtocolError):
-        decode_request(RequestHeader(metadata.API.key, 9, 1, None), bytes.fromhex("01010000" + tags), 0)
+        decode_request(metadata.API, 9, bytes.fromhex("01010000" + tags), 0)
 
 
 @pytest.mark.spec("BRK-162")
 def test_invalid_utf_8_is_read_with_replacement_characters_and_any_non_zero_byte_is_true() -> None:
     frame = bytes.fromhex("000000010002ff6107")
-    request = decode_request(RequestHeader(metadata.API.key, 4, 1, None), frame, 0)
+    request = decode_request(metadata.API, 4, frame, 0)
     assert request.topics[0].topic == "\ufffda"
     assert request.allow_auto_topic_creation is True
 
 
 @pytest.mark.spec("BRK-10")
-@pytest.mark.parametrize(("key", "version"), [(99, 0), (1, 2), (1, 12), (4, 3), (18, 4)])
-def test_what_is_not_known_is_refused(key: int, version: int) -> None:
-    with pytest.raises(ProtocolError, match=rf"api key {key}.* version {version}|unknown api key {key}"):
-        header, body = decode_header(struct.pack(">hhih", key, version, 1, -1) + bytes(50))
-        decode_request(header, bytes(50), body)
+@pytest.mark.parametrize(
+    ("api", "version"), [(fetch.API, 2), (fetch.API, 12), (leader_and_isr.API, 3), (api_versions.API, 4)]
+)
+def test_a_version_that_is_not_known_is_refused(api: Api, version: int) -> None:
+    header, body = decode_header(api, struct.pack(">hhih", api.key, version, 1, -1) + bytes(50))
+    with pytest.raises(ProtocolError, match=rf"{api.name} has no version {version}"):
+        decode_request(api, header.api_version, bytes(50), body)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from kafkatool.core.statelog.spark.session import Spark
 
 @pytest.fixture
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
-    """Spark with two workers."""
+    """Give Spark with two workers."""
     directory: Path = tmp_path_factory.mktemp("spark")
     with Spark("local[2]", directory) as started:
         yield started

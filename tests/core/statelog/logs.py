@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from kafkatool.core.statelog.sources.sources import Extent, Source
+from kafkatool.core.statelog.sources.source import Extent, Source
 from tests.paths import DATA
 
 CAPTURES = DATA / "state-change-logs"
@@ -22,38 +22,38 @@ class InProcess:
         self.parallelism = parallelism
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """``function`` of each item."""
+        """Return ``function`` of each item."""
         return [function(item) for item in items]
 
 
 def story(version: str) -> list[Path]:
-    """The four brokers' logs of the first story, which Kafka's merger was run on."""
+    """Return the four brokers' logs of the first story, which Kafka's merger was run on."""
     return sorted((CAPTURES / version / "story").iterdir())
 
 
 def lines_of(path: Path) -> list[str]:
-    """A capture's lines."""
+    """Return a capture's lines."""
     return gzip.decompress(path.read_bytes()).decode("latin-1").splitlines()
 
 
 def all_lines() -> list[str]:
-    """Every line of every captured log."""
+    """Return every line of every captured log."""
     return [line for path in sorted(CAPTURES.glob("*/*/*.log.gz")) for line in lines_of(path)]
 
 
 def merger_output(version: str, name: str) -> bytes:
-    """What Kafka's merger printed on stdout."""
+    """Return what Kafka's merger printed on stdout."""
     text = gzip.decompress((CAPTURES / version / f"{name}.txt.gz").read_bytes())
     return text.split(b"# stdout\n", 1)[1].split(b"# stderr\n", 1)[0]
 
 
 def record(time: str, text: str = "Broker 1 stopped", level: str = "TRACE") -> bytes:
-    """A line as log4j lays it out. ``time`` may be seconds and milliseconds only: ``00,000``."""
+    """Return a line as log4j lays it out. ``time`` may be seconds and milliseconds only: ``00,000``."""
     full = time if len(time) == 23 else f"2016-01-01 10:00:{time}"
     return f"[{full}] {level} {text} (state.change.logger)\n".encode()
 
 
 def source(path: Path, content: bytes, label: str = "") -> Source:
-    """A file with that content, as a source."""
+    """Make a file with that content, as a source."""
     path.write_bytes(content)
     return Source(str(path), label or path.name, (Extent(path, path.stat().st_ino, 0, len(content)),))

@@ -26,7 +26,7 @@ def test_a_new_session_watches_anew_and_a_change_wakes_who_waits(zk: ZooKeeper) 
     for _ in range(3):
         request.read()
     assert watches() == 1
-    end_session(zk)
+    end_session(zk.connect, lambda: zk.session_id)
     eventually(reads, "the new session", 60)
     request.read()
     assert watches() == 1

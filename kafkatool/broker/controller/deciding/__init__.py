@@ -1,1 +1,4 @@
-"""Who leads and who is in sync: pure selection, and the state machines of partitions and replicas."""
+"""The decisions on leaders and in-sync replicas: pure selection, and the two state machines.
+
+Doors: ``partition_machine``, ``replica_machine``. Nothing here watches ZooKeeper or knows why a move is asked for.
+"""

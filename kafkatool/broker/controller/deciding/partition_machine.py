@@ -1,4 +1,4 @@
-"""Moves partitions between their states: first leaders, elections, and what goes with them (CTL-62 to 65, 70 to 74).
+"""The state machine of partitions: first leaders, elections, and the requests that follow (CTL-62 to 65, 70 to 74).
 
 Every decision rests on the state node read for it and is written on the version read; a conflict means reading and
 deciding again (CTL-41, 42; Z-38). A failed change leaves node, context and status as they were (CTL-65).
@@ -7,11 +7,12 @@ deciding again (CTL-41, 42; Z-38). A failed change leaves node, context and stat
 import enum
 import logging
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.deciding import leader_selection as selection
 from kafkatool.broker.controller.deciding.leader_selection import Choice
-from kafkatool.broker.controller.deciding.partition_states import LEGAL, PartitionStatus
+from kafkatool.broker.controller.states import PARTITION_MOVES, PartitionStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.telling.request_batch import RequestBatch
 from kafkatool.broker.controller.writing.zookeeper_writes import FencedZooKeeper
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Strategy(enum.Enum):
-    """How a leader is chosen (CTL-64)."""
+    """The way a leader is chosen (CTL-64)."""
 
     OFFLINE = "offline"
     REASSIGN = "reassign"
@@ -31,23 +32,15 @@ class Strategy(enum.Enum):
     CONTROLLED_SHUTDOWN = "controlled shutdown"
 
 
+@dataclass(eq=False)
 class PartitionStateMachine:
-    """Works in the batch the caller has open. ``unclean_topics`` tells which of the topics allow unclean election."""
+    """Moves partitions, in the caller's open batch. ``unclean_topics`` returns which of the topics allow unclean leaders."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        zookeeper: FencedZooKeeper,
-        batch: RequestBatch,
-        *,
-        write_lines: Callable[[str, Iterable[str]], None],
-        unclean_topics: Callable[[Collection[str]], set[str]],
-    ) -> None:
-        self._context = context
-        self._zookeeper = zookeeper
-        self._batch = batch
-        self._write_lines = write_lines
-        self._unclean_topics = unclean_topics
+    _context: ControllerContext
+    _zookeeper: FencedZooKeeper
+    _batch: RequestBatch
+    _write_lines: Callable[[str, Iterable[str]], None]
+    _unclean_topics: Callable[[Collection[str]], set[str]]
 
     def startup(self) -> None:
         """Give every partition its status from what failover read (CTL-63), then try to bring all online."""
@@ -74,6 +67,15 @@ class PartitionStateMachine:
             PartitionStatus.ONLINE,
         )
 
+    # To NEW           from NON_EXISTENT: a mark; the line names the assigned replicas.
+    # To ONLINE        from NEW: the first live replica leads, all live ones are the ISR. The state node is made, then the
+    #                  ISR is told by LeaderAndIsr (isNew) and everybody by UpdateMetadata.
+    #                  From ONLINE or OFFLINE: a leader is elected by the strategy, its epoch is one higher. Written on the
+    #                  version read; replicas are told by LeaderAndIsr, everybody by UpdateMetadata. Without a candidate
+    #                  the move fails, and all stays as it was.
+    # To OFFLINE       from NEW, ONLINE or OFFLINE: a mark; the leader named last stays until another is elected.
+    # To NON_EXISTENT  from OFFLINE: a mark; the nodes are deleted by the topic's deletion.
+
     def move(
         self, partitions: Iterable[TopicPartition], target: PartitionStatus, strategy: Strategy = Strategy.OFFLINE
     ) -> set[TopicPartition]:
@@ -83,7 +85,7 @@ class PartitionStateMachine:
         failed = []
         for partition in partitions:
             status = context.status_of(partition)
-            if status in LEGAL[target]:
+            if status in PARTITION_MOVES[target]:
                 moving[partition] = status
             else:
                 failed.append(partition)
@@ -184,7 +186,7 @@ class PartitionStateMachine:
     def _decide(
         self, states: dict[TopicPartition, PartitionState], strategy: Strategy
     ) -> dict[TopicPartition, PartitionState]:
-        """The states to be written, each with the version it was decided on."""
+        """Return the states to be written, each with the version it was decided on."""
         context = self._context
         live = {p: context.live_for(p) for p in states}
         unclean: set[str] = set()
@@ -227,7 +229,7 @@ class PartitionStateMachine:
     # --- the same leader, a higher epoch ------------------------------------------------------------------------
 
     def raise_epochs(self, receivers: dict[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Leader and ISR as they are, leader epoch + 1; LeaderAndIsr with the AR of the context to those receivers.
+        """Raise leader epochs by one, leader and ISR as they are; LeaderAndIsr with the context's AR to the receivers.
 
         Steps 2 and 7 of a reassignment (CTL-91). Returns what was written; partitions that failed are left out.
         """
@@ -250,7 +252,7 @@ class PartitionStateMachine:
 
 
 def is_from_newer_controller(partition: TopicPartition, state: LeaderAndIsr, epoch: int) -> bool:
-    """Whether a newer controller wrote that state: then the change is dropped (CTL-14)."""
+    """Tell, and log, whether a newer controller wrote that state: then the change is dropped (CTL-14)."""
     if state.controller_epoch > epoch:
         log.error(
             "partition %s is left alone: its state was written by controller epoch %d, ours is %d",

@@ -1,12 +1,13 @@
-"""Moves replicas between their states, and tells brokers what that means for them (CTL-66 to CTL-68)."""
+"""The state machine of replicas, with the requests and the changes of ISRs that follow (CTL-66 to CTL-68)."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.deciding.leader_selection import without_replicas
 from kafkatool.broker.controller.deciding.partition_machine import is_from_newer_controller
-from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.states import ReplicaStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
 from kafkatool.broker.controller.telling.request_batch import RequestBatch
 from kafkatool.broker.controller.writing.zookeeper_writes import FencedZooKeeper
@@ -19,24 +20,17 @@ Replicas = Mapping[TopicPartition, Iterable[int]]
 """Partition -> brokers."""
 
 
+@dataclass(eq=False)
 class ReplicaStateMachine:
-    """Works in the batch the caller has open."""
+    """Moves replicas, in the batch that the caller has open."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        zookeeper: FencedZooKeeper,
-        batch: RequestBatch,
-        *,
-        write_lines: Callable[[str, Iterable[str]], None],
-    ) -> None:
-        self._context = context
-        self._zookeeper = zookeeper
-        self._batch = batch
-        self._write_lines = write_lines
+    _context: ControllerContext
+    _zookeeper: FencedZooKeeper
+    _batch: RequestBatch
+    _write_lines: Callable[[str, Iterable[str]], None]
 
     def startup(self) -> None:
-        """Replicas on live brokers are Online and told so, the others not to be deleted for now (CTL-68)."""
+        """Make replicas on live brokers Online and tell them so, the others not to be deleted for now (CTL-68)."""
         context = self._context
         online: dict[TopicPartition, list[int]] = {}
         for partition in context.partitions():
@@ -49,6 +43,17 @@ class ReplicaStateMachine:
                     online.setdefault(partition, []).append(broker)
         self.move(online, ReplicaStatus.ONLINE)
 
+    # To NEW                  from NON_EXISTENT, unless it leads: told by LeaderAndIsr (isNew), if anybody has ever led.
+    # To ONLINE               from NEW: taken into AR in memory; it has been told, as NEW or with the first leader.
+    #                         From ONLINE, OFFLINE or DELETION_INELIGIBLE: told by LeaderAndIsr.
+    # To OFFLINE              from NEW, ONLINE, OFFLINE or DELETION_INELIGIBLE: StopReplica; it leads no more and leaves
+    #                         the ISR (its last member stays), written on the version read; unless the topic is being
+    #                         deleted the other replicas are told by LeaderAndIsr. Where the write fails, the move does.
+    # To DELETION_STARTED     from OFFLINE: StopReplica that deletes.
+    # To DELETION_SUCCESSFUL  from DELETION_STARTED: a mark; the broker has answered that it is deleted.
+    # To DELETION_INELIGIBLE  from DELETION_STARTED or OFFLINE: a mark; the deletion waits for the broker.
+    # To NON_EXISTENT         from DELETION_SUCCESSFUL: taken out of AR in memory.
+
     def move(self, replicas: Replicas, target: ReplicaStatus) -> dict[TopicPartition, list[int]]:
         """Move them; returns those that moved. Illegal moves are logged and skipped, the others go on."""
         context = self._context
@@ -56,7 +61,7 @@ class ReplicaStateMachine:
         failed = []
         for partition, brokers in replicas.items():
             for broker in brokers:
-                legal = context.replica_status_of(partition, broker) in LEGAL[target]
+                legal = context.may_become(partition, broker, target)
                 if legal and (target is not ReplicaStatus.NEW or context.leader(partition) != broker):
                     moving.setdefault(partition, []).append(broker)
                 else:

@@ -1,1 +1,4 @@
-"""Telling brokers: requests gathered per broker, channels that send them, lines that log them."""
+"""The requests to brokers: gathered per broker, sent by a channel for each, logged in ``state-change.log``.
+
+Doors: ``request_batch``, ``channels``. Nothing here decides, and nothing here touches ZooKeeper.
+"""

@@ -1,4 +1,4 @@
-"""From the controller to each broker: a queue, a sender, one request in flight (CTL-49, CTL-61).
+"""The channels from the controller to each broker: a queue, a sender, one request in flight (CTL-49, CTL-61).
 
 ``Channel`` is what the controller needs; the simulator gives it another. ``BrokerSender`` is the real one: a thread
 per broker with a blocking connection. Answers go to the ``on_answer`` of their request, on the sender's thread.
@@ -93,7 +93,7 @@ class BrokerSender:
         self._thread.start()
 
     def send(self, request: ControlRequest) -> None:
-        """Queue a request."""
+        """Queue a request; see `Channel`."""
         self._queue.put(request)
 
     def close(self) -> None:

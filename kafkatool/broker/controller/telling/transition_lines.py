@@ -1,59 +1,54 @@
-"""Text of the controller's lines in ``state-change.log``, word for word Kafka 1.1.1's (state-change-log.md, B1 to B13).
+"""The text of the controller's lines in ``state-change.log``, word for word Kafka 1.1.1's (state-change-log.md, B1 to B13).
 
 Functions of values, called in bulk: one batch of transitions is formatted and written at once.
 """
 
 from collections.abc import Iterable, Sequence
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
-from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
+from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition, join_ids
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrResponse
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaResponse
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition, UpdateMetadataResponse
 
 
-def _csv(ids: Iterable[int]) -> str:
-    return ",".join(map(str, ids))
-
-
 def partition_new(partition: TopicPartition, old: PartitionStatus, replicas: Sequence[int]) -> str:
-    """B1."""
-    return f"Changed partition {partition} state from {old} to NewPartition with assigned replicas {_csv(replicas)}"
+    """Format line B1."""
+    return f"Changed partition {partition} state from {old} to NewPartition with assigned replicas {join_ids(replicas)}"
 
 
 def partition_online(partition: TopicPartition, old: PartitionStatus, state: PartitionState) -> str:
-    """B2."""
+    """Format line B2."""
     now = state.leader_and_isr
     return (
         f"Changed partition {partition} from {old} to OnlinePartition with state "
         f"LeaderAndIsr(leader={_id(now.leader)}, leaderEpoch={now.leader_epoch}, "
-        f"isr=List({', '.join(map(str, now.isr))}), zkVersion={state.version})"
+        f"isr=List({join_ids(now.isr, ', ')}), zkVersion={state.version})"
     )
 
 
 def partition_marked(partition: TopicPartition, old: PartitionStatus, new: PartitionStatus) -> str:
-    """B3."""
+    """Format line B3."""
     return f"Changed partition {partition} state from {old} to {new}"
 
 
 def partition_failed(
     controller: int, epoch: int, partition: TopicPartition, old: PartitionStatus, new: PartitionStatus
 ) -> str:
-    """B4: an illegal or failed change."""
+    """Format line B4: an illegal or failed change."""
     return f"Controller {controller} epoch {epoch} failed to change state for partition {partition} from {old} to {new}"
 
 
 def replica_changed(broker: int, partition: TopicPartition, old: ReplicaStatus, new: ReplicaStatus) -> str:
-    """B5."""
+    """Format line B5."""
     return f"Changed state of replica {broker} for partition {partition} from {old} to {new}"
 
 
 def replica_failed(
     controller: int, epoch: int, broker: int, partition: TopicPartition, old: ReplicaStatus, new: ReplicaStatus
 ) -> str:
-    """B6: an illegal or failed change."""
+    """Format line B6: an illegal or failed change."""
     return (
         f"Controller {controller} epoch {epoch} initiated state change of replica {broker} for partition {partition} "
         f"from {old} to {new} failed"
@@ -61,25 +56,25 @@ def replica_failed(
 
 
 def reassignment_sent(partition: TopicPartition, state: LeaderAndIsr, replicas: Sequence[int]) -> str:
-    """B7."""
+    """Format line B7."""
     leader = _id(state.leader)
     return (
-        f"Sent LeaderAndIsr request (Leader:{leader},ISR:{_csv(state.isr)},LeaderEpoch:{state.leader_epoch},"
-        f"ControllerEpoch:{state.controller_epoch}) with new assigned replica list {_csv(replicas)} "
+        f"Sent LeaderAndIsr request (Leader:{leader},ISR:{join_ids(state.isr)},LeaderEpoch:{state.leader_epoch},"
+        f"ControllerEpoch:{state.controller_epoch}) with new assigned replica list {join_ids(replicas)} "
         f"to leader {leader} for partition being reassigned {partition}"
     )
 
 
 def reassignment_failed(partition: TopicPartition, replicas: Sequence[int]) -> str:
-    """B8."""
+    """Format line B8."""
     return (
-        f"Failed to send LeaderAndIsr request with new assigned replica list {_csv(replicas)} "
+        f"Failed to send LeaderAndIsr request with new assigned replica list {join_ids(replicas)} "
         f"to leader for partition being reassigned {partition}"
     )
 
 
 def leader_and_isr_refused(response: LeaderAndIsrResponse, broker: int) -> str:
-    """B9."""
+    """Format line B9."""
     codes = ", ".join(f"{p.topic}-{p.partition}={ErrorCode(p.error_code).name}" for p in response.partitions)
     error = ErrorCode(response.error_code).name
     return (
@@ -89,7 +84,7 @@ def leader_and_isr_refused(response: LeaderAndIsrResponse, broker: int) -> str:
 
 
 def replicas_offline(partitions: Iterable[TopicPartition], broker: int) -> str:
-    """B10."""
+    """Format line B10."""
     return f"Mark replicas {','.join(map(str, partitions))} on broker {broker} as offline"
 
 
@@ -99,7 +94,7 @@ def response_received(
     correlation_id: int,
     node: str,
 ) -> str:
-    """B11. ``request`` is LEADER_AND_ISR, STOP_REPLICA or UPDATE_METADATA; ``node`` from ``node_text``."""
+    """Format line B11. ``request`` is LEADER_AND_ISR, STOP_REPLICA or UPDATE_METADATA; ``node`` from ``node_text``."""
     partitions = ""
     if not isinstance(response, UpdateMetadataResponse):
         entries = ",".join(
@@ -113,16 +108,16 @@ def response_received(
 
 
 def node_text(broker: int, host: str, port: int, rack: str | None) -> str:
-    """A broker as Kafka's Node prints it."""
+    """Format a broker as Kafka's Node prints it."""
     return f"{host}:{port} (id: {broker} rack: {'null' if rack is None else rack})"
 
 
 def leader_and_isr_sent(state: LeaderAndIsrPartition, brokers: Iterable[int]) -> list[str]:
-    """B12, one line per receiver."""
+    """Format lines B12, one per receiver."""
     text = (
         f" LeaderAndIsr request PartitionState(controllerEpoch={state.controller_epoch}, leader={state.leader}, "
-        f"leaderEpoch={state.leader_epoch}, isr={_csv(state.isr)}, zkVersion={state.zk_version}, "
-        f"replicas={_csv(state.replicas)}, isNew={'true' if state.is_new else 'false'}) to broker "
+        f"leaderEpoch={state.leader_epoch}, isr={join_ids(state.isr)}, zkVersion={state.zk_version}, "
+        f"replicas={join_ids(state.replicas)}, isNew={'true' if state.is_new else 'false'}) to broker "
     )
     end = f" for partition {state.topic}-{state.partition}"
     return [
@@ -131,7 +126,7 @@ def leader_and_isr_sent(state: LeaderAndIsrPartition, brokers: Iterable[int]) ->
 
 
 def update_metadata_sent(state: UpdateMetadataPartition, brokers: str) -> str:
-    """B13. ``brokers`` is ``1, 2, 3``."""
+    """Format line B13. ``brokers`` is ``1, 2, 3``."""
     return (
         f"Sending UpdateMetadata request PartitionState(controllerEpoch={state.controller_epoch}, "
         f"leader={state.leader}, leaderEpoch={state.leader_epoch}, isr={state.isr}, zkVersion={state.zk_version}, "

@@ -1,29 +1,24 @@
-"""A broker that is about to stop hands over what it leads and leaves every ISR first (CTL-111 to CTL-116)."""
+"""Controlled shutdown: a broker that is to stop first hands over its leaderships and leaves every ISR (CTL-111 to 116)."""
 
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from kafkatool.broker.controller.deciding.partition_machine import Strategy
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
+from kafkatool.broker.controller.work.part import Part
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from kafkatool.broker.controller.term import Term
 
 log = logging.getLogger(__name__)
 
 
-class ControlledShutdown:
-    """Adds to the context's ``shutting_down``; the mark goes when the broker's node does (CTL-113)."""
-
-    def __init__(self, term: "Term") -> None:
-        self._term = term
+@dataclass(eq=False)
+class ControlledShutdown(Part):
+    """Handles these requests. Adds to the context's ``shutting_down``, until the broker's node goes (CTL-113)."""
 
     def serve(self, broker: int, broker_epoch: int | None) -> tuple[ErrorCode, list[TopicPartition]]:
-        """The partitions with more than one replica that the broker still leads: none when it may go (CTL-116)."""
-        term, context = self._term, self._term.context
+        """Return the partitions with more than one replica that the broker still leads: none when it may go (CTL-116)."""
+        context = self.context
         registered = context.brokers.get(broker)
         if registered is None:
             return ErrorCode.BROKER_NOT_AVAILABLE, []
@@ -40,14 +35,14 @@ class ControlledShutdown:
         followed = {
             p: [broker]
             for p in concerned
-            if context.leader(p) != broker and context.replica_status_of(p, broker) in LEGAL[ReplicaStatus.OFFLINE]
+            if context.leader(p) != broker and context.may_become(p, broker, ReplicaStatus.OFFLINE)
         }
-        with term.batch.filling():
-            term.partitions.move(led, PartitionStatus.ONLINE, Strategy.CONTROLLED_SHUTDOWN)
+        with self.batch.filling():
+            self.partitions.move(led, PartitionStatus.ONLINE, Strategy.CONTROLLED_SHUTDOWN)
             for partition in followed:  # before its leader hears of it, so that it does not catch up again
-                term.batch.add_stop_replica(broker, partition, delete=False)
-        with term.batch.filling():
-            term.replicas.move(followed, ReplicaStatus.OFFLINE)
+                self.batch.add_stop_replica(broker, partition, delete=False)
+        with self.batch.filling():
+            self.replicas.move(followed, ReplicaStatus.OFFLINE)
         remaining = [p for p in concerned if context.leader(p) == broker]
         log.info("broker %d still leads %d partitions with other replicas", broker, len(remaining))
         return ErrorCode.NONE, remaining

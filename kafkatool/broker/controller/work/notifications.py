@@ -1,46 +1,40 @@
-"""What brokers tell the controller: changed ISRs, failed log directories, answers to LeaderAndIsr (CTL-110, CTL-122)."""
+"""Notifications that brokers leave in ZooKeeper: changed ISRs and failed log directories (CTL-110, CTL-122)."""
 
 import logging
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
-from kafkatool.broker.controller.deciding.replica_states import LEGAL, ReplicaStatus
-from kafkatool.broker.controller.telling import transition_lines as lines
+from kafkatool.broker.controller.states import ReplicaStatus
+from kafkatool.broker.controller.work.part import Part
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkatool.core.zookeeper.znodes import IsrChangeZnode, LogDirEventZnode
-
-if TYPE_CHECKING:
-    from kafkatool.broker.controller.term import Term
 
 log = logging.getLogger(__name__)
 
 _Content = TypeVar("_Content")
 
 
-class Notifications:
+@dataclass(eq=False)
+class Notifications(Part):
     """Two directories of sequential nodes, read and emptied at each change."""
 
-    def __init__(self, term: "Term") -> None:
-        self._term = term
-
     def watch_isr_changes(self) -> list[str]:
-        """Set the watch; paths of what lies there."""
+        """Set the watch and return the paths of the nodes there."""
         return self._watch(IsrChangeZnode.PATH, "ISR change", self._on_isr_changes)
 
     def watch_log_dir_events(self) -> list[str]:
-        """Set the watch; paths of what lies there. A missing parent is no error (Z-47)."""
+        """Set the watch and return the paths of the nodes there. A missing parent is no error (Z-47)."""
         return self._watch(LogDirEventZnode.PATH, "log directory event", self._on_log_dir_events)
 
     def _watch(self, parent: str, name: str, run: Callable[[], None]) -> list[str]:
-        names = self._term.raw_zookeeper.children(parent, self._term.watch(name, lambda _: run()))
+        names = self.session.children(parent, self.watch_on(name, lambda _: run()))
         return [f"{parent}/{n}" for n in sorted(names or ())]
 
     def _read(self, paths: Collection[str], decode: Callable[[bytes], _Content]) -> list[_Content]:
         found = []
-        for path, node in zip(paths, self._term.raw_zookeeper.get_many(list(paths)), strict=True):
+        for path, node in zip(paths, self.session.get_many(list(paths)), strict=True):
             try:
                 if node is not None:
                     found.append(decode(node.data))
@@ -52,54 +46,25 @@ class Notifications:
         paths = self.watch_isr_changes()
         try:
             named = [p for partitions in self._read(paths, IsrChangeZnode.decode) for p in partitions]
-            self._refresh(dict.fromkeys(p for p in named if self._term.context.knows(p)))
+            self._refresh(dict.fromkeys(p for p in named if self.context.knows(p)))
         finally:
-            self._term.zookeeper.delete(paths)
+            self.zookeeper.delete(paths)
 
     def _refresh(self, partitions: Collection[TopicPartition]) -> None:
-        term, context = self._term, self._term.context
+        context = self.context
         if not partitions:
             return
-        states = term.zookeeper.read_states(partitions).found
+        states = self.zookeeper.read_states(partitions).found
         context.leadership.update(states)
-        with term.batch.filling():
-            term.batch.add_metadata(states)
+        with self.batch.filling():
+            self.batch.add_metadata(states)
 
     def _on_log_dir_events(self) -> None:
         """Ask the brokers named for the state of all their replicas, by LeaderAndIsr."""
-        term, context = self._term, self._term.context
         paths = self.watch_log_dir_events()
         try:
-            brokers = sorted(set(self._read(paths, LogDirEventZnode.decode)))
+            brokers = sorted(set(self._read(paths, LogDirEventZnode.decode)) & self.context.brokers.keys())
         finally:
-            term.zookeeper.delete(paths)
-        asked: dict[TopicPartition, list[int]] = {}
-        for broker in brokers:
-            if broker in context.brokers:
-                for partition in context.partitions_on(broker):
-                    if context.replica_status_of(partition, broker) in LEGAL[ReplicaStatus.ONLINE]:
-                        asked.setdefault(partition, []).append(broker)
-        with term.batch.filling():
-            term.replicas.move(asked, ReplicaStatus.ONLINE)
-
-    def on_leader_and_isr(self, broker: int, answer: LeaderAndIsrResponse) -> None:
-        """Codes 11 and 3 are expected (CTL-61); 56 means that the replica's log directory is gone (CTL-122)."""
-        term, context = self._term, self._term.context
-        if answer.error_code:
-            term.write_plain_lines("ERROR", [lines.leader_and_isr_refused(answer, broker)])
-            return
-        if broker not in context.brokers:
-            return
-        failed = context.failed_replicas.setdefault(broker, {})
-        newly = []
-        for entry in answer.partitions:
-            partition = TopicPartition(entry.topic, entry.partition)
-            if entry.error_code == ErrorCode.NONE:
-                failed.pop(partition, None)
-            elif entry.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.knows(partition):
-                if partition not in failed:
-                    newly.append(partition)
-                failed[partition] = None
-        if newly:
-            term.write_plain_lines("INFO", [lines.replicas_offline(newly, broker)])
-            term.broker_changes.on_replicas_lost({p: [broker] for p in newly if broker in context.replicas(p)})
+            self.zookeeper.delete(paths)
+        with self.batch.filling():
+            self.replicas.move(self.context.replicas_on(brokers, ReplicaStatus.ONLINE), ReplicaStatus.ONLINE)

@@ -1,4 +1,4 @@
-"""Moving partitions to other brokers in twelve steps, each of which a next controller can resume (CTL-87 to CTL-99).
+"""Reassignment: partitions move to other brokers in twelve steps, which a next controller can resume (CTL-87 to 99).
 
 OAR: replicas before, RAR: replicas wanted. The assignment in ZooKeeper is OAR + RAR from step 1 until step 10: it is
 the only lasting record of OAR, so OAR - RAR is always found again as AR - RAR (CTL-93).
@@ -10,20 +10,18 @@ round trips; each finishes on its own (CTL-96). Source: Kafka 0.10.2.1 controlle
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.deciding.partition_machine import Strategy
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
+from kafkatool.broker.controller.work.part import Part
+from kafkatool.broker.controller.work.topic_changes import TopicChanges
 from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.zookeeper.session import Watch, WatchEvent
 from kafkatool.core.zookeeper.znodes import PartitionStateZnode, ReassignmentZnode, TopicZnode
-
-if TYPE_CHECKING:
-    from kafkatool.broker.controller.term import Term
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +31,17 @@ _BEING_DELETED = "its topic is being deleted"
 
 
 def union(old: Replicas, wanted: Replicas) -> Replicas:
-    """OAR in its order, then RAR - OAR in plan order (znodes.md section 7 no. 12)."""
+    """Return OAR in its order, then RAR - OAR in plan order (znodes.md section 7 no. 12)."""
     return (*old, *(b for b in wanted if b not in old))
 
 
 def minus(replicas: Replicas, others: Collection[int]) -> Replicas:
-    """Those not among ``others``, in order."""
+    """Return those not among ``others``, in order."""
     return tuple(b for b in replicas if b not in others)
 
 
 def why_unusable(wanted: Replicas) -> str | None:
-    """What is wrong with a list of replicas whatever the cluster looks like (CTL-88)."""
+    """Say what is wrong with a list of replicas whatever the cluster looks like (CTL-88); None: nothing."""
     if not wanted:
         return "no replicas are given"
     if len(set(wanted)) < len(wanted):
@@ -51,25 +49,30 @@ def why_unusable(wanted: Replicas) -> str | None:
     return "a broker id is negative" if min(wanted) < 0 else None
 
 
-class Reassignment:
-    """Owns the context's ``reassigning``."""
+@dataclass(eq=False)
+class Reassignment(Part):
+    """Drives reassignments. Owns the context's ``reassigning``. ``on_moved`` is called with the topics that are done."""
 
-    def __init__(self, term: "Term") -> None:
-        self._term = term
-        self._fired: deque[TopicPartition] = deque()  # state nodes that changed; filled by the watch's thread
-        self._watched: set[TopicPartition] = set()  # each state node has one watch at most
-        self._stopping: dict[TopicPartition, set[int]] = {}  # step 9: who has not answered yet
-        self._owed: dict[int, dict[TopicPartition, None]] = {}  # broker -> replicas it could not be told to delete
+    enqueue: Callable[[str, Callable[[], None]], None]
+    write_lines: Callable[[str, Iterable[str]], None]
+    topic_changes: TopicChanges
+    on_moved: Callable[[Iterable[str]], None]
+    _fired: deque[TopicPartition] = field(default_factory=deque, init=False)
+    """State nodes that changed; filled by the watch's thread."""
+    _watched: set[TopicPartition] = field(default_factory=set, init=False)  # each state node has one watch at most
+    _stopping: dict[TopicPartition, set[int]] = field(default_factory=dict, init=False)  # step 9: who is to answer yet
+    _owed: dict[int, dict[TopicPartition, None]] = field(default_factory=dict, init=False)
+    """Broker -> replicas that it could not be told to delete."""
 
     # --- the request --------------------------------------------------------------------------------------------
 
     def watch(self) -> dict[TopicPartition, Replicas]:
-        """Set the watch on ``/admin/reassign_partitions``; what it asks for. Unreadable: logged, left (Z-35)."""
-        return self.read(self._term.watch("reassignment", lambda _: self._take_up(self.watch())))
+        """Set the watch on ``/admin/reassign_partitions`` and return what it asks for; see ``read``."""
+        return self.read(self.watch_on("reassignment", lambda _: self._take_up(self.watch())))
 
     def read(self, watch: Watch | None = None) -> dict[TopicPartition, Replicas]:
-        """What the request asks for now."""
-        node = self._term.raw_zookeeper.get(ReassignmentZnode.PATH, watch)
+        """Return what the request asks for now. Unreadable: logged, left (Z-35)."""
+        node = self.session.get(ReassignmentZnode.PATH, watch)
         try:
             return ReassignmentZnode.decode(node.data) if node else {}
         except ZnodeFormatError as e:
@@ -77,18 +80,15 @@ class Reassignment:
             return {}
 
     def _take_up(self, request: Mapping[TopicPartition, Replicas]) -> None:
-        context = self._term.context
+        context = self.context
         wanted = {p: rar for p, rar in request.items() if p not in context.reassigning}
-        self._term.topic_changes.catch_up(wanted)  # they may have been created a moment ago
-        refused: dict[TopicPartition, str] = {}
-        for partition, rar in wanted.items():
-            if why := self._why_refused(partition, rar):
-                refused[partition] = why
+        self.topic_changes.catch_up(wanted)  # they may have been created a moment ago
+        refused = {p: why for p, rar in wanted.items() if (why := self._why_refused(p, rar))}
         self._refuse(refused)
         self._begin({p: rar for p, rar in wanted.items() if p not in refused})
 
     def _why_refused(self, partition: TopicPartition, wanted: Replicas) -> str | None:
-        context = self._term.context
+        context = self.context
         if context.is_deleting(partition):  # partitions added since are not taken up
             return _BEING_DELETED
         if not context.knows(partition):
@@ -104,13 +104,13 @@ class Reassignment:
 
     def resume(self, wanted: Mapping[TopicPartition, Replicas]) -> None:
         """Take over what an earlier controller left (CTL-98): drop what is done, go on with the rest."""
-        context = self._term.context
+        context = self.context
         done, refused, going = [], {}, {}
         for partition, rar in wanted.items():
             state = context.leadership.get(partition)
             in_sync = state is not None and set(rar) <= set(state.leader_and_isr.isr)
             if not context.knows(partition):  # gone, or made after the topics were read: then its event comes first
-                self._term.enqueue("reassignment", lambda p=partition: self._take_up_again(p))  # type: ignore[misc]
+                self.enqueue("reassignment", lambda p=partition: self._take_up_again(p))  # type: ignore[misc]
             elif rar == context.replicas(partition) and in_sync:
                 done.append(partition)
             elif context.is_deleting(partition):  # its partitions may have no leader any more: it would never end
@@ -131,10 +131,11 @@ class Reassignment:
         self._take_up({p: rar for p, rar in self.read().items() if p == partition})
 
     def give_up(self, topic: str) -> None:
-        """Partitions without live leader can go no step further once their topic waits for its deletion: nobody elects
-        leaders for it any more (CTL-79), and the deletion would wait for them for ever (CTL-78).
+        """Refuse what cannot end before the topic is deleted: reassignments of partitions without live leader.
+
+        Nobody elects leaders for it any more (CTL-79), and its deletion would wait for them for ever (CTL-78).
         """
-        context = self._term.context
+        context = self.context
         stuck = [
             p
             for p in context.reassigning
@@ -151,24 +152,24 @@ class Reassignment:
         The controller that wrote the assignment of step 10 may have ended before the requests of step 9 arrived, and
         who was to get them is no longer known. A broker that has nothing answers NONE (BRK-110).
         """
-        batch, brokers = self._term.batch, sorted(self._term.context.brokers)
-        with batch.filling():
+        brokers = tuple(sorted(self.context.brokers))
+        with self.batch.filling():
             for partition, rar in moved.items():
-                for broker in minus(tuple(brokers), rar):
-                    batch.add_stop_replica(broker, partition, delete=True)
+                for broker in minus(brokers, rar):
+                    self.batch.add_stop_replica(broker, partition, delete=True)
 
     # --- driving ------------------------------------------------------------------------------------------------
 
     def _begin(self, wanted: Mapping[TopicPartition, Replicas]) -> None:
-        """CTL-90: watch the ISR first, so that no growth is missed."""
+        """Start reassignments: the ISR is watched first, so that no growth is missed (CTL-90)."""
         if wanted:
             log.info("reassigning %s", ", ".join(f"{p} to {list(rar)}" for p, rar in wanted.items()))
-            self._term.context.reassigning.update(wanted)
+            self.context.reassigning.update(wanted)
             self._drive(list(wanted), prepare=True)
 
     def on_brokers_started(self, brokers: Collection[int]) -> None:
-        """Reassignments to a broker that has just started are driven on (CTL-34, 89, 95)."""
-        context = self._term.context
+        """Go on with reassignments to brokers that have just started (CTL-34, 89, 95)."""
+        context = self.context
         self._tell_again(brokers)
         waiting = [
             p for p, rar in context.reassigning.items() if p not in self._watched or not set(brokers).isdisjoint(rar)
@@ -176,28 +177,28 @@ class Reassignment:
         self._drive(waiting, prepare=True)
 
     def _tell_again(self, brokers: Collection[int]) -> None:
-        """Brokers that were out of reach at step 9, until they have answered."""
-        context = self._term.context
-        with self._term.batch.filling():
+        """Tell brokers that were out of reach at step 9 to delete their replicas, until they have answered."""
+        context = self.context
+        with self.batch.filling():
             for broker in brokers:
                 owed = [p for p in self._owed.pop(broker, ()) if broker not in context.replicas(p)]
                 self._owed[broker] = dict.fromkeys(owed)
                 for partition in owed:
-                    self._term.batch.add_stop_replica(broker, partition, delete=True)
+                    self.batch.add_stop_replica(broker, partition, delete=True)
                     if partition in self._stopping:  # waited for again
                         self._stopping[partition].add(broker)
                         context.set_replica_status(partition, broker, ReplicaStatus.DELETION_STARTED)
 
     def on_brokers_lost(self, brokers: Collection[int]) -> None:
-        """They will not answer: their replicas are deleted when they return."""
+        """Stop waiting for their answers: their replicas are deleted when they return."""
         over: list[TopicPartition] = []
         for broker in brokers:
             over += self._stopped(broker, [p for p, left in self._stopping.items() if broker in left], deleted=False)
         self._conclude(over)
 
     def on_answers(self, answers: Iterable[tuple[int, StopReplicaRequest, StopReplicaResponse]]) -> None:
-        """Brokers have deleted replicas, or cannot (step 9). What is over then ends together: with a write of the
-        topic's node and of the request for each partition, thousands would cost the square of their number.
+        """Handle answers to StopReplica (step 9). The partitions that are done end together: with a write of the topic's
+        node and of the request for each, thousands would cost the square of their number.
         """
         self._conclude([p for answer in answers for p in self._answered(*answer)])
 
@@ -213,20 +214,20 @@ class Reassignment:
         over = self._stopped(broker, waiting, deleted=False)
         return over + self._stopped(broker, [p for p in deleted if broker in self._stopping.get(p, ())], deleted=True)
 
-    def _on_isr(self, event: WatchEvent) -> None:
-        """A state node of ours changed. Many fire at once: the first event handles all."""
+    def _on_isr(self) -> None:
+        """Go on with all partitions whose state has changed. Many fire at once: the first event handles all."""
         fired = []
         while self._fired:
             fired.append(self._fired.popleft())
-        reassigning = self._term.context.reassigning
+        reassigning = self.context.reassigning
         self._drive([p for p in dict.fromkeys(fired) if p in reassigning], prepare=False)
 
     def _drive(self, partitions: list[TopicPartition], *, prepare: bool) -> None:
-        """Steps 5 to 12 where RAR is in sync; elsewhere, with ``prepare``, steps 1 to 3, and wait."""
+        """Take steps 5 to 12 where RAR is in sync; elsewhere, with ``prepare``, steps 1 to 3, and wait."""
         partitions = [p for p in partitions if p not in self._stopping]
         if not partitions:
             return
-        context = self._term.context
+        context = self.context
         in_sync: list[TopicPartition] = []
         behind: list[TopicPartition] = []
         for partition, isr in self._read_and_watch(partitions).items():
@@ -241,13 +242,13 @@ class Reassignment:
         def fired(event: WatchEvent) -> None:
             self._watched.discard(by_path[event.path])
             self._fired.append(by_path[event.path])
-            self._term.enqueue("ISR of a reassigned partition", lambda: self._on_isr(event))
+            self.enqueue("ISR of a reassigned partition", self._on_isr)
 
         unwatched = [p for p in partitions if p not in self._watched]
         watched = [p for p in partitions if p in self._watched]
         self._watched.update(unwatched)
-        nodes = self._term.raw_zookeeper.get_many([PartitionStateZnode.path(p) for p in unwatched], fired)
-        nodes += self._term.raw_zookeeper.get_many([PartitionStateZnode.path(p) for p in watched])
+        nodes = self.session.get_many([PartitionStateZnode.path(p) for p in unwatched], fired)
+        nodes += self.session.get_many([PartitionStateZnode.path(p) for p in watched])
         isr: dict[TopicPartition, set[int]] = {}
         for partition, node in zip([*unwatched, *watched], nodes, strict=True):
             if node is None:  # never led yet, so not watched either: driven on when a broker starts
@@ -263,24 +264,24 @@ class Reassignment:
     def _prepare(self, partitions: Collection[TopicPartition]) -> None:
         if not partitions:
             return
-        term, context = self._term, self._term.context
+        context = self.context
         wanted = {p: union(context.replicas(p), context.reassigning[p]) for p in partitions}
         new = {p: minus(context.reassigning[p], context.replicas(p)) for p in partitions}
         self._write_assignments(wanted)  # 1
         for partition, replicas in wanted.items():
             context.set_replicas(partition, replicas)
-        with term.batch.filling():
+        with self.batch.filling():
             self._raise_epochs(wanted)  # 2
-            term.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)  # 3
+            self.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)  # 3
 
     def _raise_epochs(self, receivers: dict[TopicPartition, Replicas]) -> set[TopicPartition]:
-        """Steps 2 and 7; the AR told is the context's."""
-        term, context = self._term, self._term.context
-        raised = term.partitions.raise_epochs(receivers)
-        term.write_lines(
+        """Raise epochs and tell the receivers the context's AR: steps 2 and 7. Returns where that worked."""
+        context = self.context
+        raised = self.partitions.raise_epochs(receivers)
+        self.write_lines(
             "TRACE", (lines.reassignment_sent(p, state, context.replicas(p)) for p, state in raised.items())
         )
-        term.write_lines(
+        self.write_lines(
             "ERROR", (lines.reassignment_failed(p, context.replicas(p)) for p in receivers if p not in raised)
         )
         return set(raised)
@@ -290,22 +291,22 @@ class Reassignment:
     def _finish(self, partitions: Collection[TopicPartition]) -> None:
         if not partitions:
             return
-        term, context = self._term, self._term.context
+        context = self.context
         rar = {p: context.reassigning[p] for p in partitions}
         both = {p: union(context.replicas(p), rar[p]) for p in partitions}
-        with term.batch.filling():
-            term.replicas.move(rar, ReplicaStatus.ONLINE)  # 5
+        with self.batch.filling():
+            self.replicas.move(rar, ReplicaStatus.ONLINE)  # 5
         for partition in partitions:
             context.set_replicas(partition, rar[partition])  # 6
         electing = [p for p in partitions if context.leader(p) not in set(rar[p]) & context.live_for(p)]
-        with term.batch.filling():  # 7
-            led = term.partitions.move(electing, PartitionStatus.ONLINE, Strategy.REASSIGN)
+        with self.batch.filling():  # 7
+            led = self.partitions.move(electing, PartitionStatus.ONLINE, Strategy.REASSIGN)
             led |= self._raise_epochs({p: both[p] for p in partitions if p not in electing})
         old = {p: minus(both[p], rar[p]) for p in partitions if p in led}
-        with term.batch.filling():
-            stopped = term.replicas.move({p: brokers for p, brokers in old.items() if brokers}, ReplicaStatus.OFFLINE)
+        with self.batch.filling():
+            stopped = self.replicas.move({p: brokers for p, brokers in old.items() if brokers}, ReplicaStatus.OFFLINE)
             ready = {p: brokers for p, brokers in old.items() if len(stopped.get(p, ())) == len(brokers)}  # 8
-            term.replicas.move({p: b for p, b in ready.items() if b}, ReplicaStatus.DELETION_STARTED)  # 9
+            self.replicas.move({p: b for p, b in ready.items() if b}, ReplicaStatus.DELETION_STARTED)  # 9
         for partition in partitions:
             if partition not in ready:  # no leader among RAR, or a write failed: nothing is moved (CTL-95)
                 context.set_replicas(partition, both[partition])
@@ -317,7 +318,7 @@ class Reassignment:
         self.on_brokers_lost(sorted(gone))
 
     def _stopped(self, broker: int, partitions: Collection[TopicPartition], *, deleted: bool) -> list[TopicPartition]:
-        """Step 9 is over for that broker; returns the partitions that wait for no other: to be concluded.
+        """End step 9 for that broker; returns the partitions that wait for no other: to be concluded.
 
         Until then ZooKeeper names the old replicas, so that the next controller tells them too, whenever this one dies.
         """
@@ -326,7 +327,7 @@ class Reassignment:
         if not deleted:
             self._owed.setdefault(broker, {}).update(dict.fromkeys(partitions))
         for target in (ReplicaStatus.DELETION_SUCCESSFUL, ReplicaStatus.NON_EXISTENT):
-            self._term.replicas.move({p: [broker] for p in partitions}, target)
+            self.replicas.move({p: [broker] for p in partitions}, target)
         over = []
         for partition in partitions:
             self._stopping[partition].discard(broker)
@@ -336,7 +337,7 @@ class Reassignment:
         return over
 
     def _conclude(self, partitions: Collection[TopicPartition]) -> None:
-        term, context = self._term, self._term.context
+        context = self.context
         done = {p: rar for p in partitions if (rar := context.reassigning.get(p))}  # its topic may be gone
         by_topic: dict[str, list[TopicPartition]] = {}
         for partition in done:
@@ -353,20 +354,20 @@ class Reassignment:
         self._remove_entries(done)  # 11
         for partition in done:
             context.reassigning.pop(partition, None)
-        with term.batch.filling():
-            term.batch.add_metadata(done)  # 12
+        with self.batch.filling():
+            self.batch.add_metadata(done)  # 12
         log.info("reassigned %s", ", ".join(f"{p} to {list(rar)}" for p, rar in done.items()))
-        term.deletion.resume_after_change({p.topic for p in done})  # CTL-97
+        self.on_moved({p.topic for p in done})  # CTL-97
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
     def _write_assignments(self, assignments: Mapping[TopicPartition, Replicas]) -> None:
-        """One write per topic; what else the node holds stays (Z-13)."""
+        """Write assignments, once per topic; what else the node holds stays (Z-13)."""
         by_topic: dict[str, dict[int, Replicas]] = {}
         for (topic, number), replicas in assignments.items():
             by_topic.setdefault(topic, {})[number] = replicas
         for topic, changes in by_topic.items():
-            self._term.zookeeper.change(TopicZnode.path(topic), _with(topic, changes))
+            self.zookeeper.change(TopicZnode.path(topic), _with(topic, changes))
 
     def _remove_entries(self, partitions: Iterable[TopicPartition]) -> None:
         """Take entries out of the request; the last one takes the node with it (CTL-91 step 11)."""
@@ -382,7 +383,7 @@ class Reassignment:
             return ReassignmentZnode.encode(left) if left else None
 
         try:
-            self._term.zookeeper.change(ReassignmentZnode.PATH, without)
+            self.zookeeper.change(ReassignmentZnode.PATH, without)
         except ZnodeFormatError as e:
             log.error("%s; finished reassignments stay in it", e)
 

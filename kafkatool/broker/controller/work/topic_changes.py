@@ -1,46 +1,41 @@
 """Topics that appear, grow or vanish (CTL-69 to CTL-75)."""
 
 import logging
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
-from kafkatool.broker.controller.deciding.partition_states import PartitionStatus
-from kafkatool.broker.controller.deciding.replica_states import ReplicaStatus
+from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
+from kafkatool.broker.controller.work.part import Part
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import Assignment, TopicPartition
 from kafkatool.core.zookeeper.session import Node, Watch, WatchEvent
 from kafkatool.core.zookeeper.znodes import TopicsZnode, TopicZnode
 
-if TYPE_CHECKING:
-    from kafkatool.broker.controller.term import Term
-
 log = logging.getLogger(__name__)
 
 
-class TopicChanges:
+@dataclass(eq=False)
+class TopicChanges(Part):
     """Keeps the context's topics like ``/brokers/topics``."""
 
-    def __init__(self, term: "Term") -> None:
-        self._term = term
-
     def watch(self) -> list[str]:
-        """Set the watch on ``/brokers/topics``; the topics' names."""
-        watch = self._term.watch("topic change", lambda _: self.refresh(watched=False))
-        return self._term.raw_zookeeper.children(TopicsZnode.PATH, watch) or []
+        """Set the watch on ``/brokers/topics`` and return the topics' names."""
+        watch = self.watch_on("topic change", lambda _: self.refresh(watched=False))
+        return self.session.children(TopicsZnode.PATH, watch) or []
 
     def read(self, topics: Collection[str]) -> dict[str, Assignment]:
-        """Their assignments; the data of each topic is watched by the same read (CTL-24 step 8a, Z-43)."""
-        watch = self._term.watch("partition change", self._on_data)
+        """Return their assignments; the data of each topic is watched by the same read (CTL-24 step 8a, Z-43)."""
+        watch = self.watch_on("partition change", self._on_data)
         return self._read(topics, watch)
 
     def _read(self, topics: Collection[str], watch: Watch | None = None) -> dict[str, Assignment]:
-        nodes = self._term.raw_zookeeper.get_many([TopicZnode.path(t) for t in topics], watch)
+        nodes = self.session.get_many([TopicZnode.path(t) for t in topics], watch)
         found = {t: _decode(t, node) for t, node in zip(topics, nodes, strict=True)}
         return {t: assignment for t, assignment in found.items() if assignment is not None}
 
     def catch_up(self, partitions: Iterable[TopicPartition]) -> None:
         """Take up those of them that exist, though the event that tells of them has not come to its turn."""
-        context = self._term.context
+        context = self.context
         topics = sorted({p.topic for p in partitions if not context.knows(p)})
         if any(t not in context.assignments for t in topics):
             self.refresh(watched=True)
@@ -49,27 +44,19 @@ class TopicChanges:
 
     def refresh(self, *, watched: bool) -> None:
         """Take up new topics, forget those that are gone (CTL-69). ``watched``: the last watch has not fired."""
-        context = self._term.context
-        names = (self._term.raw_zookeeper.children(TopicsZnode.PATH) or []) if watched else self.watch()
+        context = self.context
+        names = (self.session.children(TopicsZnode.PATH) or []) if watched else self.watch()
         for topic in sorted(context.assignments.keys() - set(names)):
             log.info("topic %s is gone", topic)
             context.forget_topic(topic)
         new = self.read(sorted(set(names) - context.assignments.keys()))
         if new:
             log.info("new topics: %s", ", ".join(new))
-            self._create(TopicPartition(t, p) for t, assignment in new.items() if self._adopt(t, assignment)
-                         for p in assignment)  # fmt: skip
-
-    def _adopt(self, topic: str, assignment: Assignment) -> bool:
-        context = self._term.context
-        context.assignments.setdefault(topic, {})
-        for number, replicas in assignment.items():
-            context.set_replicas(TopicPartition(topic, number), replicas)
-        return True
+            self._create(new)
 
     def _on_data(self, event: WatchEvent) -> None:
-        """New partitions of a known topic; a changed AR of known ones is not ours to follow (CTL-75)."""
-        context = self._term.context
+        """Take up new partitions of a known topic; a changed AR of known ones is not ours to follow (CTL-75)."""
+        context = self.context
         topic = event.path[len(TopicsZnode.PATH) + 1 :]
         if topic not in context.assignments:
             return  # deleted, or not taken up yet: then it is read with the topics
@@ -78,7 +65,7 @@ class TopicChanges:
             self._grow(topic, assignment)
 
     def _grow(self, topic: str, assignment: Assignment) -> None:
-        context = self._term.context
+        context = self.context
         added = {n: r for n, r in assignment.items() if n not in context.assignments[topic]}
         if not added:
             return
@@ -86,18 +73,18 @@ class TopicChanges:
             log.error("topic %s is being deleted: its new partitions %s are skipped", topic, sorted(added))
             return
         log.info("new partitions of topic %s: %s", topic, sorted(added))
-        self._adopt(topic, added)
-        self._create(TopicPartition(topic, n) for n in added)
+        self._create({topic: added})
 
-    def _create(self, partitions: Iterable[TopicPartition]) -> None:
-        term = self._term
-        created = list(partitions)
-        replicas = {p: term.context.replicas(p) for p in created}
-        with term.batch.filling():
-            term.partitions.move(created, PartitionStatus.NEW)
-            term.replicas.move(replicas, ReplicaStatus.NEW)
-            term.partitions.move(created, PartitionStatus.ONLINE)
-            term.replicas.move(replicas, ReplicaStatus.ONLINE)
+    def _create(self, assignments: Mapping[str, Assignment]) -> None:
+        for topic, assignment in assignments.items():
+            self.context.assign(topic, assignment)
+        replicas = {TopicPartition(t, n): r for t, assignment in assignments.items() for n, r in assignment.items()}
+        created = list(replicas)
+        with self.batch.filling():
+            self.partitions.move(created, PartitionStatus.NEW)
+            self.replicas.move(replicas, ReplicaStatus.NEW)
+            self.partitions.move(created, PartitionStatus.ONLINE)
+            self.replicas.move(replicas, ReplicaStatus.ONLINE)
 
 
 def _decode(topic: str, node: Node | None) -> Assignment | None:

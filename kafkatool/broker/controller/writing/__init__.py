@@ -1,1 +1,1 @@
-"""Writing to ZooKeeper, each write bound to the controller epoch."""
+"""The writes of a controller to ZooKeeper, each bound to the controller epoch. Nothing here decides."""

@@ -1,4 +1,4 @@
-"""Everything the controller writes to ZooKeeper, each write bound to its own controller epoch (CTL-15, Z-38, Z-42).
+"""All that the controller writes to ZooKeeper, each write bound to its own controller epoch (CTL-15, Z-38, Z-42).
 
 A transaction begins with a version check of ``/controller_epoch``: once another controller has raised the epoch, not
 one more write of the deposed one takes effect. Many independent writes share a transaction; when it is refused, the
@@ -32,7 +32,7 @@ Outcome = list[int | None] | ZooKeeperError
 
 
 class FencedZooKeeper:
-    """Reads and writes of one controller term. ``is_over`` turns true when the term ends, whatever is under way."""
+    """The writes of one controller term. ``is_over`` turns true when the term ends, whatever is under way."""
 
     def __init__(self, zookeeper: ZooKeeper, epoch_version: int, is_over: Callable[[], bool]) -> None:
         self._zookeeper = zookeeper
@@ -42,20 +42,20 @@ class FencedZooKeeper:
     # --- reads --------------------------------------------------------------------------------------------------
 
     def read_states(self, partitions: Iterable[TopicPartition]) -> States:
-        """The state nodes of those partitions in one pipelined pass."""
+        """Read the state nodes of those partitions in one pipelined pass."""
         return read_all_states(self._zookeeper, partitions)
 
     # --- writes -------------------------------------------------------------------------------------------------
 
     def commit(self, ops: Sequence[Op]) -> list[int | None]:
-        """All or nothing. Raises ControllerFencedError, else the failed operation's own error."""
+        """Write all or nothing. Raises ControllerFencedError, else the failed operation's own error."""
         (outcome,) = self.commit_groups([ops])
         if isinstance(outcome, ZooKeeperError):
             raise outcome
         return outcome
 
     def commit_groups(self, groups: Sequence[Sequence[Op]]) -> list[Outcome]:
-        """Each group all or nothing, independent of the others; one outcome per group, in order.
+        """Write each group all or nothing, independent of the others; returns one outcome per group, in order.
 
         Raises ControllerFencedError as soon as the epoch is no longer ours.
         """
@@ -93,7 +93,7 @@ class FencedZooKeeper:
         raise AssertionError(f"operation {error.index} is in no group")
 
     def create_states(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
-        """First state nodes, with their empty parents (Z-15). A node that exists is not overwritten (CTL-74)."""
+        """Make first state nodes, with their empty parents (Z-15). One that exists is not overwritten (CTL-74)."""
         topics = list(dict.fromkeys(p.topic for p in states))
         parents = self._zookeeper.children_many([PartitionsZnode.path(t) for t in topics])
         missing = [t for t, children in zip(topics, parents, strict=True) if children is None]
@@ -110,7 +110,7 @@ class FencedZooKeeper:
     def update_states(
         self, states: Mapping[TopicPartition, PartitionState]
     ) -> dict[TopicPartition, int | ZooKeeperError]:
-        """Write each state on the version given with it (Z-17); the new version, or why not (Z-38)."""
+        """Write each state on the version given with it (Z-17); returns the new version, or the error (Z-38)."""
         groups = [
             [SetData(PartitionStateZnode.path(p), PartitionStateZnode.encode(s.leader_and_isr), s.version)]
             for p, s in states.items()
@@ -190,7 +190,7 @@ class FencedZooKeeper:
 
 
 def _pack(groups: Sequence[Sequence[Op]]) -> list[list[int]]:
-    """Indexes of groups, together as many as fit into one transaction."""
+    """Return the indexes of groups, together as many as fit into one transaction."""
     packed: list[list[int]] = []
     operations = size_bytes = 0
     for index, group in enumerate(groups):

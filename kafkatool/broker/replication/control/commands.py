@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kafkatool.broker.metadata_cache import LEADER_BEING_DELETED, MetadataCache
 from kafkatool.broker.replication.control import state_lines as lines
@@ -44,12 +44,7 @@ _DISK_ERRORS = (StorageError, OSError)
 _OPENING_ERRORS = (*_DISK_ERRORS, ZooKeeperError)
 
 
-class _FromController(Protocol):
-    """The fields that every control request begins with."""
-
-    controller_id: int
-    controller_epoch: int
-    broker_epoch: int
+_FromController = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
 
 class MetadataUpdate(NamedTuple):

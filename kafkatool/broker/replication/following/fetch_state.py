@@ -22,14 +22,22 @@ class FollowedPartition:
     """Records behind the leader's high watermark; None: not known yet (BRK-157)."""
     asked_at: tuple[int, int] | None = None
     """Fetch offset and log start that the leader was told last."""
-    wanted: FetchRequestPartition = field(init=False)
-    """Its part of the next fetch request; ``fetch_offset`` is the next offset to fetch."""
+    max_bytes: int = 0
+    """Limit of what one answer may bring."""
+    fetch_offset: int = field(init=False)
+    """Next offset to fetch."""
+    log_start_offset: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.wanted = FetchRequestPartition(
+        self.fetch_offset = self.partition.high_watermark.offset
+        self.log_start_offset = self.partition.log.log_start_offset
+
+    def wanted(self) -> FetchRequestPartition:
+        """Make its part of the next fetch request."""
+        return FetchRequestPartition(
             partition=self.partition.tp.partition,
             current_leader_epoch=self.leader_epoch,
-            fetch_offset=self.partition.high_watermark.offset,
-            log_start_offset=self.partition.log.log_start_offset,
-            partition_max_bytes=0,
+            fetch_offset=self.fetch_offset,
+            log_start_offset=self.log_start_offset,
+            partition_max_bytes=self.max_bytes,
         )

@@ -77,7 +77,7 @@ class ReplicaFetcher:
             for followed in partitions:
                 current = self._followed.get(followed.partition.tp)
                 if current is None or current.leader_epoch != followed.leader_epoch:
-                    followed.wanted.partition_max_bytes = self._config.replica_fetch_max_bytes
+                    followed.max_bytes = self._config.replica_fetch_max_bytes
                     self._followed[followed.partition.tp] = followed
                     self._to_place[followed.partition.tp] = None
             self._changed.notify()

@@ -47,10 +47,10 @@ class Follow:
         partition = followed.partition
         if answer.error_code or answer.records or followed.lag:
             return False
-        committed = min(answer.high_watermark, followed.wanted.fetch_offset)
+        committed = min(answer.high_watermark, followed.fetch_offset)
         if committed != partition.high_watermark.offset or answer.log_start_offset > partition.log.log_start_offset:
             return False
-        followed.lag = max(0, answer.high_watermark - followed.wanted.fetch_offset)
+        followed.lag = max(0, answer.high_watermark - followed.fetch_offset)
         return True
 
     def take(self, followed: FollowedPartition, answer: FetchResponsePartition) -> FollowStep:
@@ -61,23 +61,22 @@ class Follow:
         if code != ErrorCode.NONE:
             return _refused(followed, code)
         before = partition.high_watermark.offset
-        wanted = followed.wanted
         try:
-            wanted.fetch_offset = partition.append_as_follower(
+            followed.fetch_offset = partition.append_as_follower(
                 memoryview(answer.records or b""),  # type: ignore[arg-type]
                 followed.leader_epoch,
-                fetched_at=wanted.fetch_offset,
+                fetched_at=followed.fetch_offset,
                 high_watermark=answer.high_watermark,
                 log_start_offset=answer.log_start_offset,
             )
         except StaleRoleError:
             return FollowStep.DROP
         except CorruptRecordsError as e:
-            log.error("%s: fetched at %d: %s", partition.tp, wanted.fetch_offset, e)
-            wanted.fetch_offset = partition.log.log_end_offset
+            log.error("%s: fetched at %d: %s", partition.tp, followed.fetch_offset, e)
+            followed.fetch_offset = partition.log.log_end_offset
             return FollowStep.DELAY
-        wanted.log_start_offset = partition.log.log_start_offset
-        followed.lag = max(0, answer.high_watermark - wanted.fetch_offset)
+        followed.log_start_offset = partition.log.log_start_offset
+        followed.lag = max(0, answer.high_watermark - followed.fetch_offset)
         if partition.high_watermark.offset != before:
             self._check_delayed(partition.tp)
         return FollowStep.DONE
@@ -107,10 +106,10 @@ class Follow:
         if offset < partition.high_watermark.offset:
             self._warn_of_loss(followed, offset)
         try:
-            followed.wanted.fetch_offset = partition.truncate(followed.leader_epoch, offset)
+            followed.fetch_offset = partition.truncate(followed.leader_epoch, offset)
         except StaleRoleError:
             return FollowStep.DROP
-        followed.wanted.log_start_offset = partition.log.log_start_offset
+        followed.log_start_offset = partition.log.log_start_offset
         followed.truncating = not done
         return FollowStep.DONE
 
@@ -124,7 +123,7 @@ class Follow:
                 log.warning("%s ends at %d, its leader at %d: truncating to that", partition.tp, end, latest)
                 if latest < partition.high_watermark.offset:
                     self._warn_of_loss(followed, latest)
-                followed.wanted.fetch_offset = partition.truncate(epoch, latest)
+                followed.fetch_offset = partition.truncate(epoch, latest)
                 return FollowStep.DONE
             earliest = self._leader.log_edge(partition.tp, epoch, EARLIEST)
             if earliest > end:
@@ -135,8 +134,8 @@ class Follow:
             return FollowStep.DELAY
         except StaleRoleError:
             return FollowStep.DROP
-        followed.wanted.fetch_offset = max(earliest, end)
-        followed.wanted.log_start_offset = partition.log.log_start_offset
+        followed.fetch_offset = max(earliest, end)
+        followed.log_start_offset = partition.log.log_start_offset
         return FollowStep.DONE
 
     def _warn_of_loss(self, followed: FollowedPartition, offset: int) -> None:

@@ -41,7 +41,7 @@ class FollowerSession:
     def want(self, followed: FollowedPartition) -> None:
         """Put it into the next request, if there is anything new to say of it; then it goes to the end of the order."""
         topic_partition = followed.partition.tp
-        position = (followed.wanted.fetch_offset, followed.wanted.log_start_offset)
+        position = (followed.fetch_offset, followed.log_start_offset)
         if self.asked.get(topic_partition) is followed and followed.asked_at == position:
             return
         self.asked.pop(topic_partition, None)
@@ -61,7 +61,7 @@ class FollowerSession:
         full = self._epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         wanted: dict[str, list[FetchRequestPartition]] = {}
         for topic_partition in self.asked if full else self._changed:
-            wanted.setdefault(topic_partition.topic, []).append(self.asked[topic_partition].wanted)
+            wanted.setdefault(topic_partition.topic, []).append(self.asked[topic_partition].wanted())
         forgotten: dict[str, list[int]] = {}
         if not full:
             for topic, partition in self._forgotten:

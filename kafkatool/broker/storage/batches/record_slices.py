@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkatool.core.errors import CorruptRecordsError
-from kafkatool.core.protocol.codec.varints import read_varint
+from kafkatool.core.protocol.records.varints import read_varint
 
 
 class RecordSlice(NamedTuple):

@@ -46,15 +46,13 @@ class LogManager:
         overrides_of: Callable[[str], Mapping[str, str]],
         scheduler: Scheduler,
         cluster_id: str | None = None,
-        *,
-        on_dir_failure: DirFailure | None = None,
     ) -> None:
         """Take ``overrides_of(topic)``, which gives the topic's own configs."""
         self._config = config
         self._overrides_of = overrides_of
         self._scheduler = scheduler
         self.cluster_id = cluster_id
-        self.on_dir_failure = on_dir_failure
+        self._on_dir_failure: DirFailure = lambda _path, _lost: None
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, Exception] = {}
@@ -313,6 +311,10 @@ class LogManager:
         """Return those that failed, at the start or since."""
         return list(self._offline)
 
+    def on_dir_failure(self, listener: DirFailure) -> None:
+        """Have ``listener`` told of each log dir that fails from now on."""
+        self._on_dir_failure = listener
+
     def _for_each_dir(self, work: Callable[[LogDir], object]) -> None:
         for directory in list(self._dirs):
             self._guarded(directory, work)
@@ -340,10 +342,9 @@ class LogManager:
             one.state.closed = True
         for directory in failed:
             directory.close()
-        if self.on_dir_failure is not None:
-            # not here: the caller may hold a log's lock
-            tell, partitions = self.on_dir_failure, [one.partition for one in lost]
-            self._scheduler.submit(lambda: tell(path, partitions), "log-dir-failure")
+        # not here: the caller may hold a log's lock
+        tell, partitions = self._on_dir_failure, [one.partition for one in lost]
+        self._scheduler.submit(lambda: tell(path, partitions), "log-dir-failure")
 
 
 def _check_name(partition: TopicPartition) -> None:

@@ -1,1 +1,1 @@
-"""The report as one HTML page with plots, without anything fetched from elsewhere."""
+"""The report as one HTML page with plots. Door: ``page``. Nothing is fetched from elsewhere, no script runs."""

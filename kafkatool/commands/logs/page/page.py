@@ -8,17 +8,22 @@ from typing import Final
 
 from kafkatool import __version__
 from kafkatool.commands.logs.page.plots import HATCH, Axis, bars, colour, lanes, legend, stacked
-from kafkatool.commands.logs.report_data import Data, duration, without_leader
-from kafkatool.commands.logs.verdict import verdict
+from kafkatool.commands.logs.report_data import Data
+from kafkatool.commands.logs.report_text import duration, listed_of_all, tables, verdict
 from kafkatool.core.statelog.history.observations import milliseconds
+from kafkatool.core.statelog.history.report import MINUTE_MS
 
-MINUTE_MS: Final = 60_000
 MOST_MARKS: Final = 12
 """Controller changes marked in the plots; of more, the first."""
 
+STILL: Final = ", still"
+CLOCKS: Final = (
+    "A request cannot arrive before it was sent: where the logs say so, a clock is behind by at least that much."
+)
+
 
 def page(data: Data) -> str:
-    """The whole page."""
+    """Return the whole page."""
     style = files("kafkatool.commands.logs.page").joinpath("page.css").read_text("utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -132,7 +137,7 @@ def _plots(data: Data) -> Iterator[str]:
 
 
 def _marks(data: Data) -> list[tuple[int, str]]:
-    """When another controller took over, and the name it goes by."""
+    """Return the times when another controller took over, and their labels."""
     found = [
         (milliseconds(new["first"]), f"controller {old['broker']} → {new['broker']}")
         for old, new in pairwise(data["controllers"])
@@ -142,86 +147,13 @@ def _marks(data: Data) -> list[tuple[int, str]]:
 
 
 def _tables(data: Data) -> Iterator[str]:
-    yield from _table(
-        "controllers",
-        "Controllers",
-        ("Epoch", "Broker", "First heard", "Last heard", "Lines", "Told by"),
-        [(c["epoch"], c["broker"], c["first"], c["last"], c["lines"], c["told_by"]) for c in data["controllers"]],
-    )
-    yield from _table(
-        "brokers",
-        "Brokers",
-        ("Broker", "Lines", "Leaderships lost", "Gained", "Left an ISR", "Came back", "Leads at the end"),
-        [
-            tuple(b[name] for name in ("broker", "lines", "lost", "gained", "left_isr", "joined_isr", "led_at_end"))
-            for b in data["brokers"]
-        ],
-    )
-    yield from _table(
-        "partitions",
-        "Partitions",
-        (
-            *("Partition", "Without leader", "Longest", "Times", "Elections", "Leader changes", "ISR shrank", "Grew"),
-            *("Failed", "Ignored", "At the end", "ISR"),
-        ),
-        [_partition(p) for p in data["partitions"]],
-        f"The {len(data['partitions'])} that suffered most, of {data['totals']['partitions']}.",
-    )
-    yield from _table(
-        "minutes",
-        "Busiest minutes",
-        ("Minute", "Lines", "Facts"),
-        [
-            (m["minute"], m["lines"], ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in m["facts"].items()))
-            for m in data["minutes"]
-        ],
-    )
-    yield from _table(
-        "clocks",
-        "Clocks, beside the controller's",
-        ("Broker", "Controller", "Behind, at least", "Ahead, at most", "Pairs"),
-        [
-            (
-                s["broker"],
-                s["controller"],
-                f"{s['behind_at_least_ms']} ms",
-                f"{max(s['ahead_at_most_ms'], 0)} ms",
-                s["pairs"],
-            )
-            for s in data["skew"] or ()
-        ],
-        "A request cannot arrive before it was sent: where the logs say so, a clock is behind by at least that much.",
-    )
-    yield from _table(
-        "lines", "Lines", ("Class", "Number"), [(k.replace("_", " "), n) for k, n in data["lines"].items()]
-    )
-
-
-def _partition(p: Data) -> tuple[object, ...]:
-    def shown(value: object) -> object:
-        return "not visible" if value is None else value
-
-    without, longest = (without_leader(p, figure) for figure in ("leaderless_ms", "longest_leaderless_ms"))
-    return (
-        f"{p['topic']}-{p['partition']}",
-        f"{without}, still" if p["leaderless_at_end"] else without,
-        longest,
-        shown(p["outages"]),
-        *(
-            p["elections"],
-            p["leader_changes"],
-            shown(p["isr_shrinks"]),
-            shown(p["isr_growths"]),
-            p["failed"],
-            p["ignored"],
-        ),
-        "deleted" if p["deleted"] else "no leader" if p["leader"] is None else f"leader {p['leader']}",
-        ",".join(map(str, p["isr"] or ())),
-    )
+    about = {"partitions": f"The {listed_of_all(data)}.", "clocks": CLOCKS}
+    for table in tables(data, still=STILL):
+        yield from _table(*table, about.get(table.name, ""))
 
 
 def _table(
-    name: str, title: str, heading: Sequence[str], rows: Sequence[Sequence[object]], about: str = ""
+    name: str, title: str, heading: Sequence[str], rows: Sequence[Sequence[object]], about: str
 ) -> Iterator[str]:
     if not rows:
         return
@@ -242,5 +174,5 @@ def _table(
 
 def _cell(value: object, numeric: bool) -> str:
     text = f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)
-    kinds = ["n"] * numeric + ["bad"] * (text == "no leader" or text.endswith(", still")) + ["wrap"] * (len(text) > 60)
+    kinds = ["n"] * numeric + ["bad"] * (text == "no leader" or text.endswith(STILL)) + ["wrap"] * (len(text) > 60)
     return f'<td{f""" class="{" ".join(kinds)}" """.rstrip() if kinds else ""}>{escape(text)}</td>'

@@ -10,7 +10,8 @@ from html import escape
 from itertools import pairwise
 from typing import Final
 
-from kafkatool.commands.logs.report_data import Data, duration
+from kafkatool.commands.logs.report_data import Data
+from kafkatool.commands.logs.report_text import duration
 
 WIDTH: Final = 1000
 COLOURS: Final = 8
@@ -38,11 +39,11 @@ class Axis:
         self.length_ms = max(end_ms - start_ms, 1)
 
     def x(self, at_ms: float) -> float:
-        """Where a time is, in the box."""
+        """Return the place of a time in the box."""
         return round((at_ms - self.start_ms) / self.length_ms * WIDTH, 2)
 
     def ticks(self) -> str:
-        """The times beneath a plot."""
+        """Return the times beneath a plot."""
         step = next((t for t in _TICK_MS if self.length_ms / t <= MOST_TICKS), None)
         if step is None:
             step = 86_400_000 * -(-self.length_ms // (86_400_000 * MOST_TICKS))
@@ -60,29 +61,25 @@ class Axis:
         word = _time(at).strftime("%H:%M:%S" if step < 60_000 else form)
         return f"{word}.{at % 1000:03d}" if step < 1000 else word
 
-    def grid(self, height: int) -> str:
-        """Upright lines for marks come from ``marks``; this is the ground line."""
-        return f'<line class="grid" x1="0" x2="{WIDTH}" y1="{height}" y2="{height}"/>'
-
 
 def clock(at_ms: float) -> str:
-    """A time of day with milliseconds."""
+    """Return a time of day with milliseconds."""
     return f"{_time(int(at_ms)):%Y-%m-%d %H:%M:%S},{int(at_ms) % 1000:03d}"
 
 
 def colour(index: int) -> str:
-    """The colour of the broker at that place in the list of brokers."""
+    """Return the colour of the broker at that place in the list of brokers."""
     return f"var(--b{index % COLOURS})"
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> str:
-    """What colours mean."""
+    """Return what colours mean."""
     items = "".join(f'<li><i style="background:{fill}"></i>{escape(word)}</li>' for fill, word in entries)
     return f'<ul class="legend">{items}</ul>'
 
 
 def lanes(partitions: Sequence[Data], brokers: Sequence[int], axis: Axis, marks: Sequence[tuple[int, str]]) -> str:
-    """One lane for each partition: colour its leader, height its share of replicas in sync, red where it has none."""
+    """Draw one lane for each partition: colour its leader, height its share of replicas in sync, red where it has none."""
     rows = "".join(_lane(partition, brokers, axis) for partition in partitions)
     head = f'<div class="plot" aria-hidden="true"><div></div>{_marks(axis, marks, "marks")}</div>' if marks else ""
     return f'<div class="lanes">{head}{rows}<div class="plot"><div></div>{axis.ticks()}</div></div>'
@@ -97,7 +94,7 @@ def stacked(
     label: str,
     unit: str,
 ) -> str:
-    """Areas one upon the other, each (colour, name, value at each step)."""
+    """Draw areas one upon the other, each (colour, name, value at each step)."""
     top = max((sum(values) for values in zip(*(v for _, _, v in series), strict=True)), default=0) or 1
     shapes = []
     base = [0.0] * (steps + 1)
@@ -112,7 +109,7 @@ def stacked(
         ("time", *(name for _, name, _ in series)),
         [
             (clock(axis.start_ms + axis.length_ms * i / steps), *(str(values[i]) for _, _, values in series))
-            for i in _telling([values for _, _, values in series])
+            for i in _changes([values for _, _, values in series])
         ],
         unit,
     )
@@ -122,7 +119,7 @@ def stacked(
 def bars(
     values: Sequence[int], bar_ms: int, origin_ms: int, axis: Axis, *, label: str, marks: Sequence[tuple[int, str]]
 ) -> str:
-    """One bar for each stretch of time."""
+    """Draw one bar for each stretch of time."""
     top = max(values, default=0) or 1
     shapes = []
     for i, value in enumerate(values):
@@ -202,7 +199,7 @@ def _marks(axis: Axis, marks: Sequence[tuple[int, str]], kind: str) -> str:
 
 
 def _area(lower: Sequence[float], upper: Sequence[float], steps: int, top: int) -> str:
-    """The outline between two step lines."""
+    """Return the outline between two step lines."""
 
     def y(value: float) -> str:
         return f"{LANE_HEIGHT - value / top * LANE_HEIGHT:.2f}".rstrip("0").rstrip(".")
@@ -219,8 +216,8 @@ def _area(lower: Sequence[float], upper: Sequence[float], steps: int, top: int) 
     return f"M{x(0)} {y(upper[0])}{there}{back}Z"
 
 
-def _telling(series: Sequence[Sequence[int]]) -> list[int]:
-    """The steps at which a value changes; the first ones if there are many."""
+def _changes(series: Sequence[Sequence[int]]) -> list[int]:
+    """Return the steps at which a value changes; the first ones if there are many."""
     rows = list(zip(*series, strict=True))
     return [i for i in range(len(rows) - 1) if i == 0 or rows[i] != rows[i - 1]][:TABLE_ROWS]
 

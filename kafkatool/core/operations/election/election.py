@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkatool.core.errors import NodeExistsError, RefusedError
-from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition, leaders_by_preference
 from kafkatool.core.planner.plan_files import PartitionName, dashed
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -253,11 +253,10 @@ class BrokerBalance:
 def report(view: ClusterView) -> tuple[BrokerBalance, ...]:
     """Return a row for each broker that is registered or preferred by a partition (ELE-18X)."""
     leaders: Counter[int | None] = Counter()
-    preferred: Counter[int | None] = Counter()
+    preferred = leaders_by_preference(r for topic in view.topics.values() for r in topic.assignment.values())
     elsewhere: Counter[int | None] = Counter()
     for partition in view.partitions():
         wanted, state = _preferred(view, partition), _leadership(view, partition)
-        preferred[wanted] += 1
         if state is not None:
             leaders[state.leader] += 1
             elsewhere[wanted] += state.leader != wanted

@@ -1,1 +1,4 @@
-"""Moving partitions: making a plan, writing the request, throttles, and a run that can be interrupted anywhere."""
+"""Reassignment of partitions: a plan proposed, checked, submitted, followed, verified, and undone.
+
+Doors: `proposal` makes a plan; `submission` checks and submits one; `run` carries one out over its whole life and yields
+`events`; `status` tells how far one is. Nothing here prints, knows click, or asks a broker for more than replica sizes."""

@@ -1,4 +1,4 @@
-"""How much of a reassignment's data has been copied, as the brokers' own log sizes tell (RSN-33X).
+"""The data of a reassignment copied so far, as the brokers' own log sizes tell (RSN-33X).
 
 To copy is, for each replica of the plan that is not in sync, as much as the largest replica of its partition holds.
 Both grow while producers write, so every reading replaces both.
@@ -29,7 +29,7 @@ class Replica(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """``bytes_per_second`` None: there are not two readings yet."""
+    """The bytes copied so far. ``bytes_per_second`` None: there are not two readings yet."""
 
     copied_bytes: int
     total_bytes: int
@@ -37,7 +37,7 @@ class Copied(NamedTuple):
 
     @property
     def remaining_s(self) -> float | None:
-        """None: no rate yet, or nothing moves."""
+        """Return the estimate; None: no rate yet, or nothing moves."""
         if not self.bytes_per_second:
             return None
         return max(0, self.total_bytes - self.copied_bytes) / self.bytes_per_second
@@ -45,14 +45,14 @@ class Copied(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToCopy:
-    """What a plan has to copy, and the brokers that know how much that is."""
+    """The replicas a plan has to copy, and the brokers that know how large they are."""
 
     replicas: frozenset[Replica]
     brokers: Mapping[int, BrokerInfo]
 
 
 def to_copy(zk: ZooKeeper, moves: Mapping[TopicPartition, tuple[int, ...]]) -> ToCopy:
-    """Read it from ZooKeeper: replicas of the plan that are not in the ISR."""
+    """Read from ZooKeeper which replicas of the plan are not in the ISR."""
     view = read_cluster(zk, {p.topic for p in moves}, states=False)
     states = read_states(zk, moves)
     replicas = frozenset(
@@ -66,7 +66,7 @@ def to_copy(zk: ZooKeeper, moves: Mapping[TopicPartition, tuple[int, ...]]) -> T
 
 
 class CopyCount:
-    """Adds readings up. What a broker does not tell any more counts as last told."""
+    """The sum of the readings. What a broker does not tell any more counts as last told."""
 
     def __init__(self, replicas: Collection[Replica]) -> None:
         self._replicas = replicas
@@ -75,7 +75,7 @@ class CopyCount:
         self._history: deque[tuple[float, int]] = deque()
 
     def add(self, sizes: ReplicaSizes, left: Collection[TopicPartition], now_s: float) -> None:
-        """A reading, made at ``now_s`` of a monotonic clock; partitions not in ``left`` have been copied in full."""
+        """Add a reading, made at ``now_s`` of a monotonic clock; partitions not in ``left`` have been copied in full."""
         self._told.update((broker, dict(of_broker)) for broker, of_broker in sizes.items())
         whole = {  # a replica that is being copied does not tell how much there is
             p
@@ -94,7 +94,7 @@ class CopyCount:
             self._history.popleft()
 
     def copied(self, left: Collection[TopicPartition]) -> Copied | None:
-        """None: nothing to copy, or some partition's size has not been told yet."""
+        """Return the sum; None: nothing to copy, or some partition's size has not been told yet."""
         counted = self._count(left)
         if not counted or not counted[1]:
             return None
@@ -105,7 +105,7 @@ class CopyCount:
         return Copied(*counted, rate)
 
     def unknown(self) -> frozenset[TopicPartition]:
-        """Partitions whose size nobody has told yet: they are asked for even if they have finished."""
+        """Return partitions whose size nobody has told yet: they are asked for even if they have finished."""
         return frozenset(r.partition for r in self._replicas if r.partition not in self._wanted)
 
     def _count(self, left: Collection[TopicPartition]) -> tuple[int, int] | None:
@@ -125,7 +125,7 @@ class CopyCount:
 
 
 class CopyWatch:
-    """Reads sizes on a thread of its own, so that a broker that does not answer holds nothing up."""
+    """A reader of sizes on a thread of its own, so that a broker that does not answer holds nothing up."""
 
     def __init__(self, what: ToCopy, *, interval_s: float = READ_INTERVAL_S) -> None:
         self._what = what
@@ -147,7 +147,7 @@ class CopyWatch:
             self._thread.join(2 * TIMEOUT_MS / 1000)  # a broker that does not answer is not waited for
 
     def copied(self, left: Collection[TopicPartition]) -> Copied | None:
-        """As of the last reading; ``left`` are the plan's partitions that have not finished."""
+        """Return the sum as of the last reading; ``left`` are the plan's partitions that have not finished."""
         latest, self._latest = self._latest, None
         if latest is not None:
             self._count.add(latest[1], left, latest[0])

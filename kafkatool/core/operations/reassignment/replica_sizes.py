@@ -1,4 +1,4 @@
-"""How large replicas are, as the brokers say (DescribeLogDirs, Kafka 1.0 and later); for plans and progress."""
+"""Sizes of replicas, as the brokers tell them (DescribeLogDirs, Kafka 1.0 and later); for plans and progress."""
 
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ ReplicaSizes = Mapping[int, Mapping[TopicPartition, int]]
 
 
 class SizeReader:
-    """Asks the same brokers as often as wanted, over connections that stay open. Not for two threads at once.
+    """Connections to brokers that are asked as often as wanted, and stay open. Not for two threads at once.
 
     Brokers that do not answer, do not know the question or have no PLAINTEXT listener tell nothing.
     """
@@ -38,7 +38,7 @@ class SizeReader:
             connection.close()
 
     def read(self, partitions: Collection[TopicPartition]) -> ReplicaSizes:
-        """Those of ``partitions`` that each broker holds."""
+        """Read the sizes of those of ``partitions`` that each broker holds."""
         if not self._endpoints or not partitions:
             return {}
         from kafkatool.core.protocol.messages.describe_log_dirs import (
@@ -80,14 +80,14 @@ class SizeReader:
 
 
 def read_sizes(brokers: Iterable[BrokerInfo], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Bytes of the largest replica of each partition, of those that some broker told."""
+    """Read the bytes of the largest replica of each partition, of those that some broker told."""
     with SizeReader(brokers) as reader:
         sizes = largest(reader.read(partitions))
     return {p: sizes[p] for p in partitions if p in sizes}
 
 
 def largest(sizes: ReplicaSizes) -> dict[TopicPartition, int]:
-    """Bytes of the largest replica of each partition: what a new replica has to copy."""
+    """Return the bytes of the largest replica of each partition: what a new replica has to copy."""
     found: dict[TopicPartition, int] = {}
     for of_broker in sizes.values():
         for partition, size in of_broker.items():

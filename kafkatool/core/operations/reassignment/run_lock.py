@@ -1,6 +1,6 @@
-"""Who carries out a plan holds a lock on it, so that others on this machine see whether anybody still does (RSN-22X).
+"""The lock that a kt holds on a plan while it carries it out, so that others on this machine see that (RSN-22X).
 
-The lock is on the plan's own file: nothing has to be cleaned up, and the kernel lets go of it when its holder dies,
+The lock is on the plan's own file: nothing has to be cleaned up, and the system lets go of it when its holder dies,
 however that happens.
 """
 
@@ -19,12 +19,12 @@ _PAUSE_S: Final = 0.02
 
 
 class HeldError(RefusedError):
-    """Somebody else holds it."""
+    """The lock is held by another kt."""
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """While the block runs. Raises HeldError. Where there are no locks it holds none."""
+    """Hold the lock while the block runs, none where there are no locks. Raises HeldError."""
     descriptor = _opened(path)
     try:
         if descriptor is not None:
@@ -36,7 +36,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds it, as far as can be seen from here."""
+    """Tell whether somebody holds it, as far as can be seen from here."""
     descriptor = _opened(path)
     if descriptor is None:
         return False
@@ -52,7 +52,7 @@ def is_held(path: Path) -> bool:
 
 
 def _opened(path: Path) -> int | None:
-    """None: it cannot be opened. Never waits, also when it is a pipe."""
+    """Open the file, never waiting, also when it is a pipe. None: it cannot be opened."""
     for mode in (os.O_RDWR, os.O_RDONLY):  # on NFS a lock of one's own needs a file that may be written
         with suppress(OSError):
             return os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,26 +1,38 @@
-"""The state file of a reassignment that kt follows: what a killed run needs to be continued (RSN-22X, RSN-23X).
+"""The files of a plan's runs: the plan, which is locked, and beside it the way back and the state file (RSN-21X to 23X).
 
-It is on the disk before the first write to ZooKeeper, and goes when all is done and every throttle is as it was.
+The state file is what a killed run needs to be continued. It is on the disk before the first write to ZooKeeper, and goes
+when all is done and every throttle is as it was.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TextIO
 
 import orjson
 
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.operations.reassignment import run_lock, throttles
+from kafkatool.core.operations.reassignment.submission import Prepared
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
-from kafkatool.core.planner.plan_files import Moves, plan_json, replace_file
+from kafkatool.core.planner.plan_files import (
+    STDIN,
+    Moves,
+    PartitionName,
+    parse_plan,
+    plan_json,
+    read_text,
+    replace_file,
+)
 
 VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Progress of one batch: ``sent`` is noted before it is written to ZooKeeper, ``finished`` when it has ended."""
+    """The progress of one batch: ``sent`` is noted before it is written to ZooKeeper, ``finished`` when it has ended."""
 
     partitions: int
     sent: bool = False
@@ -29,7 +41,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """One run of a plan. The bounds cut the same plan into the same batches again (RSN-20X)."""
+    """The state of one run of a plan. The bounds cut the same plan into the same batches again (RSN-20X)."""
 
     plan_sha256: str
     max_json_size: int
@@ -38,22 +50,29 @@ class RunState:
     throttles: tuple[SavedThrottle, ...] = ()
     cancelled: bool = False  # whoever follows this run sends no further batch (RSN-37X)
 
+    @classmethod
+    def of(cls, plan: Moves, prepared: Prepared) -> Self:
+        """Return the state of a run that begins."""
+        batches = tuple(Batch(len(batch)) for batch in prepared.batches)
+        saved = tuple(throttles.saved(prepared.throttle_writes))
+        return cls(plan_hash(plan), prepared.max_bytes, prepared.max_count, batches, saved)
+
     @property
     def finished(self) -> int:
-        """Batches that have ended: always the first ones."""
+        """Count the batches that have ended: always the first ones."""
         return sum(batch.finished for batch in self.batches)
 
     def with_batch(self, number: int, *, finished: bool) -> Self:
-        """``number`` counts from 0; all before it have finished."""
+        """Note batch ``number``, from 0, as sent; all before it have finished."""
         changed = replace(self.batches[number], sent=True, finished=finished)
         return replace(self, batches=(*self.batches[:number], changed, *self.batches[number + 1 :]))
 
     def cancel(self) -> Self:
-        """To be written for the run that goes on elsewhere."""
+        """Return the state to be written for the run that goes on elsewhere."""
         return replace(self, cancelled=True)
 
     def resumed(self, left: Sequence[Moves]) -> Self:
-        """What has finished, and then the batches that are left to do."""
+        """Return the state with what has finished, and then the batches that are left to do."""
         batches = (*self.batches[: self.finished], *(Batch(len(batch)) for batch in left))
         return replace(self, batches=batches, cancelled=False)
 
@@ -63,7 +82,7 @@ class RunState:
 
     @classmethod
     def read(cls, path: Path, plan: Moves) -> Self:
-        """Raises RefusedError: no such file, not a state file, that of another plan."""
+        """Read the file. Raises RefusedError: no such file, not a state file, that of another plan."""
         try:
             value = orjson.loads(path.read_bytes())
             state = cls._from_json(value)
@@ -91,19 +110,66 @@ class RunState:
         )
 
 
-def new_state(plan: Moves, cut: Sequence[Moves], bounds: tuple[int, int], saved: Sequence[SavedThrottle]) -> RunState:
-    """Of a run that begins. ``cut``: the plan's batches within ``bounds`` (bytes, entries)."""
-    return RunState(plan_hash(plan), *bounds, tuple(Batch(len(batch)) for batch in cut), tuple(saved))
-
-
 def plan_hash(plan: Moves) -> str:
-    """Of the plan's content, whatever the file's layout."""
+    """Hash the plan's content, whatever the file's layout."""
     return hashlib.sha256(plan_json(plan).encode()).hexdigest()
 
 
 def remove(path: Path) -> None:
-    """When the run is over. Raises RefusedError."""
+    """Remove the file of a run that is over. Raises RefusedError."""
     try:
         path.unlink(missing_ok=True)
     except OSError as e:
         raise RefusedError(f"cannot remove {path}: {e.strerror}") from e
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The files of the plan in file ``plan``; for one from stdin they lie in the working directory.
+
+    ``own_rollback``: a file for the way back other than the one beside the plan.
+    """
+
+    plan: str
+    own_rollback: Path | None = None
+
+    @property
+    def state(self) -> Path:
+        """Return the path of the state file."""
+        return self._beside("state")
+
+    @property
+    def rollback(self) -> Path:
+        """Return the path of the way back."""
+        return self.own_rollback if self.own_rollback is not None else self._beside("rollback")
+
+    def _beside(self, kind: str) -> Path:
+        stem = "reassignment" if self.plan == STDIN else self.plan.removesuffix(".json")
+        return Path(f"{stem}.{kind}.json")
+
+    @property
+    def _locked(self) -> Path:
+        return Path() if self.plan == STDIN else Path(self.plan)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Carry out the plan while the block runs, seen by others. Raises HeldError: another kt does."""
+        return run_lock.held(self._locked)
+
+    def is_carried_out(self) -> bool:
+        """Tell whether a kt that is seen from here sends this plan and follows it."""
+        return run_lock.is_held(self._locked)
+
+    def unfinished_run(self, plan: Moves) -> RunState | None:
+        """Read the state of a run of this plan. None: there is none, or it is of another plan and says nothing here."""
+        try:
+            return RunState.read(self.state, plan)
+        except RefusedError:
+            return None
+
+    def read_rollback(self, plan: Moves, stdin: TextIO, *, name_of: PartitionName) -> Moves:
+        """Read the way back of ``plan`` (RSN-36X). Raises UsageError, and RefusedError: it is of another plan."""
+        found = parse_plan(read_text(str(self.rollback), stdin), str(self.rollback), name_of=name_of)
+        if strange := sorted(set(found).difference(plan)):
+            names = ",".join(map(name_of, strange))
+            raise RefusedError(f"{self.rollback} is not the rollback of this plan, which does not have {names}")
+        return found

@@ -1,15 +1,14 @@
-"""Replication throttles of a reassignment: which replicas, which rate, and how they go again (RSN-13, 14, 23X, 24X).
+"""Replication throttles of a reassignment: which replicas, which rate, and how they are removed (RSN-13, 14, 23X, 24X).
 
 They live in the configs of the plan's topics and of brokers. Every node is written on the version it was read at, and
 remembered, so that what stood there before can be put back as long as nobody else wrote since.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from kafkatool.core.errors import NodeExistsError, NoNodeError, VersionConflictError, ZooKeeperError
-from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import Create, Node, Op, SetData, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
@@ -21,7 +20,7 @@ MIN_SAFE_RATE: Final = 1024  # bytes/s; below it a move may never end (RSN-24X)
 
 @dataclass(frozen=True, slots=True)
 class ConfigWrite:
-    """One entity's config as it was read and as it shall be. ``before`` None: the node is not there yet."""
+    """The config of one entity as it was read and as it shall be. ``before`` None: the node is not there yet."""
 
     entity_type: str
     name: str
@@ -33,72 +32,83 @@ class ConfigWrite:
         return ConfigZnode.path(self.entity_type, self.name)
 
     @property
+    def stored(self) -> Mapping[str, str]:
+        """Return the config as it was read."""
+        return ConfigZnode.decode(self.path, self.before.data) if self.before else {}
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """Return the keys that throttle an entity of this type."""
+        return RATES if self.entity_type == "brokers" else REPLICAS
+
+    @property
     def data(self) -> bytes:
         return ConfigZnode.encode(self.config, self.before.data if self.before else b"")
 
     @property
     def notification(self) -> Create:
-        """The change notification that follows (TOP-14); its node is sequential."""
+        """Return the change notification that follows (TOP-14); its node is sequential."""
         change = ConfigChangeZnode.encode(ConfigZnode.entity_path(self.entity_type, self.name))
         return Create(ConfigChangeZnode.PREFIX, change)
 
     @property
     def ops(self) -> tuple[Op, Op]:
-        """Both writes, for showing them (COM-6X)."""
+        """Return both writes, for showing them (COM-6X)."""
         if self.before is None:
             return Create(self.path, self.data), self.notification
         return SetData(self.path, self.data, self.before.version), self.notification
 
+    def setting(self, changes: Mapping[str, str]) -> Self:
+        """Return the write that sets those keys and keeps the others."""
+        return replace(self, config={**self.config, **changes})
 
-# --- setting ---------------------------------------------------------------------------------------------------
+    def unthrottled(self) -> Self:
+        """Return the write that drops the throttling keys."""
+        return replace(self, config={k: v for k, v in self.config.items() if k not in self.keys})
+
+    def throttle(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return the throttling keys in ``config``."""
+        return {k: config[k] for k in self.keys if k in config}
+
+
+# --- setting and removing --------------------------------------------------------------------------------------
 
 
 def plan_rates(zk: ZooKeeper, brokers: Iterable[int], rate: int) -> list[ConfigWrite]:
-    """Both rates of those brokers set to ``rate`` bytes/s, other keys kept."""
-    wanted = dict.fromkeys(RATES, str(rate))
-    names = [str(b) for b in sorted(set(brokers))]
-    return [_merged("brokers", n, node, wanted) for n, node in zip(names, _read(zk, "brokers", names), strict=True)]
+    """Plan to set both rates of those brokers to ``rate`` bytes/s, other keys kept."""
+    reads = _read(zk, [("brokers", str(b)) for b in sorted(set(brokers))])
+    return [read.setting(dict.fromkeys(RATES, str(rate))) for read in reads]
 
 
 def plan_replicas(zk: ZooKeeper, moves: Moves, current: Moves) -> list[ConfigWrite]:
-    """The replica lists of the plan's topics; both empty where no partition gains a replica (RSN-14)."""
+    """Plan the replica lists of the plan's topics; both empty where no partition gains a replica (RSN-14)."""
     topics = sorted({p.topic for p in moves})
     leaders: dict[str, list[str]] = {t: [] for t in topics}
     followers: dict[str, list[str]] = {t: [] for t in topics}
     for partition, replicas in moves.items():
         gained = [b for b in replicas if b not in current[partition]]
         if gained:
-            leaders[partition.topic] += _replica_texts(partition, current[partition])
-            followers[partition.topic] += _replica_texts(partition, gained)
+            leaders[partition.topic] += [f"{partition.partition}:{b}" for b in current[partition]]
+            followers[partition.topic] += [f"{partition.partition}:{b}" for b in gained]
     return [
-        _merged("topics", t, node, {REPLICAS[0]: ",".join(leaders[t]), REPLICAS[1]: ",".join(followers[t])})
-        for t, node in zip(topics, _read(zk, "topics", topics), strict=True)
+        read.setting({REPLICAS[0]: ",".join(leaders[read.name]), REPLICAS[1]: ",".join(followers[read.name])})
+        for read in _read(zk, [("topics", t) for t in topics])
     ]
 
 
 def throttled_brokers(moves: Moves, topics: Mapping[str, Mapping[int, Sequence[int]]]) -> set[int]:
-    """Brokers in the plan or in any current assignment of its topics (RSN-14)."""
+    """Return the brokers in the plan or in any current assignment of its topics (RSN-14)."""
     named = {b for replicas in moves.values() for b in replicas}
     return named.union(*(replicas for assignment in topics.values() for replicas in assignment.values()))
 
 
-def _replica_texts(partition: TopicPartition, brokers: Iterable[int]) -> list[str]:
-    return [f"{partition.partition}:{b}" for b in brokers]
-
-
-# --- removing --------------------------------------------------------------------------------------------------
-
-
 def plan_removal(zk: ZooKeeper, topics: Iterable[str]) -> list[ConfigWrite]:
-    """What takes the rates off every broker, registered or not, and the lists off those topics (RSN-13, RSN-24X)."""
+    """Plan to take the rates off every broker, registered or not, and the lists off those topics (RSN-13, RSN-24X)."""
     # The children of /config/brokers cover brokers that are down; <default> is not a throttle of ours.
-    brokers = sorted(
-        (n for n in zk.children(ConfigZnode.path("brokers", "").rstrip("/")) or [] if n.isdecimal()), key=int
-    )
-    entities = [("brokers", b, RATES) for b in brokers] + [("topics", t, REPLICAS) for t in sorted(set(topics))]
-    nodes = zk.get_many([ConfigZnode.path(entity_type, name) for entity_type, name, _ in entities])
-    writes = [_without(kind, name, node, keys) for (kind, name, keys), node in zip(entities, nodes, strict=True)]
-    return [write for write in writes if write is not None]
+    names = zk.children(ConfigZnode.path("brokers", "").rstrip("/")) or []
+    brokers = sorted((n for n in names if n.isdecimal()), key=int)
+    reads = _read(zk, [("brokers", b) for b in brokers] + [("topics", t) for t in sorted(set(topics))])
+    return [read.unthrottled() for read in reads if read.throttle(read.config)]
 
 
 # --- saving and restoring, over the end of a process ------------------------------------------------------------
@@ -115,74 +125,61 @@ class SavedThrottle:
 
 
 def saved(writes: Iterable[ConfigWrite]) -> list[SavedThrottle]:
-    """What is to be remembered before those writes are made."""
-    found = []
-    for write in writes:
-        keys = RATES if write.entity_type == "brokers" else REPLICAS
-        stored = ConfigZnode.decode(write.path, write.before.data) if write.before else {}
-        found.append(SavedThrottle(write.entity_type, write.name, _only(stored, keys), _only(write.config, keys)))
-    return found
+    """Return what is to be remembered before those writes are made."""
+    return [SavedThrottle(w.entity_type, w.name, w.throttle(w.stored), w.throttle(w.config)) for w in writes]
 
 
 def set_again(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
     """See that every throttle of a resumed run is set; other keys, and what somebody else has set since, are kept."""
     for throttle in throttles:
-        _exchange(zk, throttle, throttle.before, throttle.set)
+        _replace(zk, throttle, throttle.before, throttle.set)
 
 
 def restore(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[str]:
-    """Put back what stood there before; returns the paths that somebody else has changed since, left as they are.
+    """Put back what stood there before. Return the paths that somebody else has changed since, left as they are.
 
     Rates are put back whatever they are now: changing them is how a running reassignment is sped up (RSN-10).
     """
     return [
-        ConfigZnode.path(t.entity_type, t.name) for t in throttles if not _exchange(zk, t, t.set, t.before, always=True)
+        ConfigZnode.path(t.entity_type, t.name) for t in throttles if not _replace(zk, t, t.set, t.before, always=True)
     ]
 
 
-def _exchange(
+def _replace(
     zk: ZooKeeper, throttle: SavedThrottle, old: Mapping[str, str], new: Mapping[str, str], *, always: bool = False
 ) -> bool:
-    """Whether the entity has the keys ``new`` now: it had them already, or had ``old`` and was written.
+    """Replace the keys ``old`` by ``new``. Return whether the entity has those now; it may have had them already.
 
     ``always``: a broker's rates may have been something else.
     """
-    keys = RATES if throttle.entity_type == "brokers" else REPLICAS
-    (node,) = _read(zk, throttle.entity_type, [throttle.name])
-    path = ConfigZnode.path(throttle.entity_type, throttle.name)
-    stored = ConfigZnode.decode(path, node.data) if node else {}
-    if _only(stored, keys) == new:
-        if node is not None:  # whoever wrote it may have been killed before it told the brokers
-            change = ConfigWrite(throttle.entity_type, throttle.name, node, stored).notification
-            zk.create(change.path, change.data, sequential=True, make_parents=True)
+    (read,) = _read(zk, [(throttle.entity_type, throttle.name)])
+    found = read.throttle(read.config)
+    if found == new:
+        if read.before is not None:  # whoever wrote it may have been killed before it told the brokers
+            zk.create(read.notification.path, read.notification.data, sequential=True, make_parents=True)
         return True
-    if _only(stored, keys) != old and not (always and throttle.entity_type == "brokers"):
+    if found != old and not (always and throttle.entity_type == "brokers"):
         return False
-    config = {**{k: v for k, v in stored.items() if k not in keys}, **new}
     try:
-        _write(zk, ConfigWrite(throttle.entity_type, throttle.name, node, config))
+        _write(zk, read.unthrottled().setting(new))
     except (VersionConflictError, NoNodeError):
         return False
     return True
-
-
-def _only(config: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
-    return {k: config[k] for k in keys if k in config}
 
 
 # --- reading and writing configs -------------------------------------------------------------------------------
 
 
 def apply(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[ConfigWrite]:
-    """Write each config and its notification; returns what undoes them.
+    """Write each config and its notification. Return what undoes them.
 
     Raises VersionConflictError and other ZooKeeperErrors, after undoing what it had written.
     """
     done: list[ConfigWrite] = []
     try:
         for write in writes:
-            before = ConfigZnode.decode(write.path, write.before.data) if write.before else {}
-            done.append(ConfigWrite(write.entity_type, write.name, _write(zk, write), before))
+            before = write.stored
+            done.append(replace(write, before=_write(zk, write), config=before))
     except ZooKeeperError:
         undo(zk, done)
         raise
@@ -190,7 +187,7 @@ def apply(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[ConfigWrite]:
 
 
 def undo(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[str]:
-    """Put back what ``apply`` replaced; returns the paths that somebody else has changed since, left as they are."""
+    """Put back what ``apply`` replaced. Return the paths that somebody else has changed since, left as they are."""
     kept = []
     for write in writes:
         try:
@@ -201,7 +198,7 @@ def undo(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> list[str]:
 
 
 def _write(zk: ZooKeeper, write: ConfigWrite) -> Node:
-    """The node as it is after the write, so that the next one can be bound to it."""
+    """Write it. Return the node as it is then, so that the next write can be bound to it."""
     if write.before is None:
         try:
             zk.create(write.path, write.data, make_parents=True)
@@ -214,16 +211,8 @@ def _write(zk: ZooKeeper, write: ConfigWrite) -> Node:
     return Node(write.data, version, 0, 0, 0, 0)
 
 
-def _read(zk: ZooKeeper, entity_type: str, names: Sequence[str]) -> list[Node | None]:
-    return zk.get_many([ConfigZnode.path(entity_type, n) for n in names])
-
-
-def _merged(entity_type: str, name: str, node: Node | None, changes: Mapping[str, str]) -> ConfigWrite:
-    stored = ConfigZnode.decode(ConfigZnode.path(entity_type, name), node.data) if node else {}
-    return ConfigWrite(entity_type, name, node, {**stored, **changes})
-
-
-def _without(entity_type: str, name: str, node: Node | None, keys: Iterable[str]) -> ConfigWrite | None:
-    stored = ConfigZnode.decode(ConfigZnode.path(entity_type, name), node.data) if node else {}
-    kept = {k: v for k, v in stored.items() if k not in keys}
-    return ConfigWrite(entity_type, name, node, kept) if len(kept) < len(stored) else None
+def _read(zk: ZooKeeper, entities: Sequence[tuple[str, str]]) -> list[ConfigWrite]:
+    """Read configs by type and name of their entity, as writes that change nothing."""
+    nodes = zk.get_many([ConfigZnode.path(entity_type, name) for entity_type, name in entities])
+    reads = [ConfigWrite(*entity, node, {}) for entity, node in zip(entities, nodes, strict=True)]
+    return [read.setting(read.stored) for read in reads]

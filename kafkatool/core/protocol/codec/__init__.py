@@ -1,4 +1,5 @@
-"""Schemas of messages, compiled to the Python code that encodes and decodes them, and the frames they travel in.
+"""The compiler that turns declared messages into the Python code that encodes and decodes them.
 
-``schema`` is how a message is declared, ``frames`` is the door for who sends and receives. It knows no single API.
+Doors: ``schema`` and ``types``, in which a message is declared, and ``file_region``, a part of a response that is still
+in its file. The rest is used by ``frames`` alone. No API is known here.
 """

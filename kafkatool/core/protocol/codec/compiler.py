@@ -1,4 +1,4 @@
-"""Turns a message class and a version into straight-line Python: no field is looked at twice, none interpreted.
+"""The compiler of a message class and a version into straight-line Python: no field is interpreted at run time.
 
 Fields of fixed width that stand side by side, and the length of whatever follows them, are read and written by one
 ``struct`` call; arrays become loops in the same function. A LeaderAndIsr request of 10,000 partitions is what this is
@@ -15,8 +15,8 @@ from kafkatool.core.protocol.codec.types import Buffer, Chunk
 Decode: TypeAlias = Callable[[Buffer, int], Any]
 """``decode(data, position) -> message``. Raises ProtocolError, struct.error or IndexError."""
 
-Encode: TypeAlias = Callable[[Any, bytearray, list[Chunk]], bytearray]
-"""``encode(message, out, chunks) -> last buffer``; see EncodeSource."""
+Encode: TypeAlias = Callable[[Any, bytearray, list[Chunk], int], bytearray]
+"""``encode(message, out, chunks, throttle_time_ms) -> last buffer``; see EncodeSource."""
 
 
 _decoders: dict[tuple[type[object], int, bool], Decode] = {}
@@ -24,7 +24,7 @@ _encoders: dict[tuple[type[object], int, bool], Encode] = {}
 
 
 def decoder(cls: type[object], version: int, flexible: bool) -> Decode:
-    """The decode function of that class and version, made at its first use. Any thread; made twice does no harm."""
+    """Return the decode function of that class and version, made at its first use. Any thread; twice does no harm."""
     key = (cls, version, flexible)
     if (known := _decoders.get(key)) is not None:
         return known
@@ -34,10 +34,12 @@ def decoder(cls: type[object], version: int, flexible: bool) -> Decode:
 
 
 def encoder(cls: type[object], version: int, flexible: bool) -> Encode:
-    """The encode function of that class and version, made at its first use. Any thread; made twice does no harm."""
+    """Return the encode function of that class and version, made at its first use. Any thread; twice does no harm."""
     key = (cls, version, flexible)
     if (known := _encoders.get(key)) is not None:
         return known
     source = EncodeSource(cls, version, flexible)
-    made = cast(Encode, source.compile("def encode(m, out, chunks):", f"encode {cls.__name__} {version}"))
+    made = cast(
+        Encode, source.compile("def encode(m, out, chunks, throttle_time_ms):", f"encode {cls.__name__} {version}")
+    )
     return _encoders.setdefault(key, made)

@@ -1,51 +1,18 @@
-"""Writes the function that decodes one message class in one version.
+"""The writer of the function that decodes one message class in one version.
 
 Every length is held against the bytes left before anything is allocated or sliced (wire.md section 1).
 """
 
 from typing import Any
 
-from kafkatool.core.errors import ProtocolError
+from kafkatool.core.protocol.codec.primitives import malformed, numbers_struct, read_uvarint, skip_tagged_fields
 from kafkatool.core.protocol.codec.schema import NO_DEFAULT, Array, Blob, Field, Struct, Text, WireType, fields_of
-from kafkatool.core.protocol.codec.source import Source, numbers_struct
-from kafkatool.core.protocol.codec.types import INT16, INT32, Buffer, Fixed
-
-
-def malformed(field: str, length: int) -> ProtocolError:
-    """A length or count that cannot be: negative, null where that is not allowed, or past the end."""
-    return ProtocolError(f"{field}: length {length} is not allowed or runs past the end")
-
-
-def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
-    """Value and the position after it. ProtocolError past 5 bytes, IndexError past the end."""
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise ProtocolError("a varint of more than 5 bytes")
-
-
-def skip_tagged_fields(data: Buffer, position: int) -> int:
-    """Position after the tagged fields at ``position``: none is known here, so all are skipped."""
-    count, position = read_uvarint(data, position)
-    last = -1
-    for _ in range(count):
-        tag, position = read_uvarint(data, position)
-        size_bytes, position = read_uvarint(data, position)
-        if tag <= last:
-            raise ProtocolError(f"tag {tag} after tag {last}")
-        last = tag
-        position += size_bytes
-        if position > len(data):
-            raise malformed(f"tagged field {tag}", size_bytes)
-    return position
+from kafkatool.core.protocol.codec.source import Source
+from kafkatool.core.protocol.codec.types import INT16, INT32, Fixed
 
 
 class DecodeSource(Source):
-    """``decode(data, pos) -> message``; raises ProtocolError, struct.error or IndexError on malformed bytes."""
+    """The text of ``decode(data, pos) -> message``; that raises ProtocolError, struct.error or IndexError on bad bytes."""
 
     def __init__(self, cls: type[object], version: int, flexible: bool) -> None:
         super().__init__(version, flexible)
@@ -165,7 +132,7 @@ class DecodeSource(Source):
         return self.block("for _ in range(n):")
 
     def _grouped(self, field: Field, target: str, depth: int) -> None:
-        """An array of topics, each with an array of elements that lack it, into one flat list."""
+        """Read an array of topics, each with an array of elements that lack it, into one flat list."""
         assert isinstance(field.type, Array) and isinstance(field.type.element, Struct)
         element = field.type.element
         inner = self.ungrouped(element)

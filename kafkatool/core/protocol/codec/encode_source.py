@@ -1,36 +1,18 @@
-"""Writes the function that encodes one message class in one version."""
-
-from typing import Any
+"""The writer of the function that encodes one message class in one version."""
 
 from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.protocol.codec.primitives import by_topic, numbers_struct, uvarint
 from kafkatool.core.protocol.codec.schema import Array, Blob, Field, Struct, Text, WireType
-from kafkatool.core.protocol.codec.source import Source, numbers_struct
+from kafkatool.core.protocol.codec.source import Source
 from kafkatool.core.protocol.codec.types import INT16, INT32, Fixed
 
+_THROTTLE_TIME = "m.throttle_time_ms"  # of a response; the one field that an argument may say
 # Records below this are copied into the message: cheaper than one more buffer for the socket.
 _COPY_BELOW_BYTES = 2048
 
 
-def uvarint(value: int) -> bytes:
-    """Seven bits per byte, lowest first."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def by_topic(elements: list[Any]) -> dict[str, list[Any]]:
-    """Elements by their topic, topics in the order they first appear."""
-    groups: dict[str, list[Any]] = {}
-    for element in elements:
-        groups.setdefault(element.topic, []).append(element)
-    return groups
-
-
 class EncodeSource(Source):
-    """``encode(m, out, chunks) -> out``: appends to ``out``; records not copied close it into ``chunks``.
+    """The text of ``encode(m, out, chunks, throttle_time_ms) -> out``: appends; records not copied close it into ``chunks``.
 
     The buffer returned is the last one, not yet in ``chunks``.
     """
@@ -48,7 +30,8 @@ class EncodeSource(Source):
 
     def _struct(self, fields: list[Field], source: str, depth: int) -> None:
         for field in fields:
-            self._field(field, f"{source}.{field.name}", depth)
+            value = f"{source}.{field.name}"
+            self._field(field, f"throttle_time_ms or {value}" if value == _THROTTLE_TIME else value, depth)
         self._flush()
         self._no_tagged_fields()
 
@@ -65,7 +48,7 @@ class EncodeSource(Source):
             self._sized(field.type, source, self.may_be_null(field), depth)
 
     def _sized(self, wire_type: WireType, source: str, nullable: bool, depth: int) -> None:
-        """A value with a length in front."""
+        """Write a value with a length in front."""
         value = f"v{depth}"
         self.line(f"{value} = {source}")
         width = INT16 if isinstance(wire_type, Text) else INT32
@@ -125,7 +108,7 @@ class EncodeSource(Source):
                 self._sized(element, f"m{depth + 1}", False, depth + 1)
 
     def _grouped(self, field: Field, source: str, depth: int) -> None:
-        """A flat list as an array of topics, each with an array of elements that lack it."""
+        """Write a flat list as an array of topics, each with an array of elements that lack it."""
         assert isinstance(field.type, Array) and isinstance(field.type.element, Struct)
         inner = self.ungrouped(field.type.element)
         bare = len(inner) == 1 and isinstance(inner[0].type, Fixed)  # numbers have no tagged fields of their own

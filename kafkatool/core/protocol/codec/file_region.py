@@ -5,10 +5,10 @@ from typing import NamedTuple, Protocol
 
 
 class HasFileno(Protocol):
-    """Owner of an open file: as long as it is referenced, the descriptor stays open."""
+    """The owner of an open file: as long as it is referenced, the descriptor stays open."""
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         ...
 
 
@@ -20,7 +20,7 @@ class FileRegion(NamedTuple):
     size_bytes: int
 
     def read(self) -> bytes:
-        """The bytes themselves; fewer when the file has become shorter meanwhile. OSError as of ``pread``."""
+        """Read the bytes; fewer when the file has become shorter meanwhile. OSError as of ``pread``."""
         whole = os.pread(self.fd_owner.fileno(), self.size_bytes, self.position)
         if len(whole) == self.size_bytes:
             return whole

@@ -1,4 +1,4 @@
-"""What a message class says about its bytes, in a form the compiler works on; and what an API is."""
+"""The schema of messages: declarations turned into fields with wire types, for the compiler; and the APIs they make up."""
 
 import dataclasses
 import types
@@ -23,7 +23,7 @@ Response = TypeVar("Response", covariant=True)
 
 
 class Request(Generic[Response]):
-    """Base of request classes: names the class of the answer, so that ``Connection.send`` is typed."""
+    """The base of request classes: names the class of the answer, so that ``Connection.send`` is typed."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Field:
     default_is_list: bool = False  # instead: a new empty list
 
     def exists(self, version: int) -> bool:
-        """Whether that version carries the field."""
+        """Tell whether that version carries the field."""
         return self.since <= version <= self.until
 
 
@@ -91,16 +91,16 @@ class Api:
     flexible_from: int | None = None
 
     def is_flexible(self, version: int) -> bool:
-        """Whether bodies of that version are in the compact form."""
+        """Tell whether bodies of that version are in the compact form."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def knows(self, version: int) -> bool:
-        """Whether messages of that version can be encoded and decoded."""
+        """Tell whether messages of that version can be encoded and decoded."""
         return self.min_version <= version <= self.max_version
 
 
 def fields_of(cls: type[object]) -> tuple[Field, ...]:
-    """The fields of a message class in wire order. TypeError for an annotation that says no wire type."""
+    """Return the fields of a message class in wire order. TypeError for an annotation that says no wire type."""
     if cls not in _fields:
         _fields[cls] = _read_fields(cls)
     return _fields[cls]
@@ -135,7 +135,7 @@ def _field(field: "dataclasses.Field[Any]", hint: Any) -> Field:
 
 
 def _resolve(hint: Any, marks: list[Any]) -> tuple[WireType, bool]:
-    """The wire type and whether null is allowed; version marks found on the way go to ``marks``."""
+    """Return the wire type and whether null is allowed; version marks found on the way go to ``marks``."""
     if get_origin(hint) is Annotated:
         inner, *notes = get_args(hint)
         marks += [n for n in notes if isinstance(n, Since | Until | NullSince | GroupedSince)]

@@ -1,4 +1,4 @@
-"""What the writers of decode and encode functions share: lines, constants, the run of fixed-width values."""
+"""The base of the writers of decode and encode functions: lines, constants, the run of fixed-width values."""
 
 import linecache
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """``head`` and, deeper, what is added inside."""
+        """Add ``head`` and, deeper, what is added inside."""
         self.line(head)
         self._indent += 1
         yield
         self._indent -= 1
 
     def name(self, value: Any) -> str:
-        """The name under which the function reaches ``value``."""
+        """Return the name under which the function reaches ``value``."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -44,36 +44,36 @@ class Source:
         return name
 
     def name_of_struct(self, struct: Struct, method: str) -> str:
-        """The name of a bound method of ``struct``; equal formats share it."""
+        """Return the name of a bound method of ``struct``; equal formats share it."""
         name = f"{method}_{struct.format[1:].replace('?', 'o')}"
         self.names.setdefault(name, getattr(struct, method))
         return name
 
     def take_pending(self) -> tuple[Struct, list[str]]:
-        """The struct of the values gathered, and their expressions; the run is empty afterwards."""
+        """Return the struct of the values gathered, and their expressions; the run is empty afterwards."""
         struct = Struct(">" + "".join(code for code, _ in self.pending))
         expressions = [expression for _, expression in self.pending]
         self.pending = []
         return struct, expressions
 
     def fields(self, cls: type[object]) -> list[Field]:
-        """Fields of the class that this version carries."""
+        """Return the fields of the class that this version carries."""
         return [f for f in fields_of(cls) if f.exists(self.version)]
 
     def is_grouped(self, field: Field) -> bool:
-        """Whether this version sends the flat list grouped by topic."""
+        """Tell whether this version sends the flat list grouped by topic."""
         return self.version >= field.grouped_since
 
     def may_be_null(self, field: Field) -> bool:
-        """Whether this version allows null."""
+        """Tell whether this version allows null."""
         return self.version >= field.null_since
 
     def ungrouped(self, element: StructType) -> list[Field]:
-        """Fields of an element of a group: its topic stands in front of the group."""
+        """Return the fields of an element of a group: its topic stands in front of the group."""
         return [f for f in self.fields(element.type) if f.name != "topic"]
 
     def fewest_bytes(self, wire_type: WireType) -> int:
-        """Size of the shortest encoding, at least 1: bounds what a count can honestly be."""
+        """Return the size of the shortest encoding, at least 1: it bounds what a count can honestly be."""
         if isinstance(wire_type, Fixed):
             return wire_type.width
         if isinstance(wire_type, StructType):
@@ -84,18 +84,9 @@ class Source:
         return 2 if isinstance(wire_type, Text) else 4
 
     def compile(self, head: str, title: str) -> Any:
-        """The finished function. Its text is kept for tracebacks under ``title``."""
+        """Return the finished function. Its text is kept for tracebacks under ``title``."""
         text = "\n".join([head, *self._lines]) + "\n"
         filename = f"<{title}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         exec(compile(text, filename, "exec"), self.names)
         return self.names[head.removeprefix("def ").partition("(")[0]]
-
-
-_FEW = 64
-_STRUCTS = {code: [Struct(f">{count}{code}") for count in range(_FEW)] for code in "iq"}
-
-
-def numbers_struct(code: str, count: int) -> Struct:
-    """The struct of ``count`` numbers in a row. Replica lists are short: theirs are made beforehand."""
-    return _STRUCTS[code][count] if count < _FEW else Struct(f">{count}{code}")

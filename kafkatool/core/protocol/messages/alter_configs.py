@@ -1,12 +1,10 @@
 """AlterConfigs (key 33), versions 0-1: all settings of a resource anew. Source: Kafka 2.3.1 message/AlterConfigs*.json."""
 
-from dataclasses import dataclass
-
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int8, Int16, Int32
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AlterableConfig:
     """One setting."""
 
@@ -14,7 +12,7 @@ class AlterableConfig:
     value: str | None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AlterConfigsResource:
     """``resource_type`` 2: topic, 4: broker. What ``configs`` does not name goes back to its default."""
 
@@ -23,7 +21,7 @@ class AlterConfigsResource:
     configs: list[AlterableConfig]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     """``validate_only``: say what would happen."""
 
@@ -31,9 +29,9 @@ class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     validate_only: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AlterConfigsResult:
-    """How it went for one resource."""
+    """Outcome for one resource."""
 
     error_code: Int16 = 0
     error_message: str | None = None
@@ -41,7 +39,7 @@ class AlterConfigsResult:
     resource_name: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AlterConfigsResponse:
     """One entry for each resource."""
 

@@ -2,22 +2,21 @@
 
 Its response header never has tagged fields: a client must be able to read the answer to a version too new."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
-    """Who asks, since version 3 (KIP-511)."""
+    """The client's software, since version 3 (KIP-511)."""
 
     client_software_name: Annotated[str, Since(3)] = ""
     client_software_version: Annotated[str, Since(3)] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ApiVersionsResponseKey:
     """Versions served of one API, both ends included."""
 
@@ -26,7 +25,7 @@ class ApiVersionsResponseKey:
     max_version: Int16
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ApiVersionsResponse:
     """The throttle time comes after the list."""
 

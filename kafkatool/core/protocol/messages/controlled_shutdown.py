@@ -2,15 +2,14 @@
 
 Version 0 has a request header without client id."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
     """``broker_epoch``: the sender's incarnation, -1 unchecked."""
 
@@ -18,7 +17,7 @@ class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
     broker_epoch: Annotated[Int64, Since(2)] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ControlledShutdownResponse:
     """Partitions the broker still leads: empty when it may go."""
 

@@ -1,19 +1,17 @@
 """CreatePartitions (key 37), versions 0-1. Source: Kafka 2.3.1 message/CreatePartitions*.json."""
 
-from dataclasses import dataclass
-
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32
+from kafkatool.core.protocol.codec.types import Int16, Int32, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreatePartitionsAssignment:
     """Replicas of one new partition."""
 
     broker_ids: list[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreatePartitionsTopic:
     """``count`` is the new total; ``assignments`` None: the broker decides."""
 
@@ -22,7 +20,7 @@ class CreatePartitionsTopic:
     assignments: list[CreatePartitionsAssignment] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     """``validate_only``: say what would happen."""
 
@@ -31,16 +29,16 @@ class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     validate_only: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreatePartitionsResult:
-    """How it went for one topic."""
+    """Outcome for one topic."""
 
     name: str
     error_code: Int16 = 0
     error_message: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreatePartitionsResponse:
     """One entry for each topic."""
 

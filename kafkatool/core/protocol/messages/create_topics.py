@@ -1,13 +1,13 @@
 """CreateTopics (key 19), versions 0-3."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreateTopicsAssignment:
     """Replicas of one partition; the first is the preferred leader."""
 
@@ -15,7 +15,7 @@ class CreateTopicsAssignment:
     broker_ids: list[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreateTopicsConfig:
     """One topic config."""
 
@@ -23,7 +23,7 @@ class CreateTopicsConfig:
     value: str | None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreateTopicsTopic:
     """Partition count and replication factor are -1 with assignments."""
 
@@ -34,7 +34,7 @@ class CreateTopicsTopic:
     configs: list[CreateTopicsConfig] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     """``timeout_ms`` not above 0: do not wait; what was started answers 7."""
 
@@ -43,16 +43,16 @@ class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     validate_only: Annotated[bool, Since(1)] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreateTopicsResponseTopic:
-    """How it went for one topic."""
+    """Outcome for one topic."""
 
     name: str
     error_code: Int16 = 0
     error_message: Annotated[str | None, Since(1)] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreateTopicsResponse:
     """One entry for each name."""
 

@@ -1,27 +1,25 @@
 """DeleteGroups (key 42), versions 0-1. Source: Kafka 2.3.1 message/DeleteGroups*.json."""
 
-from dataclasses import dataclass
-
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32
+from kafkatool.core.protocol.codec.types import Int16, Int32, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
     """Group ids."""
 
     group_names: list[str]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteGroupsResult:
-    """How it went for one group."""
+    """Outcome for one group."""
 
     group_id: str
     error_code: Int16 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteGroupsResponse:
     """One entry for each group."""
 

@@ -3,13 +3,11 @@
 Source: Kafka 2.3.1 message/DeleteRecords*.json.
 """
 
-from dataclasses import dataclass
-
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteRecordsPartition:
     """``offset`` -1: the high watermark."""
 
@@ -17,7 +15,7 @@ class DeleteRecordsPartition:
     offset: Int64
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteRecordsTopic:
     """The partitions of one topic."""
 
@@ -25,7 +23,7 @@ class DeleteRecordsTopic:
     partitions: list[DeleteRecordsPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
     """Answered when all live replicas have dropped them, or the time is out."""
 
@@ -33,7 +31,7 @@ class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
     timeout_ms: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteRecordsPartitionResult:
     """``low_watermark``: the smallest log start of all live replicas, -1 on error."""
 
@@ -42,7 +40,7 @@ class DeleteRecordsPartitionResult:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteRecordsTopicResult:
     """The partitions of one topic."""
 
@@ -50,7 +48,7 @@ class DeleteRecordsTopicResult:
     partitions: list[DeleteRecordsPartitionResult]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteRecordsResponse:
     """One entry for each topic."""
 

@@ -1,13 +1,12 @@
 """DeleteTopics (key 20), versions 0-3."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     """``timeout_ms`` as in CreateTopics."""
 
@@ -15,15 +14,15 @@ class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     timeout_ms: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteTopicsResponseTopic:
-    """How it went for one topic."""
+    """Outcome for one topic."""
 
     name: str
     error_code: Int16 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeleteTopicsResponse:
     """One entry for each name."""
 

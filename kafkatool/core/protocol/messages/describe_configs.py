@@ -1,13 +1,13 @@
 """DescribeConfigs (key 32), versions 0-2. Source: Kafka 2.3.1 message/DescribeConfigs*.json."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Since, Until
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Since, Until, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeConfigsResource:
     """``resource_type`` 2: topic, 4: broker. ``configuration_keys`` None: all."""
 
@@ -16,7 +16,7 @@ class DescribeConfigsResource:
     configuration_keys: list[str] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     """Resources whose settings are wanted."""
 
@@ -24,7 +24,7 @@ class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     include_synonyms: Annotated[bool, Since(1)] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeConfigsSynonym:
     """A further place the value could come from."""
 
@@ -33,7 +33,7 @@ class DescribeConfigsSynonym:
     source: Int8
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeConfigsEntry:
     """One setting. ``config_source``: 1 topic, 2 dynamic broker, 4 static broker, 5 default."""
 
@@ -46,7 +46,7 @@ class DescribeConfigsEntry:
     synonyms: Annotated[list[DescribeConfigsSynonym], Since(1)] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeConfigsResult:
     """The settings of one resource."""
 
@@ -57,7 +57,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsEntry] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeConfigsResponse:
     """One entry for each resource."""
 

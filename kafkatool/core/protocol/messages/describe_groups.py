@@ -1,13 +1,13 @@
 """DescribeGroups (key 15), versions 0-3. Source: Kafka 2.3.1 message/DescribeGroups*.json."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
     """Group ids."""
 
@@ -15,7 +15,7 @@ class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
     include_authorized_operations: Annotated[bool, Since(3)] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedGroupMember:
     """A member; metadata and assignment are filled in a stable group only."""
 
@@ -26,7 +26,7 @@ class DescribedGroupMember:
     member_assignment: bytes
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedGroup:
     """State of one group; strings are empty where not known, operations -2**31 where not asked for."""
 
@@ -39,7 +39,7 @@ class DescribedGroup:
     authorized_operations: Annotated[Int32, Since(3)] = -(2**31)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeGroupsResponse:
     """One entry for each group asked for."""
 

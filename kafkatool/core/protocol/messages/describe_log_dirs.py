@@ -1,12 +1,12 @@
 """DescribeLogDirs (key 35), versions 0-1. Source: Kafka 2.3.1 message/DescribeLogDirs*.json."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeLogDirsRequestTopic:
     """The partitions of one topic."""
 
@@ -14,14 +14,14 @@ class DescribeLogDirsRequestTopic:
     partitions: list[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
     """``topics`` None: all."""
 
     topics: list[DescribeLogDirsRequestTopic] | None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeLogDirsPartition:
     """``offset_lag``: records the replica is behind the high watermark."""
 
@@ -31,7 +31,7 @@ class DescribeLogDirsPartition:
     is_future_key: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeLogDirsTopic:
     """The partitions of one topic in that directory."""
 
@@ -39,7 +39,7 @@ class DescribeLogDirsTopic:
     partitions: list[DescribeLogDirsPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeLogDirsResult:
     """One log directory, by its absolute path."""
 
@@ -48,7 +48,7 @@ class DescribeLogDirsResult:
     topics: list[DescribeLogDirsTopic] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribeLogDirsResponse:
     """One entry for each directory."""
 

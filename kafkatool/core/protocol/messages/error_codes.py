@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a response says went wrong. Decoded messages hold plain ints: a newer peer may send codes not listed."""
+    """The codes of responses. Decoded messages hold plain ints: a newer peer may send codes not listed."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -94,7 +94,7 @@ class ErrorCode(IntEnum):
 
 
 def error_name(code: int) -> str:
-    """Name of a code as an operator may look it up; the number itself if this Kafka era does not have it."""
+    """Return the name of a code as an operator may look it up; the number if this Kafka era does not have it."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -3,16 +3,16 @@
 Brokers serve 4 and above. Version 3 is there to ask Kafka 0.10 for its replicas, whose messages are of format 0 or 1.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import FileRecords, Int8, Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.types import FileRecords, Int8, Int16, Int32, Int64, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FetchRequestPartition:
-    """Where to read. ``log_start_offset`` is the follower's own; ``current_leader_epoch`` -1 is not checked."""
+    """A partition to read, and from where. ``log_start_offset`` is the follower's, ``current_leader_epoch`` -1 unchecked."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, Since(9)] = -1
@@ -21,7 +21,7 @@ class FetchRequestPartition:
     partition_max_bytes: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FetchRequestTopic:
     """The partitions of one topic."""
 
@@ -29,7 +29,7 @@ class FetchRequestTopic:
     partitions: list[FetchRequestPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ForgottenTopic:
     """Partitions to take out of the fetch session."""
 
@@ -37,7 +37,7 @@ class ForgottenTopic:
     partitions: list[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FetchRequest(Request["FetchResponse"]):
     """``replica_id``: follower's broker id, -1 consumer, -2 debugging; ``max_bytes`` bounds the whole response."""
 
@@ -53,7 +53,7 @@ class FetchRequest(Request["FetchResponse"]):
     rack_id: Annotated[str, Since(11)] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AbortedTransaction:
     """A transaction to skip: records of that producer from ``first_offset`` to its abort marker."""
 
@@ -61,7 +61,7 @@ class AbortedTransaction:
     first_offset: Int64
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FetchResponsePartition:
     """Whole batches from the offset on, the last one perhaps cut; offsets are -1 on error (BRK-93)."""
 
@@ -75,7 +75,7 @@ class FetchResponsePartition:
     records: FileRecords | None = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FetchResponseTopic:
     """The partitions of one topic."""
 
@@ -83,7 +83,7 @@ class FetchResponseTopic:
     partitions: list[FetchResponsePartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FetchResponse:
     """``error_code`` is for the fetch session (70, 71), and then there are no topics; ``session_id`` 0 is none."""
 

@@ -1,13 +1,12 @@
 """FindCoordinator (key 10), versions 0-2: the broker that keeps a group (BRK-164)."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     """``key_type`` 0: ``key`` is a group; 1: a transactional id."""
 
@@ -15,7 +14,7 @@ class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     key_type: Annotated[Int8, Since(1)] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FindCoordinatorResponse:
     """-1, "" and -1 on error."""
 

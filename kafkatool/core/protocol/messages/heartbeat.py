@@ -1,15 +1,14 @@
 """Heartbeat (key 12), versions 0-3: a member is alive and of this generation."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class HeartbeatRequest(Request["HeartbeatResponse"]):
-    """Who, and in which generation."""
+    """A member and its generation."""
 
     group_id: str
     generation_id: Int32
@@ -17,7 +16,7 @@ class HeartbeatRequest(Request["HeartbeatResponse"]):
     group_instance_id: Annotated[str | None, Since(3)] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class HeartbeatResponse:
     """22 other generation, 25 unknown member, 27 join again."""
 

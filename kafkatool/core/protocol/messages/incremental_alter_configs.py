@@ -3,14 +3,12 @@
 Source: Kafka 2.3.1 message/IncrementalAlterConfigs*.json.
 """
 
-from dataclasses import dataclass
-
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int8, Int32
+from kafkatool.core.protocol.codec.types import Int8, Int32, message
 from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ConfigOperation:
     """``config_operation`` 0: set, 1: delete, 2: append to a list, 3: subtract from a list."""
 
@@ -19,7 +17,7 @@ class ConfigOperation:
     value: str | None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class IncrementalAlterConfigsResource:
     """``resource_type`` 2: topic, 4: broker."""
 
@@ -28,7 +26,7 @@ class IncrementalAlterConfigsResource:
     configs: list[ConfigOperation]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
     """``validate_only``: say what would happen."""
 
@@ -36,7 +34,7 @@ class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"])
     validate_only: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class IncrementalAlterConfigsResponse:
     """One entry for each resource."""
 

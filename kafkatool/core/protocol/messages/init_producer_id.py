@@ -1,12 +1,10 @@
 """InitProducerId (key 22), versions 0-1: an id for an idempotent producer (BRK-163)."""
 
-from dataclasses import dataclass
-
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     """The timeout counts only with a transactional id."""
 
@@ -14,7 +12,7 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     transaction_timeout_ms: Int32 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class InitProducerIdResponse:
     """Id and epoch are -1 on error."""
 

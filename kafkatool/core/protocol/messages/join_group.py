@@ -1,13 +1,13 @@
 """JoinGroup (key 11), versions 0-5: a member enters a group or its next generation."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class JoinGroupProtocol:
     """A way of assigning partitions the member supports; the metadata is opaque to the broker."""
 
@@ -15,7 +15,7 @@ class JoinGroupProtocol:
     metadata: bytes
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class JoinGroupRequest(Request["JoinGroupResponse"]):
     """``member_id`` "" at the first join. ``rebalance_timeout_ms`` -1 (version 0): as the session timeout."""
 
@@ -28,7 +28,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"]):
     protocols: list[JoinGroupProtocol]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class JoinGroupResponseMember:
     """A member and its metadata for the protocol chosen."""
 
@@ -37,7 +37,7 @@ class JoinGroupResponseMember:
     metadata: bytes
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class JoinGroupResponse:
     """``members`` is for the leader only, else empty. -1 and "" on error."""
 

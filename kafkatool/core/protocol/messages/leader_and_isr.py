@@ -2,14 +2,13 @@
 
 Version 2 sends the partitions grouped by topic; here they are one flat list in every version."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LeaderAndIsrPartition:
     """State decided for one partition. ``controller_epoch`` is that of the decision, ``zk_version`` of the node."""
 
@@ -24,16 +23,16 @@ class LeaderAndIsrPartition:
     is_new: Annotated[bool, Since(1)] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LeaderAndIsrLiveLeader:
-    """Where a leader named in the request is reached, on the inter-broker listener."""
+    """The address of a leader named in the request, on the inter-broker listener."""
 
     broker_id: Int32
     host: str
     port: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LeaderAndIsrRequest(Request["LeaderAndIsrResponse"]):
     """``broker_epoch``: the receiver's incarnation, -1 unchecked (BRK-25)."""
 
@@ -44,16 +43,16 @@ class LeaderAndIsrRequest(Request["LeaderAndIsrResponse"]):
     live_leaders: list[LeaderAndIsrLiveLeader]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LeaderAndIsrResponsePartition:
-    """How it went for one partition (BRK-26)."""
+    """Outcome for one partition (BRK-26)."""
 
     topic: str
     partition: Int32
     error_code: Int16 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LeaderAndIsrResponse:
     """``error_code``: the whole request was refused (BRK-24, 25)."""
 

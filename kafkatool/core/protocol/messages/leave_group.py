@@ -1,21 +1,20 @@
 """LeaveGroup (key 13), versions 0-2: a member goes."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LeaveGroupRequest(Request["LeaveGroupResponse"]):
-    """Who goes."""
+    """The member that goes."""
 
     group_id: str
     member_id: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LeaveGroupResponse:
     """25: no such member."""
 

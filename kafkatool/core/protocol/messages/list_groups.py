@@ -1,18 +1,17 @@
 """ListGroups (key 16), versions 0-2. Source: Kafka 2.3.1 message/ListGroups*.json."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListGroupsRequest(Request["ListGroupsResponse"]):
     """Asks for all groups the broker keeps."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListedGroup:
     """A group and what kind it is (``consumer``)."""
 
@@ -20,7 +19,7 @@ class ListedGroup:
     protocol_type: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListGroupsResponse:
     """Groups this broker coordinates."""
 

@@ -1,13 +1,12 @@
 """ListOffsets (key 2), versions 1-5: the offset that belongs to a time (BRK-107, 108)."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Int64, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListOffsetsRequestPartition:
     """``timestamp``: ms since 1970, -1 latest, -2 earliest."""
 
@@ -16,7 +15,7 @@ class ListOffsetsRequestPartition:
     timestamp: Int64
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListOffsetsRequestTopic:
     """The partitions of one topic."""
 
@@ -24,7 +23,7 @@ class ListOffsetsRequestTopic:
     partitions: list[ListOffsetsRequestPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     """``replica_id`` as in Fetch; ``isolation_level`` 0 read uncommitted, 1 read committed."""
 
@@ -33,7 +32,7 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     topics: list[ListOffsetsRequestTopic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListOffsetsResponsePartition:
     """First record at or after the time; -1 for what is not known."""
 
@@ -44,7 +43,7 @@ class ListOffsetsResponsePartition:
     leader_epoch: Annotated[Int32, Since(4)] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListOffsetsResponseTopic:
     """The partitions of one topic."""
 
@@ -52,7 +51,7 @@ class ListOffsetsResponseTopic:
     partitions: list[ListOffsetsResponsePartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListOffsetsResponse:
     """In the order of the request."""
 

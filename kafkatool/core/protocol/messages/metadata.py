@@ -1,20 +1,20 @@
 """Metadata (key 3), versions 0-9, 9 flexible: brokers, controller, topics and who leads them (BRK-114 to 117)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, NullSince, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, NullSince, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class MetadataRequestTopic:
     """A topic asked about."""
 
     topic: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class MetadataRequest(Request["MetadataResponse"]):
     """All topics: None, but an empty list in version 0 (BRK-117)."""
 
@@ -24,7 +24,7 @@ class MetadataRequest(Request["MetadataResponse"]):
     include_topic_authorized_operations: Annotated[bool, Since(8)] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class MetadataResponseBroker:
     """A live broker and its endpoint on the listener the request came in on."""
 
@@ -34,7 +34,7 @@ class MetadataResponseBroker:
     rack: Annotated[str | None, Since(1)] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class MetadataResponsePartition:
     """``leader_id`` -1: none. ``replica_nodes`` in the order of the assignment."""
 
@@ -47,7 +47,7 @@ class MetadataResponsePartition:
     offline_replicas: Annotated[list[Int32], Since(5)] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class MetadataResponseTopic:
     """``topic_authorized_operations``: BRK-165; the default says nobody asked."""
 
@@ -58,7 +58,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: Annotated[Int32, Since(8)] = -(2**31)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class MetadataResponse:
     """``controller_id`` -1: not known."""
 

@@ -1,13 +1,12 @@
 """OffsetCommit (key 8), versions 0-7: remember how far a group has read. Version 0 is about offsets in ZooKeeper."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since, Until
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since, Until, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetCommitRequestPartition:
     """``commit_timestamp`` -1: now. Metadata None counts as ""."""
 
@@ -18,7 +17,7 @@ class OffsetCommitRequestPartition:
     committed_metadata: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetCommitRequestTopic:
     """The partitions of one topic."""
 
@@ -26,7 +25,7 @@ class OffsetCommitRequestTopic:
     partitions: list[OffsetCommitRequestPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     """``generation_id`` -1: from outside the group. ``retention_time_ms`` -1: the broker's."""
 
@@ -38,15 +37,15 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     topics: list[OffsetCommitRequestTopic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetCommitResponsePartition:
-    """How it went for one partition."""
+    """Outcome for one partition."""
 
     partition: Int32
     error_code: Int16 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetCommitResponseTopic:
     """The partitions of one topic."""
 
@@ -54,7 +53,7 @@ class OffsetCommitResponseTopic:
     partitions: list[OffsetCommitResponsePartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetCommitResponse:
     """In the order of the request."""
 

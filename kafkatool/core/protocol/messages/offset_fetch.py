@@ -1,13 +1,12 @@
 """OffsetFetch (key 9), versions 0-5: how far a group has read. Version 0 is about offsets in ZooKeeper."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, NullSince, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, NullSince, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetFetchRequestTopic:
     """The partitions of one topic."""
 
@@ -15,7 +14,7 @@ class OffsetFetchRequestTopic:
     partitions: list[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     """``topics`` None: all the group has committed."""
 
@@ -23,7 +22,7 @@ class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     topics: Annotated[list[OffsetFetchRequestTopic] | None, NullSince(2)]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetFetchResponsePartition:
     """Offset -1 without error: nothing committed."""
 
@@ -34,7 +33,7 @@ class OffsetFetchResponsePartition:
     error_code: Int16 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetFetchResponseTopic:
     """The partitions of one topic."""
 
@@ -42,7 +41,7 @@ class OffsetFetchResponseTopic:
     partitions: list[OffsetFetchResponsePartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetFetchResponse:
     """``error_code`` is the group's; versions 0 and 1 say it on each partition."""
 

@@ -1,13 +1,12 @@
 """OffsetForLeaderEpoch (key 23), versions 0-3: where an epoch ends in the leader's log (BRK-61; KIP-101, KIP-279)."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochRequestPartition:
     """``leader_epoch`` is the one asked for, ``current_leader_epoch`` the one believed current (-1 unchecked)."""
 
@@ -16,7 +15,7 @@ class OffsetForLeaderEpochRequestPartition:
     leader_epoch: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochRequestTopic:
     """The partitions of one topic."""
 
@@ -24,7 +23,7 @@ class OffsetForLeaderEpochRequestTopic:
     partitions: list[OffsetForLeaderEpochRequestPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """``replica_id`` as in Fetch; -2 where the version does not say it."""
 
@@ -32,7 +31,7 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     topics: list[OffsetForLeaderEpochRequestTopic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochResponsePartition:
     """The error stands before the partition, unlike elsewhere; -1 for what is not known."""
 
@@ -42,7 +41,7 @@ class OffsetForLeaderEpochResponsePartition:
     end_offset: Int64 = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochResponseTopic:
     """The partitions of one topic."""
 
@@ -50,7 +49,7 @@ class OffsetForLeaderEpochResponseTopic:
     partitions: list[OffsetForLeaderEpochResponsePartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochResponse:
     """In the order of the request."""
 

@@ -1,21 +1,21 @@
 """Produce (key 0), versions 0-8: append record batches. Versions 0-2 are known only to be refused (BRK-155)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Records, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Records, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ProduceRequestPartition:
-    """What to append to one partition: exactly one v2 batch (BRK-84); None: nothing."""
+    """The records for one partition: exactly one v2 batch (BRK-84); None: nothing."""
 
     partition: Int32
     records: Records | None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ProduceRequestTopic:
     """The partitions of one topic."""
 
@@ -23,7 +23,7 @@ class ProduceRequestTopic:
     partitions: list[ProduceRequestPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ProduceRequest(Request["ProduceResponse"]):
     """``acks`` -1, 0 or 1 (BRK-82); ``timeout_ms`` bounds the wait of acks -1."""
 
@@ -33,7 +33,7 @@ class ProduceRequest(Request["ProduceResponse"]):
     topics: list[ProduceRequestTopic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ProduceRecordError:
     """A single record to blame, by its position in the batch."""
 
@@ -41,9 +41,9 @@ class ProduceRecordError:
     message: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ProduceResponsePartition:
-    """How the append went; offsets are -1 on error, the time -1 unless the topic uses LogAppendTime (BRK-86)."""
+    """The outcome of the append; offsets are -1 on error, the time -1 unless the topic uses LogAppendTime (BRK-86)."""
 
     partition: Int32
     error_code: Int16 = 0
@@ -54,7 +54,7 @@ class ProduceResponsePartition:
     error_message: Annotated[str | None, Since(8)] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ProduceResponseTopic:
     """The partitions of one topic."""
 
@@ -62,7 +62,7 @@ class ProduceResponseTopic:
     partitions: list[ProduceResponsePartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ProduceResponse:
     """Never sent for acks 0. The throttle time is the last field here, unlike elsewhere."""
 

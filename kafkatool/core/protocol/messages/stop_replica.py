@@ -2,15 +2,14 @@
 
 Versions from 1 on send the partitions grouped by topic; here they are one flat list in every version."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since
+from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class StopReplicaRequest(Request["StopReplicaResponse"]):
     """``delete_partitions`` holds for all partitions named; ``broker_epoch`` -1 is unchecked."""
 
@@ -21,16 +20,16 @@ class StopReplicaRequest(Request["StopReplicaResponse"]):
     partitions: Annotated[list[TopicPartition], GroupedSince(1)]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class StopReplicaResponsePartition:
-    """How it went for one partition."""
+    """Outcome for one partition."""
 
     topic: str
     partition: Int32
     error_code: Int16 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class StopReplicaResponse:
     """``error_code``: the whole request was refused."""
 

@@ -1,21 +1,21 @@
 """SyncGroup (key 14), versions 0-3: the leader hands in the assignment, each member fetches its own."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Since
+from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class SyncGroupAssignment:
-    """What one member gets; opaque to the broker."""
+    """The assignment of one member; opaque to the broker."""
 
     member_id: str
     assignment: bytes
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class SyncGroupRequest(Request["SyncGroupResponse"]):
     """``assignments`` is filled by the leader only."""
 
@@ -26,7 +26,7 @@ class SyncGroupRequest(Request["SyncGroupResponse"]):
     assignments: list[SyncGroupAssignment] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class SyncGroupResponse:
     """``assignment`` is empty, not null, on error or when nothing is assigned."""
 

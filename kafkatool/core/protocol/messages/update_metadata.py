@@ -2,14 +2,14 @@
 
 Version 5 sends the partitions grouped by topic; here they are one flat list in every version."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, Until
+from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, Until, message
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class UpdateMetadataPartition:
     """State of one partition. ``leader`` -1: none, -2: being deleted (BRK-112)."""
 
@@ -24,7 +24,7 @@ class UpdateMetadataPartition:
     offline_replicas: Annotated[list[Int32], Since(4)] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class UpdateMetadataEndpoint:
     """A listener of a broker. The port stands before the host; ``security_protocol`` 0 is PLAINTEXT.
 
@@ -37,7 +37,7 @@ class UpdateMetadataEndpoint:
     security_protocol: Int16 = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class UpdateMetadataBroker:
     """A live broker. Version 0 knows one PLAINTEXT endpoint: ``host`` and ``port``; later ones, ``endpoints``."""
 
@@ -48,7 +48,7 @@ class UpdateMetadataBroker:
     rack: Annotated[str | None, Since(2)] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class UpdateMetadataRequest(Request["UpdateMetadataResponse"]):
     """``controller_id`` below 0: none. ``broker_epoch``: the receiver's incarnation, -1 unchecked."""
 
@@ -59,7 +59,7 @@ class UpdateMetadataRequest(Request["UpdateMetadataResponse"]):
     live_brokers: list[UpdateMetadataBroker]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class UpdateMetadataResponse:
     """Refused (BRK-24, 25) or not."""
 

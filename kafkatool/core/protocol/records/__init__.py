@@ -1,4 +1,5 @@
 """Record batches and the older message sets: headers, records, checksums, compression.
 
-It reads and builds bytes in memory; segments on disk are ``kafkatool/broker/storage``.
+Doors: ``batches``, of every format; ``compression``; ``varints``. Bytes are read and built in memory; segments on disk
+are in ``kafkatool/broker/storage``.
 """

@@ -13,9 +13,9 @@ import crc32c
 
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.types import Buffer
-from kafkatool.core.protocol.codec.varints import append_varint, read_varint
 from kafkatool.core.protocol.records.compression import compress, decompress
 from kafkatool.core.protocol.records.legacy import CODEC_MASK, LOG_APPEND_TIME, NO_TIMESTAMP, read_entries
+from kafkatool.core.protocol.records.varints import append_varint, read_varint
 
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
@@ -70,42 +70,42 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, or what it was before compaction."""
+        """Return the offset of the last record, or what it was before compaction."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Offset where the next batch begins at the earliest."""
+        """Return the offset at which the next batch begins at the earliest."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch, its first 12 bytes included."""
+        """Return the size of the whole batch, its first 12 bytes included."""
         return self.batch_length + PREFIX_BYTES
 
     @property
     def codec(self) -> int:
-        """A ``Codec``, or a number that is none."""
+        """Return a ``Codec``, or a number that is none."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a transaction marker instead of data."""
+        """Tell whether the batch holds a transaction marker instead of data."""
         return bool(self.attributes & CONTROL)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
+        """Tell whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def has_log_append_time(self) -> bool:
-        """Whether ``max_timestamp`` is the time of all its records."""
+        """Tell whether ``max_timestamp`` is the time of all its records."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader | None:
-    """The header at ``position``; None if the bytes end before it does. CorruptRecordsError if it cannot be one."""
+    """Read the header at ``position``; None if the bytes end before it does. CorruptRecordsError if it cannot be one."""
     if position + _MAGIC_AT >= len(data):
         return None
     magic = data[position + _MAGIC_AT]
@@ -134,7 +134,7 @@ def _read_legacy_header(data: Buffer, position: int, magic: int) -> BatchHeader:
 
 
 def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each complete batch; a cut one at the end is left out (BRK-96).
+    """Yield position and header of each complete batch; a cut one at the end is left out (BRK-96).
 
     Raises CorruptRecordsError where the bytes cannot be a header.
     """
@@ -148,7 +148,7 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def check_crc(data: Buffer, position: int = 0) -> bool:
-    """Whether the checksum of the batch at ``position`` holds; False as well if the batch is cut off.
+    """Tell whether the checksum of the batch at ``position`` holds; False as well if the batch is cut off.
 
     Raises CorruptRecordsError if there is no header.
     """
@@ -168,7 +168,7 @@ def set_base_offset_and_epoch(data: bytearray | memoryview, position: int, base_
 
 
 def decode_records(batch: Buffer) -> list[Record]:
-    """The records of the one batch ``batch`` begins with, decompressed; of any format.
+    """Return the records of the one batch ``batch`` begins with, decompressed; of any format.
 
     Raises CorruptRecordsError. The checksum is not looked at: ``check_crc``.
     """
@@ -241,7 +241,7 @@ def encode_batch(
     base_timestamp: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytearray:
-    """A v2 batch, checksum included.
+    """Build a v2 batch, checksum included.
 
     ``base_offset``, ``last_offset`` and the two times are those of the records unless given: compaction keeps the
     offsets, and sometimes no record is left. ``attributes``: LOG_APPEND_TIME, TRANSACTIONAL, CONTROL; the codec is

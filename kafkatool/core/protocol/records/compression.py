@@ -5,7 +5,7 @@ librdkafka and the others understand too; raw snappy is read as well. lz4 is the
 the only kind Java's reader takes. Source: Kafka 2.3.1 common/record/CompressionType.java,
 KafkaLZ4BlockOutputStream.java.
 
-Decompressing is bounded: a few kilobytes can stand for gigabytes, and whoever may write could end whoever reads.
+Decompressing is bounded: a few kilobytes can stand for gigabytes, and a writer could end its readers.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ _LZ4_END = _LZ4_BLOCK.pack(0)
 
 
 def compress(codec: int, data: Buffer) -> bytes:
-    """``data`` in that codec. ValueError for a codec that does not exist."""
+    """Compress ``data``. ValueError for a codec that does not exist."""
     match Codec(codec):
         case Codec.NONE:
             return bytes(data)
@@ -66,7 +66,7 @@ def compress(codec: int, data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, *, magic: int = 2) -> bytes:
-    """The bytes compressed. CorruptRecordsError if they cannot be had, or are more than MAX_DECOMPRESSED_BYTES.
+    """Decompress ``data``. CorruptRecordsError if that fails, or gives more than MAX_DECOMPRESSED_BYTES.
 
     ``magic`` 0: writers of that format put a wrong header checksum into lz4 frames (KAFKA-3160); it is not checked.
     """

@@ -33,7 +33,7 @@ class LegacyEntry(NamedTuple):
 
 
 def read_entries(data: Buffer) -> Iterator[LegacyEntry]:
-    """The records in ``data``, wrappers opened, with their real offsets and times. CorruptRecordsError."""
+    """Yield the records in ``data``, wrappers opened, with their real offsets and times. CorruptRecordsError."""
     for entry in _parse(data):
         if not entry.attributes & CODEC_MASK:
             yield entry

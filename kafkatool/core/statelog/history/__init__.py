@@ -1,1 +1,5 @@
-"""What happened: observations of each broker become facts, facts become a timeline and a report."""
+"""The history of partitions: observations become facts, facts a timeline and the numbers of a report.
+
+Doors: ``facts`` (``history_of``), ``timeline``, ``report``, ``skew``. Pure functions of observations, whatever brings
+these together; only ``skew_at_the_end`` reads logs. Nothing here knows of tasks, and order never goes by clocks alone.
+"""

@@ -1,4 +1,4 @@
-"""What happened to a partition, as facts; each once, with everybody who told it (SCL-17X, SCL-19X). Pure functions."""
+"""The facts about a partition, each once, with all brokers that logged it (SCL-17X, SCL-19X). Pure functions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ECHO_MS: Final = 5000
 
 
 class Witness(NamedTuple):
-    """Who told a fact first when: a broker, as itself or as controller, by its own clock; and where it stands."""
+    """A broker's first line about a fact: as itself or as controller, by its own clock; and the place of the line."""
 
     broker: int
     role: str
@@ -33,7 +33,7 @@ class Fact:
     """One thing that happened to a partition. Fields that its kind does not have are None or empty.
 
     ``time`` is the decider's clock where the decider was heard, else the earliest witness's. ``controller`` and
-    ``controller_epoch``: who decided; of an ISR change by a leader ``decided_by_leader`` is True. ``count`` and
+    ``controller_epoch``: the decider; of an ISR change by a leader ``decided_by_leader`` is True. ``count`` and
     ``until``: how often a failure repeated, and its last time.
     """
 
@@ -69,21 +69,21 @@ class History:
 
 
 def history_of(observations: Iterable[Observation]) -> History:
-    """The history told by all testimonies about one partition."""
+    """Return the history that all observations of one partition give."""
     history = History([])
-    for life in _lives(sorted(set(observations))):
-        teller = _Teller(life)
-        history.facts.extend(teller.facts())
-        final = teller.states[-1] if teller.states else None
+    for observed in _incarnations(sorted(set(observations))):
+        incarnation = _Incarnation(observed)
+        history.facts.extend(incarnation.facts())
+        final = incarnation.states[-1] if incarnation.states else None
         history.leader, history.leader_epoch = (final.leader, final.leader_epoch) if final else (None, None)
         history.isr, history.zk_version = (final.isr, final.zk_version) if final else (None, None)
-        history.deleted = teller.deleted
-        history.elections += _elections(life, teller.states)
+        history.deleted = incarnation.deleted
+        history.elections += _elections(observed, incarnation.states)
     return history
 
 
 def leaderless_ms(facts: Sequence[Fact], end: str) -> list[tuple[str, str, bool]]:
-    """Spans without leader: from, to, and whether that is only the end of the logs."""
+    """Return spans without leader: from, to, and whether that is only the end of the logs."""
     spans = []
     since: str | None = None
     for fact in facts:
@@ -97,60 +97,57 @@ def leaderless_ms(facts: Sequence[Fact], end: str) -> list[tuple[str, str, bool]
     return spans
 
 
-def _lives(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
-    """The testimonies of each incarnation: a topic deleted and created again starts anew at leader epoch 0."""
-    births = [o.time for o in observations if o.event == "partition_created"]
-    births = [time for i, time in enumerate(births) if i == 0 or time != births[i - 1]]
-    if not births:
+def _incarnations(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
+    """Yield the observations of each incarnation: a topic deleted and created again starts anew at leader epoch 0."""
+    created = [o.time for o in observations if o.event == "partition_created"]
+    created = [time for i, time in enumerate(created) if i == 0 or time != created[i - 1]]
+    if not created:
         yield list(observations)
         return
-    lives: list[list[Observation]] = [[] for _ in range(len(births) + 1)]
+    incarnations: list[list[Observation]] = [[] for _ in range(len(created) + 1)]
     for o in observations:
-        life = sum(birth <= o.time for birth in births)
-        if life < len(births) and o.leader_epoch == 0 and o.zk_version in (0, None):
-            early_ms = milliseconds(births[life]) - milliseconds(o.time)
-            if o.leader != DELETING and early_ms < ECHO_MS and not _told_before(o, lives[life]):
-                life += 1  # a broker whose clock is behind heard of the new one before it was made
-        lives[life].append(o)
-    yield from (life for life in lives if life)
+        number = sum(time <= o.time for time in created)
+        if number < len(created) and o.leader_epoch == 0 and o.zk_version in (0, None):
+            early_ms = milliseconds(created[number]) - milliseconds(o.time)
+            early = o.leader != DELETING and early_ms < ECHO_MS
+            if early and all(before.leader_epoch is None for before in incarnations[number]):
+                number += 1  # a broker whose clock is behind heard of the new one before it was made
+        incarnations[number].append(o)
+    yield from filter(None, incarnations)
 
 
-def _told_before(o: Observation, life: Sequence[Observation]) -> bool:
-    return any(before.leader_epoch is not None for before in life)
-
-
-def _elections(life: Sequence[Observation], states: Sequence[State]) -> int:
-    """Elections a controller spoke of: 0.8 to 0.11 in words, later as the new state; else leaders that changed."""
-    online = [o for o in life if o.event == "partition_online"]
-    in_words = sum(o.event == "leader_elected" for o in life)
+def _elections(observed: Sequence[Observation], states: Sequence[State]) -> int:
+    """Count the elections a controller logged: 0.8 to 0.11 in words, later as the new state; else leaders that changed."""
+    online = [o for o in observed if o.event == "partition_online"]
+    in_words = sum(o.event == "leader_elected" for o in observed)
     if online or in_words:
         first = sum(o.leader_epoch is None and o.text == "NewPartition" for o in online)
         return in_words + first + len({o.leader_epoch for o in online if o.leader_epoch is not None})
     return sum(before.leader != after.leader and after.leader >= 0 for before, after in pairwise(states))
 
 
-class _Teller:
-    """Turns the testimonies of one incarnation into facts."""
+class _Incarnation:
+    """One incarnation of a partition: its observations, its succession of states, and the facts they make."""
 
-    def __init__(self, life: Sequence[Observation]) -> None:
-        self._life = life
-        everything = states_of(o for o in life)
-        self._deleting = [o for state in everything if state.leader == DELETING for o in state.told]
-        signs = self._deleting or [o for o in life if o.event in ("partition_removed", "metadata_deleted")]
+    def __init__(self, observed: Sequence[Observation]) -> None:
+        self._observed = observed
+        everything = states_of(o for o in observed)
+        self._deleting = [o for state in everything if state.leader == DELETING for o in state.observations]
+        signs = self._deleting or [o for o in observed if o.event in ("partition_removed", "metadata_deleted")]
         end = min((o.time for o in signs), default=None)
         self.states = [s for s in everything if s.leader != DELETING and (end is None or s.decision.time < end)]
         self.deleted = end is not None
-        self._born = [o for o in life if o.event == "partition_created"]
+        self._created = [o for o in observed if o.event == "partition_created"]
 
     def facts(self) -> list[Fact]:
-        """All facts, in order of time; those of the succession of states keep its order whatever clocks say."""
+        """Return all facts in order of time; those of the succession of states keep its order whatever clocks say."""
         placed = [(fact.time, i, fact) for i, fact in enumerate(self._others())]
         latest = ""
         for i, fact in enumerate(self._succession()):
             latest = max(latest, fact.time)
             placed.append((latest, len(placed) + i, fact))
         placed.sort(key=lambda p: (p[0], p[1]))
-        return _without_doubt([fact for _, _, fact in placed])
+        return _one_offline_each([fact for _, _, fact in placed])
 
     def _succession(self) -> Iterator[Fact]:
         before: State | None = None
@@ -159,70 +156,72 @@ class _Teller:
             before = state
 
     def _reassignments(self) -> Iterator[Fact]:
-        """Changes of the assignment. Its order counts only where it was told in order, on purpose."""
-        told = sorted(
+        """Yield changes of the assignment. Its order counts only where it was logged in order, on purpose."""
+        observed = sorted(
             ((o, state, replicas) for state in self.states for o, replicas in state.replicas), key=lambda t: t[0]
         )
-        if any(o.actor == "controller" and o.event != "reassignment_sent" for o, _, _ in told):
-            told = [t for t in told if t[0].actor == "controller"]  # brokers say the same, later
-        replicas = next((o.replicas for o in self._born if o.replicas), None)
+        if any(o.actor == "controller" and o.event != "reassignment_sent" for o, _, _ in observed):
+            observed = [t for t in observed if t[0].actor == "controller"]  # brokers log the same, later
+        replicas = next((o.replicas for o in self._created if o.replicas), None)
         found: list[Fact] = []
         ordered = True
-        for o, state, assigned in told:
+        for o, state, assigned in observed:
             in_order = o.event == "reassignment_sent"
             if replicas is not None and {*assigned} == {*replicas} and (assigned == replicas or not in_order):
                 continue
             if found and not ordered and replicas is not None and {*assigned} == {*replicas}:
-                found[-1].replicas = assigned  # the same assignment, now told in its order
+                found[-1].replicas = assigned  # the same assignment, now logged in its order
             elif replicas is not None:
                 found.append(_fact("reassigned", [o], state, replicas=assigned, old_replicas=replicas))
             replicas, ordered = assigned, in_order
         yield from found
 
     def _change(self, before: State | None, state: State) -> Iterator[Fact]:
-        new = bool(self._born) or (state.leader_epoch == 0 and not state.zk_version)
+        new = bool(self._created) or (state.leader_epoch == 0 and not state.zk_version)
         old_leader = before.leader if before else None
         if before is None and not new:
-            yield _fact("first_seen", state.told, state)
+            yield _fact("first_seen", state.observations, state)
             return
         if state.leader == NO_LEADER:
             if old_leader != NO_LEADER:
-                yield _fact("offline", state.told, state, old_leader=old_leader)
+                yield _fact("offline", state.observations, state, old_leader=old_leader)
         elif state.leader != old_leader or self._offline_between(before, state):
-            yield _fact("elected", state.told, state, old_leader=old_leader if old_leader != NO_LEADER else None)
+            yield _fact(
+                "elected", state.observations, state, old_leader=old_leader if old_leader != NO_LEADER else None
+            )
         if before is None:
             return
         gone = tuple(b for b in before.isr if b not in state.isr)
         come = tuple(b for b in state.isr if b not in before.isr)
         for kind, changed in (("isr_shrunk", gone), ("isr_grown", come)):
             if changed:
-                yield _fact(kind, state.told, state, changed=changed, decided_by_leader=not state.by_controller)
+                yield _fact(kind, state.observations, state, changed=changed, decided_by_leader=not state.by_controller)
 
     def _offline_between(self, before: State | None, state: State) -> bool:
-        """Did the controller see the partition offline after the state before? Then its old leader was elected again."""
+        """Tell if the controller saw the partition offline between two states: then its old leader was elected again."""
         if before is None or before.leader_epoch == state.leader_epoch:
             return False
         start, end = before.decision.time, state.decision.time
-        return any(o.event == "partition_offline" and start <= o.time <= end for o in self._life)
+        return any(o.event == "partition_offline" and start <= o.time <= end for o in self._observed)
 
     def _others(self) -> Iterator[Fact]:
-        for o in self._born[:1]:
-            yield _simple("created", self._born, o, replicas=o.replicas)
+        for o in self._created[:1]:
+            yield _simple("created", self._created, o, replicas=o.replicas)
         yield from self._reassignments()
-        removed = [o for o in self._life if o.event == "partition_removed"]
-        for o in self._life:
+        removed = [o for o in self._observed if o.event == "partition_removed"]
+        for o in self._observed:
             if o.event == "partition_offline" and not self._only_to_be_removed(o, removed):
                 yield _simple("offline", [o], o)
         if self._deleting:
             yield _simple("deletion_started", self._deleting, min(self._deleting))
-        gone = removed or [o for o in self._life if o.event == "metadata_deleted"]
+        gone = removed or [o for o in self._observed if o.event == "metadata_deleted"]
         if gone:
-            told = [o for o in self._life if o.event in ("partition_removed", "metadata_deleted")]
-            yield _simple("deleted", told, min(gone))
-        yield from _failures([o for o in self._life if o.event in FAILURES or o.event in (IGNORED, DISK_FAILED)])
+            observed = [o for o in self._observed if o.event in ("partition_removed", "metadata_deleted")]
+            yield _simple("deleted", observed, min(gone))
+        yield from _failures([o for o in self._observed if o.event in FAILURES or o.event in (IGNORED, DISK_FAILED)])
 
     def _only_to_be_removed(self, o: Observation, removed: Sequence[Observation]) -> bool:
-        """Deletion, too, takes a partition offline; that is no outage."""
+        """Tell if a partition was taken offline by its deletion, which is no outage."""
         end = min((r.time for r in removed if r.time >= o.time), default=None)
         started = min((d.time for d in self._deleting), default=end)
         return end is not None and started is not None and (started <= o.time or _near(o.time, end))
@@ -232,8 +231,8 @@ def _near(earlier: str, later: str) -> bool:
     return milliseconds(later) - milliseconds(earlier) <= ECHO_MS
 
 
-def _fact(kind: str, told: Sequence[Observation], state: State, **more: object) -> Fact:
-    decision = state.decision if len(told) > 1 else told[0]
+def _fact(kind: str, observed: Sequence[Observation], state: State, **more: object) -> Fact:
+    decision = state.decision if len(observed) > 1 else observed[0]
     return Fact(
         decision.time,
         kind,
@@ -242,35 +241,35 @@ def _fact(kind: str, told: Sequence[Observation], state: State, **more: object) 
         isr=state.isr,
         controller=state.controller,
         controller_epoch=state.controller_epoch,
-        witnesses=_witnesses(told),
+        witnesses=_witnesses(observed),
         **more,  # type: ignore[arg-type]
     )
 
 
-def _simple(kind: str, told: Sequence[Observation], o: Observation, **more: object) -> Fact:
+def _simple(kind: str, observed: Sequence[Observation], o: Observation, **more: object) -> Fact:
     return Fact(
         o.time,
         kind,
         controller=o.controller,
         controller_epoch=o.epoch,
-        witnesses=_witnesses(told),
+        witnesses=_witnesses(observed),
         **more,  # type: ignore[arg-type]
     )
 
 
-def _witnesses(told: Iterable[Observation]) -> tuple[Witness, ...]:
-    """Each broker's first word, as controller and as itself apart."""
+def _witnesses(observed: Iterable[Observation]) -> tuple[Witness, ...]:
+    """Return each broker's first line, as controller and as itself apart."""
     first: dict[tuple[int, str], Witness] = {}
-    for o in sorted(told):
+    for o in sorted(observed):
         first.setdefault((o.actor_id, o.actor), Witness(o.actor_id, o.actor, o.time, o.source, o.line))
     return tuple(sorted(first.values(), key=lambda w: (w.time, w.role != "controller", w.broker)))
 
 
-def _failures(told: Sequence[Observation]) -> Iterator[Fact]:
-    """Failures: the same words again and again, or of several brokers, are one fact with a count."""
+def _failures(observed: Sequence[Observation]) -> Iterator[Fact]:
+    """Yield failures: the same words again and again, or of several brokers, are one fact with a count."""
     runs: list[list[Observation]] = []
     open_runs: dict[tuple[str, str, int | None], list[Observation]] = {}
-    for o in sorted(told):
+    for o in sorted(observed):
         key = (o.event, o.text or "", o.epoch)
         run = open_runs.get(key)
         if run and (_near(run[-1].time, o.time)):
@@ -286,8 +285,8 @@ def _failures(told: Sequence[Observation]) -> Iterator[Fact]:
         yield _simple(kind, run, run[0], reason=reason, count=times, until=until)
 
 
-def _without_doubt(facts: list[Fact]) -> list[Fact]:
-    """One offline fact for one outage: a controller tells of the partition's state, then of its leader -1."""
+def _one_offline_each(facts: list[Fact]) -> list[Fact]:
+    """Keep one offline fact for one outage: a controller logs the partition's state, then its leader -1."""
     kept: list[Fact] = []
     offline: Fact | None = None
     for fact in facts:

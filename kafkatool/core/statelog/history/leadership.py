@@ -1,9 +1,9 @@
-"""The succession of a partition's leaders and in-sync replicas, from what all brokers said about them (SCL-19X).
+"""The succession of a partition's leaders and in-sync replicas, from what all brokers logged (SCL-19X).
 
-One state of the partition is written to ZooKeeper once and told many times: by the controller to each broker, by each
+One state of the partition is written to ZooKeeper once and logged many times: by the controller to each broker, by each
 broker that receives it, again by every next controller. Brokers hear of it late, and a controller may repeat an old
-one. So states are told apart by what they are (leader epoch, ZooKeeper version where it is said, leader, ISR), and put
-in order by epochs and versions; the time decides only where these do not.
+one. So states are distinguished by what they are (leader epoch, ZooKeeper version where it is logged, leader, ISR), and
+put in order by epochs and versions; the time decides only where these do not.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,61 +19,65 @@ _Known = tuple[int | None, frozenset[int]]
 
 @dataclass(slots=True)
 class State:
-    """One state of a partition and who told it. ``by_controller``: it began its leader epoch; else the leader wrote it."""
+    """One state of a partition. ``by_controller``: it began its leader epoch; else the leader wrote it."""
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     zk_version: int | None
     by_controller: bool = True
-    told: list[Observation] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
 
     @property
     def controller_epoch(self) -> int | None:
-        """Epoch of the controller that chose the leader: the least that is told with the state.
+        """Return the epoch of the controller that chose the leader: the least that is logged with the state.
 
         A controller that finds nothing to change logs what it found under its own, later epoch (Kafka 2.8, C6).
         """
-        elected = [o.epoch for o in self.told if o.event == "partition_online" and o.epoch is not None]
-        known = elected + [o.state_epoch for o in self.told if o.state_epoch is not None]
-        return min(known or [o.epoch for o in self.told if o.epoch is not None], default=None)
+        elected = [o.epoch for o in self.observations if o.event == "partition_online" and o.epoch is not None]
+        known = elected + [o.state_epoch for o in self.observations if o.state_epoch is not None]
+        return min(known or [o.epoch for o in self.observations if o.epoch is not None], default=None)
 
     @property
     def decision(self) -> Observation:
-        """The testimony that counts for its time: of the controller that decided, else the earliest."""
+        """Return the observation that counts for its time: of the controller that decided, else the earliest."""
         epoch = self.controller_epoch
-        decided = [o for o in self.told if o.actor == "controller" and o.epoch == epoch] if self.by_controller else []
-        return min(decided or self.told)
+        decided = (
+            [o for o in self.observations if o.actor == "controller" and o.epoch == epoch] if self.by_controller else []
+        )
+        return min(decided or self.observations)
 
     @property
     def controller(self) -> int | None:
-        """The controller that chose the leader, if anybody named it."""
+        """Return the controller that chose the leader, if any line names it."""
         epoch = self.controller_epoch
-        return next((o.controller for o in sorted(self.told) if o.epoch == epoch and o.controller is not None), None)
+        return next(
+            (o.controller for o in sorted(self.observations) if o.epoch == epoch and o.controller is not None), None
+        )
 
     @property
     def replicas(self) -> list[tuple[Observation, tuple[int, ...]]]:
-        """Assignments told with it in requests to replicas, each with its first witness."""
+        """Return the assignments in requests to replicas, each with its first observation."""
         found: dict[tuple[int, ...], Observation] = {}
-        for o in sorted(self.told):
+        for o in sorted(self.observations):
             if o.replicas and o.event in ("leader_and_isr_sent", "leader_and_isr_received", "reassignment_sent"):
                 found.setdefault(o.replicas, o)
         return [(o, replicas) for replicas, o in found.items()]
 
 
 def states_of(observations: Iterable[Observation]) -> list[State]:
-    """The states of one incarnation of a partition, in order."""
+    """Return the states of one incarnation of a partition, in order."""
     by_epoch: dict[int, list[Observation]] = {}
     for o in observations:
         if o.leader_epoch is not None:
             by_epoch.setdefault(o.leader_epoch, []).append(o)
-    return [state for _, told in sorted(by_epoch.items()) for state in _of_one_epoch(told)]
+    return [state for _, observed in sorted(by_epoch.items()) for state in _of_one_epoch(observed)]
 
 
-def _of_one_epoch(told: Sequence[Observation]) -> list[State]:
+def _of_one_epoch(observed: Sequence[Observation]) -> list[State]:
     versioned: dict[tuple[int, _Known], State] = {}
     unversioned, vague = [], []
-    for o in sorted(told):
+    for o in sorted(observed):
         if o.leader is None or o.isr is None:
             vague.append(o)
         elif o.zk_version is None:
@@ -82,15 +86,15 @@ def _of_one_epoch(told: Sequence[Observation]) -> list[State]:
             key = (o.zk_version, (o.leader, frozenset(o.isr)))
             if key not in versioned:
                 versioned[key] = _state(o)
-            versioned[key].told.append(o)
-    states = sorted(versioned.values(), key=lambda s: (s.zk_version or 0, min(s.told)))
+            versioned[key].observations.append(o)
+    states = sorted(versioned.values(), key=lambda s: (s.zk_version or 0, min(s.observations)))
     unknown = [o for o in unversioned if not _attach(o, states)]
     for state in _successive(unknown):
-        later = (i for i, s in enumerate(states) if min(s.told) > state.told[0] or s.leader == DELETING)
+        later = (i for i, s in enumerate(states) if min(s.observations) > state.observations[0] or s.leader == DELETING)
         states.insert(next(later, len(states)), state)
     for o in vague:  # a follower started in this epoch: it says no more
         if states:
-            states[0].told.append(o)
+            states[0].observations.append(o)
     for state in states[1:]:
         state.by_controller = state.leader != states[0].leader
     return states
@@ -106,31 +110,33 @@ def _same(o: Observation, state: State) -> bool:
 
 
 def _attach(o: Observation, states: Sequence[State]) -> bool:
-    """Adds a testimony to the state it speaks of, the nearest in time if it occurred twice."""
+    """Add an observation to its state, the nearest in time if it occurred twice. Return if there was one."""
     alike = [state for state in states if _same(o, state)]
     if not alike:
         return False
     at = milliseconds(o.time)
-    nearest = min(alike, key=lambda s: min(abs(milliseconds(t.time) - at) for t in (s.told[0], s.told[-1])))
-    nearest.told.append(o)
+    nearest = min(
+        alike, key=lambda s: min(abs(milliseconds(t.time) - at) for t in (s.observations[0], s.observations[-1]))
+    )
+    nearest.observations.append(o)
     return True
 
 
-def _successive(told: Sequence[Observation]) -> Iterator[State]:
-    """States nobody gave a version to: in the order of one witness, as each tells them in order but not at one time."""
+def _successive(observed: Sequence[Observation]) -> Iterator[State]:
+    """Yield states without a version, in the order of one witness: each logs them in order but not at one time."""
     states: list[State] = []
     streams: dict[tuple[str, int], list[Observation]] = {}
-    for o in told:
+    for o in observed:
         streams.setdefault((o.actor, o.actor_id), []).append(o)
     for stream in sorted(streams.values(), key=lambda s: (s[0].actor != "controller", -len(s), s[0])):
         if not states:
             for o in stream:
                 if not states or not _same(o, states[-1]):
                     states.append(_state(o))
-                states[-1].told.append(o)
+                states[-1].observations.append(o)
         else:
             for o in stream:
                 if not _attach(o, states):
                     states.append(_state(o))
-                    states[-1].told.append(o)
-    yield from sorted(states, key=lambda s: min(s.told))
+                    states[-1].observations.append(o)
+    yield from sorted(states, key=lambda s: min(s.observations))

@@ -1,10 +1,10 @@
-"""What a line testifies about a partition: the raw material of facts, taken from records in the workers (SCL-17X)."""
+"""Observations: what one line says of one partition, the raw material of facts (SCL-17X). Pure functions."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkatool.core.statelog.lines.details import number, numbers
 from kafkatool.core.statelog.sources.chunks import Record
@@ -38,7 +38,7 @@ REASON_BYTES: Final = 300
 
 
 class Observation(NamedTuple):
-    """One line's testimony. ``time`` compares as text; ``line`` is its number in log ``source``.
+    """One line's statement about one partition. ``time`` compares as text; ``line`` is its number in log ``source``.
 
     ``controller`` and ``epoch``: whose decision or request it is. ``leader`` -1: none, -2: topic being deleted.
     ``targets`` are the brokers a controller sends to. ``text`` is an error's words, or a state left.
@@ -64,7 +64,7 @@ class Observation(NamedTuple):
 
 
 def observe(record: Record, source: int, line: int) -> Iterator[tuple[str, int, Observation]]:
-    """Topic, partition and testimony for each partition of a record that tells something about one."""
+    """Yield topic, partition and observation for each partition that a record says something of."""
     details, text = record.details, record.line
     event = details.shape.event
     if event not in OBSERVED or details.actor_id is None or details.actor is None or event is None:
@@ -72,7 +72,7 @@ def observe(record: Record, source: int, line: int) -> Iterator[tuple[str, int, 
     if event == "stop_replica_ignored" and details.shape.level != "ERROR":
         return
     actor_id = int(text[details.actor_id])
-    told = Observation(
+    said = Observation(
         record.time.decode("latin-1"),
         source,
         record.offset,
@@ -92,10 +92,26 @@ def observe(record: Record, source: int, line: int) -> Iterator[tuple[str, int, 
         _words(record) if event in FAILURES or event in (IGNORED, DISK_FAILED) else details.from_state,
     )
     if event == "leader_started":
-        told = told._replace(leader=actor_id)
+        said = said._replace(leader=actor_id)
     for span in details.shape.spans:
         topic = _name(text[span.topic_start : span.topic_end])
-        yield topic, int(text[span.partition_start : span.partition_end]), told
+        yield topic, int(text[span.partition_start : span.partition_end]), said
+
+
+def drop_repeats(observed: Iterable[tuple[str, int, Observation]]) -> Iterator[tuple[str, int, Observation]]:
+    """Yield topic, partition and observation but for those that a broker repeats word by word."""
+    latest: dict[tuple[object, ...], tuple[object, ...]] = {}
+    for topic, partition, o in observed:
+        key, content = (topic, partition, o.source, o.actor, o.actor_id, o.event, o.targets), o[7:15]
+        if o.leader_epoch is None or latest.get(key) != content:
+            latest[key] = content
+            yield topic, partition, o
+
+
+def join_into(mine: dict[Any, Any], others: Mapping[Any, Any]) -> None:
+    """Add values that can be joined to those of the same keys."""
+    for key, value in others.items():
+        mine[key] = mine[key].joined(value) if key in mine else value
 
 
 @lru_cache(maxsize=10_000)
@@ -112,17 +128,17 @@ def _minute_ms(minute: str) -> int:
 
 
 def milliseconds(time: str) -> int:
-    """Milliseconds from 1970 to a time ``yyyy-MM-dd HH:mm:ss,SSS``, no zone considered; what is no time counts as 0."""
+    """Return milliseconds from 1970 to a time ``yyyy-MM-dd HH:mm:ss,SSS``, without zones; what is no time counts as 0."""
     return _minute_ms(time[:16]) + int(time[17:19]) * 1000 + int(time[20:23])
 
 
 def _words(record: Record) -> str:
-    """What went wrong: the exception that follows the line, else the line's own words; short."""
-    shape_text = record.line.decode("utf-8", "replace")
+    """Return what went wrong: the exception that follows the line, else the line's own words; short."""
+    text = record.line.decode("utf-8", "replace")
     if record.tail:
         return record.tail[0].decode("utf-8", "replace").strip()[:REASON_BYTES]
     for mark in (" due to: ", " due to ", " since ", " as ", ". "):
-        _, found, words = shape_text.partition(mark)
+        _, found, words = text.partition(mark)
         if found:
             return words.removesuffix(" (state.change.logger)").strip()[:REASON_BYTES]
     return ""

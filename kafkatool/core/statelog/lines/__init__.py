@@ -1,4 +1,5 @@
-"""The grammar of a state-change log: from bytes to records, and from records to what they say.
+"""The grammar of a state-change log: what one line is and says, which lines are wanted, and how all are counted.
 
-Pure. The forms of each Kafka version are ``forms``; a new one is added there.
+Doors: ``grammar``, ``details``, ``shapes``, ``selection``. The forms of each Kafka version are ``forms``; a new one is
+added there. Pure functions of text: no file is read here.
 """

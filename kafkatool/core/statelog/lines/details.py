@@ -1,34 +1,19 @@
-"""Where each value stands in a line, found once for all lines of one shape (see ``shapes``): numbers are then slices.
+"""The place of each value in a line, found once for all lines of one shape (see ``shapes``): numbers are then slices.
 
 A line is parsed by regular expressions only when its shape is new. That makes reading the epochs, leaders and in-sync
 replicas of a million lines as cheap as classifying them.
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from kafkatool.core.statelog.lines.forms import LEADERSHIP
 from kafkatool.core.statelog.lines.grammar import parse_head
-from kafkatool.core.statelog.lines.shapes import LONGEST_SHAPE, MOST_SHAPES, ONE_DIGIT, Shape, classify
+from kafkatool.core.statelog.lines.shapes import Shape, classify
 
-_PAYLOADS = tuple(
-    re.compile(pattern, re.ASCII)
-    for pattern in (
-        r"\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)"
-        r"(?:,ZkVersion:(?P<zk_version>\d+))?,ControllerEpoch:(?P<state_epoch>\d+)\)"
-        r"(?:,ReplicationFactor:\d+\),AllReplicas:(?P<replicas>[\d,]*))?",
-        r"LeaderAndIsr\(leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), isr=List\((?P<isr>[\d, ]*)\), "
-        r"zkVersion=(?P<zk_version>\d+)\)",
-        r"PartitionState\((?:topicName='[^']*', )?(?:partitionIndex=\d+, )?controllerEpoch=(?P<state_epoch>-?\d+), "
-        r"leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>-?\d+), isr=\[?(?P<isr>[\d, ]*?)\]?, "
-        r"zkVersion=(?P<zk_version>-?\d+), replicas=\[?(?P<replicas>[\d, ]*?)\]?"
-        r"(?=\)|, (?:isNew|offlineReplicas|addingReplicas)=)",
-        r"starts at leader epoch (?P<leader_epoch>\d+) from offset -?\d+ with high watermark -?\d+"
-        r"(?: ISR \[(?P<isr>[\d, ]*)\])?",
-    )
-)
+_ASSIGNED = r"(?:,ReplicationFactor:\d+\),AllReplicas:(?P<replicas>[\d,]*))?"  # Kafka 0.8's request goes on so
+_PAYLOADS = tuple(re.compile(p + _ASSIGNED * (p is LEADERSHIP[0]), re.ASCII) for p in LEADERSHIP)
 _REPLICAS = re.compile(r"(?:assigned replicas|assigned replica list|\(replicas=) ?(?P<replicas>\d[\d,]*)", re.ASCII)
 _SENDER = re.compile(
     r"(?:from|by|from an old) controller (?P<sender>\d+)(?: with correlation id \d+)?(?: (?:with )?epoch (?P<epoch>\d+))?",
@@ -47,11 +32,11 @@ LONGEST_UNKNOWN = 64 * 1024
 
 
 class Details(NamedTuple):
-    """What lines of one shape say, and where: slices of the line, None for what is not said.
+    """The values in lines of one shape: slices of the line, None for what is not said.
 
-    ``actor`` is "controller" or "broker"; ``epoch`` the controller epoch of who speaks or whose request it is;
+    ``actor`` is "controller" or "broker"; ``epoch`` the controller epoch of the writer, or of the request;
     ``state_epoch`` the one stored with the leadership. ``sender`` is the controller whose request a broker speaks of;
-    ``target`` whom a controller sends to. State names hold no digits: they are the texts themselves.
+    ``target`` the brokers a controller sends to. State names hold no digits: they are the texts themselves.
     """
 
     shape: Shape
@@ -73,23 +58,23 @@ class Details(NamedTuple):
 
 
 def number(line: bytes, at: slice | None) -> int | None:
-    """The number that stands there."""
+    """Return the number that stands there."""
     return int(line[at]) if at is not None else None
 
 
 def numbers(line: bytes, at: slice | None) -> tuple[int, ...] | None:
-    """The list of numbers that stands there, as ``1,2`` or ``1, 2``."""
+    """Return the list of numbers that stands there, as ``1,2`` or ``1, 2``."""
     return _numbers(line[at]) if at is not None else None
 
 
 @lru_cache(maxsize=10_000)
 def _numbers(text: bytes) -> tuple[int, ...]:
-    """A cluster has few lists of replicas, its logs name them in every line."""
+    """Parse a list once: a cluster has few lists of replicas, and its logs name them in every line."""
     return tuple(map(int, _NUMBER.findall(text)))
 
 
 def find_details(text: str) -> Details:
-    """All of a line (or of its shape) at once. Of a very long line of unknown form nothing but its class is looked for."""
+    """Return all of a line (or of its shape) at once. Of a very long line of unknown form only its class is looked for."""
     shape = classify(text)
     readable = shape.time_at is not None and (shape.known or len(text) <= LONGEST_UNKNOWN)
     head = parse_head(text) if readable else None
@@ -123,25 +108,3 @@ def find_details(text: str) -> Details:
         from_state=states["from"] if states else None,
         to_state=states["to"] if states else None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class DetailStore:
-    """The details of shapes met so far. ``known`` may be read directly; ``learn`` adds a new one."""
-
-    known: dict[bytes, Details] = field(default_factory=dict)
-    find: Callable[[str], Details] = find_details
-
-    def of(self, line: bytes) -> Details:
-        """The details of any line."""
-        key = line.translate(ONE_DIGIT)
-        return self.known.get(key) or self.learn(key)
-
-    def learn(self, key: bytes) -> Details:
-        """Parses a shape not met before. A carriage return at the end is not part of the line."""
-        found = self.find(key.removesuffix(b"\r").decode("latin-1"))
-        if len(key) <= LONGEST_SHAPE:
-            if len(self.known) >= MOST_SHAPES:
-                self.known.clear()
-            self.known[key] = found
-        return found

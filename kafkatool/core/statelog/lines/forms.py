@@ -15,30 +15,26 @@ from typing import NamedTuple
 
 TOPIC = r"[a-zA-Z0-9._-]{1,249}"
 
-_LEADER_AND_ISR = (
+LEADERSHIP = (
     r"\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)"
-    r"(?:,ZkVersion:\d+)?,ControllerEpoch:\d+\)"
-)
-_LEADERSHIP_PATTERNS = (
-    _LEADER_AND_ISR,
-    r"LeaderAndIsr\(leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), "
-    r"isr=List\((?P<isr>[\d, ]*)\), zkVersion=\d+\)",
-    r"PartitionState\((?:topicName='[^']*', )?(?:partitionIndex=\d+, )?controllerEpoch=-?\d+, "
-    r"leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>-?\d+), "
-    r"isr=\[?(?P<isr>[\d, ]*?)\]?, zkVersion=-?\d+, replicas=\[?[\d, ]*?\]?"
+    r"(?:,ZkVersion:(?P<zk_version>\d+))?,ControllerEpoch:(?P<state_epoch>\d+)\)",
+    r"LeaderAndIsr\(leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), isr=List\((?P<isr>[\d, ]*)\), "
+    r"zkVersion=(?P<zk_version>\d+)\)",
+    r"PartitionState\((?:topicName='[^']*', )?(?:partitionIndex=\d+, )?controllerEpoch=(?P<state_epoch>-?\d+), "
+    r"leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>-?\d+), isr=\[?(?P<isr>[\d, ]*?)\]?, "
+    r"zkVersion=(?P<zk_version>-?\d+), replicas=\[?(?P<replicas>[\d, ]*?)\]?"
     r"(?=\)|, (?:isNew|offlineReplicas|addingReplicas)=)",
     r"starts at leader epoch (?P<leader_epoch>\d+) from offset -?\d+ with high watermark -?\d+"
     r"(?: ISR \[(?P<isr>[\d, ]*)\])?",
 )
-LEADERSHIP = tuple(re.compile(pattern, re.ASCII) for pattern in _LEADERSHIP_PATTERNS)
-"""How a line spells leader, ISR and leader epoch (payloads LI, LA, PS and PK, and the start of a leader)."""
+"""The spellings of leader, ISR and leader epoch: payloads LI, LA, PS and PK, and the start of a leader."""
 
 
 def _anonymous(pattern: str) -> str:
     return re.sub(r"\(\?P<\w+>", "(?:", pattern)
 
 
-_LI, _LA, _PS = (_anonymous(pattern) for pattern in _LEADERSHIP_PATTERNS[:3])
+_LI, _LA, _PS = (_anonymous(pattern) for pattern in LEADERSHIP[:3])
 
 PLACEHOLDERS: Mapping[str, str] = {
     "tp": rf"(?:\[{TOPIC}, ?\d+\]|{TOPIC}-\d+)",
@@ -201,7 +197,7 @@ EVENTS: frozenset[str] = frozenset(event for _, event, _ in _rows())
 
 @cache
 def all_forms() -> Mapping[str, list[Form]]:
-    """All forms by the first word of the body, in the table's order. Compiled on first use: that takes 60 ms."""
+    """Return all forms by the first word of the body, in the table's order. Compiled on first use: that takes 60 ms."""
     forms: dict[str, list[Form]] = {}
     for form_id, event, template in _rows():
         forms.setdefault(template.split()[0], []).append(Form(form_id, event, _compile(template)))
@@ -209,6 +205,6 @@ def all_forms() -> Mapping[str, list[Form]]:
 
 
 def find_form(body: str) -> Form | None:
-    """The form a message body (actor and logger taken off) fits entirely, or None: unknown form."""
+    """Return the form a message body (actor and logger taken off) fits entirely, or None: unknown form."""
     candidates = all_forms().get(body.partition(" ")[0], ())
     return next((form for form in candidates if form.pattern.fullmatch(body)), None)

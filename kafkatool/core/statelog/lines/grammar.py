@@ -1,4 +1,4 @@
-"""Reads one line of a state-change.log: is it dated, who speaks, what is said, about which partitions.
+"""The grammar of one line of a state-change.log: time, writer, message, and the partitions it names.
 
 Pure functions over text; the expressions are those of the specification (state-change-log, section 6). Every line is
 tried against every form, never by file or by version: files of Kafka 0.9 to 0.11 mix ``[t,p]`` and ``t-p``. A bare
@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.statelog.lines.forms import LEADERSHIP, TOPIC, Form, find_form
+from kafkatool.core.statelog.lines.forms import TOPIC, Form, find_form
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
 TIME_LENGTH = 23
@@ -47,7 +47,7 @@ _RESPONSE = re.compile(rf"({TOPIC})-(\d+)=\w+(?:, |$)", re.ASCII)
 
 
 class Span(NamedTuple):
-    """Where in a text a partition is named: the topic's characters and the partition number's."""
+    """The place in a text where a partition is named: the topic's characters and the partition number's."""
 
     topic_start: int
     topic_end: int
@@ -55,13 +55,13 @@ class Span(NamedTuple):
     partition_end: int
 
     def read(self, text: str) -> TopicPartition:
-        """The partition named there in ``text``."""
+        """Return the partition named there in ``text``."""
         number = int(text[self.partition_start : self.partition_end])
         return TopicPartition(text[self.topic_start : self.topic_end], number)
 
 
 class Actor(NamedTuple):
-    """Who wrote the line. ``kind`` is "controller" or "broker"; ``epoch`` the controller epoch, where it is said."""
+    """The writer of a line. ``kind`` is "controller" or "broker"; ``epoch`` the controller epoch, where it is said."""
 
     kind: str
     id: int
@@ -78,26 +78,18 @@ class Head(NamedTuple):
 
     @property
     def form(self) -> Form | None:
-        """The form of the message; None if it is not one of Kafka's known ones, or nobody's."""
+        """Return the form of the message; None if it is not one of Kafka's known ones, or has no actor."""
         return find_form(self.body) if self.actor else None
 
 
-class Leadership(NamedTuple):
-    """What a line says about a partition's leadership. ``leader`` -1: none, -2: topic being deleted; None: not said."""
-
-    leader: int | None
-    leader_epoch: int
-    isr: tuple[int, ...] | None
-
-
 def record_time(line: str) -> str | None:
-    """The time at the line's beginning (after an optional ``[``), which makes it a record's first line (SCL-4)."""
+    """Return the time at the line's beginning (after an optional ``[``), which makes it a record's first line (SCL-4)."""
     found = _RECORD_START.match(line)
     return found[1] if found else None
 
 
 def parse_head(line: str) -> Head | None:
-    """The parts of a record's first line, or None if the layout is not log4j's ``[%d] %p %m (%c)``."""
+    """Return the parts of a record's first line, or None if the layout is not log4j's ``[%d] %p %m (%c)``."""
     head = _HEAD.fullmatch(line)
     if not head:
         return None
@@ -116,7 +108,7 @@ def parse_head(line: str) -> Head | None:
 
 
 def partition_spans(body: str) -> tuple[Span, ...]:
-    """Where the body names partitions, in the body's order; empty if it names none (SCL-5)."""
+    """Return the places where the body names partitions, in the body's order; empty if it names none (SCL-5)."""
     if found := _PARTITION.search(body):
         group = 1 if found[1] is not None else 3
         return (Span(*found.span(group), *found.span(group + 1)),)
@@ -128,21 +120,6 @@ def partition_spans(body: str) -> tuple[Span, ...]:
     if responses := _RESPONSES.search(body):
         keyed.extend(_spans(_RESPONSE, body, *responses.span(1)))
     return tuple(keyed)
-
-
-def leadership(body: str) -> Leadership | None:
-    """Leader, leader epoch and ISR as the body's payload gives them, or None."""
-    for pattern in LEADERSHIP:
-        if found := pattern.search(body):
-            said = found.groupdict()
-            isr = said["isr"]
-            leader = said.get("leader")
-            return Leadership(
-                int(leader) if leader is not None else None,
-                int(said["leader_epoch"]),
-                tuple(map(int, re.findall(r"\d+", isr))) if isr is not None else None,
-            )
-    return None
 
 
 def _spans(pattern: re.Pattern[str], text: str, start: int, end: int) -> tuple[Span, ...]:

@@ -1,4 +1,4 @@
-"""Classifies lines a hundred times faster than the grammar alone: by shape, the line with every digit made ``0``.
+"""The shapes of lines, a line with every digit made ``0``: they classify a hundred times faster than the grammar alone.
 
 The grammar treats all digits alike and its templates hold none, so lines of one shape are of one form and name their
 partitions at the same positions; only a new shape is parsed. A real log has a few thousand shapes in millions of lines.
@@ -6,10 +6,12 @@ partitions at the same positions; only a new shape is parsed. A real log has a f
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
 from kafkatool.core.statelog.lines.grammar import TIME, Span, parse_head, partition_spans, record_time
+
+Value = TypeVar("Value")
 
 ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
 """For ``bytes.translate``: from lines to shapes."""
@@ -26,7 +28,7 @@ _BRACKETED_ANYWHERE = re.compile(r"\[([a-zA-Z0-9._-]+), *([0-9]+)\]", re.ASCII)
 
 
 class Shape(NamedTuple):
-    """What all lines of one shape have in common.
+    """The class of all lines of one shape.
 
     ``time_at`` is where the time stands in a record's first line, None in any other line. ``known`` is False for a
     dated line of unknown form. Lines that are no record have ``contains_time`` where a time stands anywhere in them.
@@ -41,7 +43,7 @@ class Shape(NamedTuple):
 
 
 def classify(text: str) -> Shape:
-    """A line's class by the grammar (SCL-4, SCL-5). A date without a time in log4j's form makes no record."""
+    """Classify a line by the grammar (SCL-4, SCL-5). A date without a time in log4j's form makes no record."""
     if record_time(text) is None:
         return Shape(None, known=not _DATED.match(text), contains_time=bool(_TIME_ANYWHERE.search(text)))
     time_at = int(text.startswith("["))
@@ -54,7 +56,7 @@ def classify(text: str) -> Shape:
 
 
 def classify_like_kafka(text: str) -> Shape:
-    """A line's class by Kafka's merger: a time anywhere makes a record, the first ``[x,1]`` is its partition (SCL-13X).
+    """Classify a line as Kafka's merger: a time anywhere makes a record, the first ``[x,1]`` is its partition (SCL-13X).
 
     False matches are wanted: an ISR of two, ``[1, 2]``, is topic 1, partition 2. Source: Kafka 2.3.1
     StateChangeLogMerger.scala (unchanged from 0.8.2 to 2.8.0).
@@ -68,23 +70,26 @@ def classify_like_kafka(text: str) -> Shape:
     return Shape(time.start(), grammatical.known, grammatical.level, grammatical.event, spans)
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
-    """The shapes met so far. ``known`` may be read directly (a dict lookup a line); ``learn`` adds a new one."""
+@dataclass(slots=True)
+class ByShape(Generic[Value]):
+    """A value for each shape met so far. ``known`` may be read directly (a dict lookup a line); ``learn`` adds a new one."""
 
-    classify: Callable[[str], Shape]
-    known: dict[bytes, Shape]
+    find: Callable[[str], Value]
+    known: dict[bytes, Value] = field(default_factory=dict)
 
-    def of(self, line: bytes) -> Shape:
-        """The shape of any line."""
+    def of(self, line: bytes) -> Value:
+        """Return the value for any line."""
         key = line.translate(ONE_DIGIT)
         return self.known.get(key) or self.learn(key)
 
-    def learn(self, shape: bytes) -> Shape:
-        """Classifies a shape not met before. A carriage return at the end is not part of the line (CRLF files)."""
-        found = self.classify(shape.removesuffix(b"\r").decode("latin-1"))
-        if len(shape) <= LONGEST_SHAPE:
+    def learn(self, key: bytes) -> Value:
+        """Find the value for a shape not met before. A carriage return at the end is not part of the line (CRLF)."""
+        found = self.find(key.removesuffix(b"\r").decode("latin-1"))
+        if len(key) <= LONGEST_SHAPE:
             if len(self.known) >= MOST_SHAPES:
                 self.known.clear()
-            self.known[shape] = found
+            self.known[key] = found
         return found
+
+
+Shapes = ByShape[Shape]

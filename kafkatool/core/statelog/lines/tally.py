@@ -1,18 +1,18 @@
-"""Accounts for lines by their shape instead of one by one: a slice counts keys in C and looks at each shape once."""
+"""The count of lines by their shape instead of one by one: a slice counts keys in C and looks at each shape once."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from kafkatool.core.statelog.lines.selection import Counts
 from kafkatool.core.statelog.lines.shapes import MOST_SHAPES, Shape, Shapes
-from kafkatool.core.statelog.merging.selection import Counts
 
 MOST_BYTES = 16 * 1024 * 1024
 """Keys held, in bytes and in number (MOST_SHAPES), before the tally is settled and starts anew."""
 
 Verdict = Callable[[bytes, Shape], str | None]
-"""What a filter says of all lines of a shape: the count they are dropped under, None (kept), or ASK."""
+"""A filter of shapes: gives the count their lines are dropped under, None (kept), or ASK."""
 
 ASK = "ask"
 """The verdict on a shape whose lines must be looked at one by one."""
@@ -36,10 +36,10 @@ class Tally:
     only_records: bool = True
     held_bytes: int = 0
 
-    def meet(self, keys: Iterable[bytes], *, count: bool) -> bool:
-        """Learns the shapes of some lines, and counts the lines if this slice is to account for them.
+    def add(self, keys: Iterable[bytes], *, count: bool) -> bool:
+        """Learn the shapes of some lines, and count the lines if this slice is to account for them.
 
-        Is each of them a record that begins with ``[``?
+        Return if each of them is a record that begins with ``[``.
         """
         if len(self.shape_of) > MOST_SHAPES or self.held_bytes > MOST_BYTES:
             self.settle()
@@ -53,7 +53,7 @@ class Tally:
         return self._lines_of_others() == before
 
     def settle(self) -> None:
-        """Turns what was counted into counts of classes, and forgets all shapes."""
+        """Turn what was counted into counts of classes, and forget all shapes."""
         counts = self.counts
         for key, number in self.lines.items():
             shape = self.shape_of[key]

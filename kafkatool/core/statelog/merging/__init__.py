@@ -1,4 +1,5 @@
-"""Merging the slices of many logs into one, in order of time, with every line accounted for.
+"""Merging: what a task does to make one log, in order of time, of many; every line is accounted for.
 
-Knows no Spark: a slice is merged by pure functions over streams.
+Doors: ``merge_slice`` (text, by streams over one time slice), ``rows`` (records as data; a new output format begins
+there), ``parts``. Nothing here plans, starts tasks or knows Spark.
 """

@@ -1,4 +1,4 @@
-"""Merges one time slice: streams its parts of all logs, in order of time, into one part of the result. Knows no Spark.
+"""The merge of one time slice: its parts of all logs are streamed, in order of time, into one part of the result.
 
 The order is total: time, then the log's place in the list, then the place in the log (SCL-10X). The logs are read block
 by block. What is earlier than anything that a block still to be read may hold is sorted and written, so memory does not
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.lines.shapes import Shape, Shapes
 from kafkatool.core.statelog.lines.tally import ASK, Tally, Verdict
 from kafkatool.core.statelog.merging.parts import Part, PartWriter, Slots, SlotTooSmallError
-from kafkatool.core.statelog.merging.selection import Counts, Selection
 from kafkatool.core.statelog.sources.blocks import BLOCK_BYTES
 from kafkatool.core.statelog.sources.slices import Plan, Stray
 from kafkatool.core.statelog.sources.streams import OutOfOrderError, Stream
@@ -26,7 +26,7 @@ _shapes: dict[bool, Shapes] = {}
 
 @dataclass(slots=True)
 class SliceResult:
-    """What a slice found. ``edges``: by source, the times of the first and last record of the slice's own part."""
+    """The outcome of one slice. ``edges``: by source, the times of the first and last record of the slice's own part."""
 
     index: int
     part: Part
@@ -36,8 +36,8 @@ class SliceResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """All that is needed to merge any slice of a plan; small, so that it can be sent to where the work is done."""
+class SliceMerger:
+    """Merges any slice of a plan; small, so that it can be sent to where the work is done."""
 
     plan: Plan
     selection: Selection
@@ -47,7 +47,7 @@ class Kernel:
     block_bytes: int = BLOCK_BYTES
 
     def merge(self, index: int) -> SliceResult:
-        """Merges slice ``index`` into its slot, or into a file of its own in ``directory``.
+        """Merge slice ``index`` into its slot, or into a file of its own in ``directory``.
 
         OSError, SourceChangedError.
         """
@@ -103,7 +103,7 @@ class Kernel:
         return _shapes.setdefault(self.selection.kafka_compatible, self.selection.shapes())
 
     def _verdict(self) -> Verdict | None:
-        """What the selection says of a whole shape, times left out; None where it keeps all."""
+        """Return the selection's verdict on whole shapes, times left out; None where it keeps all."""
         if not self.selection.by_shape:
             return None
         by_shape = self.selection.verdict()
@@ -118,7 +118,7 @@ class Kernel:
 
 
 def _in_order(streams: Sequence[Stream], labels: Sequence[bytes], before: bytes | None) -> list[bytes]:
-    """The records of all streams that are earlier than ``before`` (None: all there are), in total order, a new list."""
+    """Return the records of all streams that are earlier than ``before`` (None: all there are), in total order."""
     records: list[bytes] = []
     times: list[bytes] = []
     sorted_already = True
@@ -134,7 +134,7 @@ def _in_order(streams: Sequence[Stream], labels: Sequence[bytes], before: bytes 
 
 
 def descents_between(results: Iterable[SliceResult]) -> int:
-    """Records earlier than the one before them where that one stands in the part of an earlier slice (SCL-10X)."""
+    """Count the records earlier than the one before them where that one stands in an earlier slice's part (SCL-10X)."""
     edges: dict[int, list[tuple[bytes, bytes]]] = {}
     for result in sorted(results, key=lambda r: r.index):
         for source, edge in result.edges.items():

@@ -1,4 +1,4 @@
-"""Where slices write: a file of their own, or their place in the result itself, known before anything is read.
+"""The parts that slices write: files of their own, or places in the result itself, known before anything is read.
 
 Where nothing is filtered a slice is as long as its parts of the logs, so it can be written where it belongs at once; a
 second copy of the whole result would cost a quarter of the merge. A slice that turns out longer (lines of its
@@ -35,7 +35,7 @@ class Slots:
     offsets: tuple[int, ...]
 
     def fits(self, index: int, part: Part) -> bool:
-        """Is the part where it must be if all others are too?"""
+        """Tell if the part is where it must be if all others are too."""
         offset, end = self.offsets[index : index + 2]
         return part == Part(self.path, offset, end - offset)
 
@@ -57,7 +57,7 @@ class PartWriter:
         os.close(self._fd)
 
     def write(self, text: bytes) -> None:
-        """Appends text. OSError that names the file, SlotTooSmallError."""
+        """Append text. OSError that names the file, SlotTooSmallError."""
         if self._limit is not None and self._at + len(text) > self._limit:
             raise SlotTooSmallError
         try:
@@ -67,12 +67,12 @@ class PartWriter:
 
     @property
     def part(self) -> Part:
-        """What was written so far."""
+        """Return what was written so far."""
         return Part(self._path, self._offset, self._at - self._offset)
 
 
 def write_at(fd: int, text: bytes, offset: int) -> int:
-    """Writes all of text at an offset; a single call of the system may write less. Gives the length."""
+    """Write all of text at an offset (a single call of the system may write less); return its length."""
     written = os.pwrite(fd, text, offset)
     while written < len(text):
         written += os.pwrite(fd, memoryview(text)[written:], offset + written)
@@ -80,7 +80,7 @@ def write_at(fd: int, text: bytes, offset: int) -> int:
 
 
 def put_right(target: Path, parts: Sequence[Part]) -> None:
-    """Makes ``target`` the parts one after the other, some of which stand in it already, in this order. OSError.
+    """Make ``target`` the parts one after the other, some of which stand in it already, in this order. OSError.
 
     Parts that move towards the beginning go first, from the first to the last, then those that move towards the end,
     from the last to the first: so none is written over before it has moved.

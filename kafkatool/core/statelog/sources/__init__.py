@@ -1,1 +1,5 @@
-"""Where logs come from: files, archives and URIs, cut into slices and read as streams of blocks."""
+"""The logs as they are read: found, unpacked, cut into slices (by time), chunks and blocks (by bytes), with clocks.
+
+Doors: ``files`` (``find_files``, ``open_logs``), ``source``, ``slices``, ``chunks``, ``clocks``. A log is read at any
+offset and never held as a whole; what its lines mean is asked of ``lines``.
+"""

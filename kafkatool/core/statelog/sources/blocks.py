@@ -1,4 +1,4 @@
-"""Reads a log block by block: pieces of some 128 KB that begin and end with records, cut into records.
+"""The blocks of a log: pieces of some 128 KB that begin and end with records, cut into records.
 
 Blocks are this small so that what is made of one (lines, shapes, times) stays in the processor's cache: the same steps
 on blocks of 1 MB take twice as long.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkatool.core.statelog.lines.grammar import TIME, TIME_LENGTH
 from kafkatool.core.statelog.lines.shapes import ONE_DIGIT, Shape
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 
 BLOCK_BYTES = 128 * 1024
 
@@ -32,7 +32,7 @@ class Block(NamedTuple):
 
 
 def read_blocks(source: Source, start: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of each block between two offsets where records begin. OSError, SourceChangedError.
+    """Yield offset and bytes of each block between two offsets where records begin. OSError, SourceChangedError.
 
     A record longer than a block makes one of its own. What stands before a log's first record ends with a line.
     """
@@ -48,7 +48,7 @@ def read_blocks(source: Source, start: int, end: int, block_bytes: int = BLOCK_B
 
 
 def lines_of(data: bytes) -> list[bytes]:
-    """The lines of data, each without its end; the last one may lack it anyway."""
+    """Return the lines of data, each without its end; the last one may lack it anyway."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -56,17 +56,17 @@ def lines_of(data: bytes) -> list[bytes]:
 
 
 def keys_of(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The key of each line's shape. Counted one by one they never are in memory all at once, nor out of the cache."""
+    """Yield the key of each line's shape. Counted one by one they never are in memory all at once, nor out of the cache."""
     return map(bytes.translate, lines, repeat(ONE_DIGIT))
 
 
 def plain_block(lines: list[bytes], keys: Sequence[bytes]) -> Block:
-    """A block in which every line is a record that begins with ``[``."""
+    """Make a block in which every line is a record that begins with ``[``."""
     return Block((), lines, list(map(itemgetter(slice(1, 1 + TIME_LENGTH)), lines)), keys)
 
 
 def mixed_block(lines: list[bytes], keys: list[bytes], shapes: Sequence[Shape], *, continuation: bool) -> Block:
-    """A block of lines of any kind; ``continuation`` keeps the lines that belong to a record with it (SCL-9X)."""
+    """Make a block of lines of any kind; ``continuation`` keeps the lines that belong to a record with it (SCL-9X)."""
     starts = _starts(shapes)
     bounds = pairwise([*starts, len(lines)])
     records = [b"\n".join(lines[a:b]) for a, b in bounds] if continuation else [lines[a] for a in starts]
@@ -76,7 +76,7 @@ def mixed_block(lines: list[bytes], keys: list[bytes], shapes: Sequence[Shape], 
 
 
 def record_offsets(lines: Sequence[bytes], shapes: Sequence[Shape], offset: int) -> list[int]:
-    """Where each record of a block begins in the log, and where the last one ends, each line taken with its end."""
+    """Return the offset in the log of each record of a block, and the end of the last one, lines taken with their ends."""
     places = list(accumulate((len(line) + 1 for line in lines), initial=offset))
     return [*(places[at] for at in _starts(shapes)), places[-1]]
 
@@ -86,7 +86,7 @@ def _starts(shapes: Sequence[Shape]) -> list[int]:
 
 
 def _whole_records(data: bytes) -> int:
-    """Bytes up to the last record that is known to begin; 0 if more must be read to find one."""
+    """Return the bytes up to the last record that is known to begin; 0 if more must be read to find one."""
     at = len(data)
     while (at := data.rfind(b"\n", 0, at)) >= 0:
         if _RECORD_START.match(data, at + 1):

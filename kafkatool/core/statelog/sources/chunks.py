@@ -1,24 +1,22 @@
-"""Cuts the logs into chunks of bytes that begin with a record, and reads the records of one with all that is known.
+"""Chunks of the logs, which begin with a record, and their records with all that is known of them.
 
 The analyses take chunks, not time slices: what they find carries its own sort key (UTC time, log, offset), so the cut
 decides nothing but how the work is shared out. Chunks are made on the driver from a few reads of each log.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from kafkatool.core.statelog.lines.details import Details, DetailStore
+from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.grammar import TIME_LENGTH
-from kafkatool.core.statelog.lines.zones import Clock
-from kafkatool.core.statelog.merging.merge import Mapper
-from kafkatool.core.statelog.merging.selection import Counts
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.lines.selection import Counts
+from kafkatool.core.statelog.lines.shapes import ByShape
+from kafkatool.core.statelog.sources.clocks import Clock
+from kafkatool.core.statelog.sources.source import Source
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Input of one chunk: a worker holds it as lines, several times that much memory."""
-
-Result = TypeVar("Result")
 
 
 class Chunk(NamedTuple):
@@ -46,7 +44,7 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class ChunkAccount:
-    """What a chunk held, apart from its records' content. ``first`` and ``last`` are its records' times."""
+    """The counts of a chunk's lines. ``first`` and ``last`` are its records' times."""
 
     lines: int = 0
     counts: Counts = field(default_factory=Counts)
@@ -55,7 +53,7 @@ class ChunkAccount:
 
 
 def cut_chunks(sources: Sequence[Source], chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
-    """Chunks of about that size, in order of source and offset. OSError, SourceChangedError."""
+    """Cut the logs into chunks of about that size, in order of source and offset. OSError, SourceChangedError."""
     chunks: list[Chunk] = []
     for number, source in enumerate(sources):
         start, size = 0, source.size
@@ -67,9 +65,9 @@ def cut_chunks(sources: Sequence[Source], chunk_bytes: int = CHUNK_BYTES) -> lis
 
 
 def read_records(
-    source: Source, clock: Clock | None, chunk: Chunk, store: DetailStore, account: ChunkAccount
+    source: Source, clock: Clock | None, chunk: Chunk, store: ByShape[Details], account: ChunkAccount
 ) -> Iterator[Record]:
-    """The chunk's records in the order they stand there.
+    """Yield the chunk's records in the order they stand there.
 
     Every line of the chunk is counted into ``account`` when the iteration is over (SCL-12X).
     """
@@ -114,7 +112,7 @@ def read_records(
 
 
 def add_accounts(chunks: Sequence[Chunk], accounts: Sequence[ChunkAccount]) -> Counts:
-    """The counts of all chunks, and the disorder at the cuts between them."""
+    """Add up the counts of all chunks, and the disorder at the cuts between them."""
     total = Counts()
     before: tuple[int, bytes | None] = (-1, None)
     for chunk, account in zip(chunks, accounts, strict=True):
@@ -126,7 +124,7 @@ def add_accounts(chunks: Sequence[Chunk], accounts: Sequence[ChunkAccount]) -> C
 
 
 def first_lines(sources: Sequence[Source], chunks: Sequence[Chunk], lines: Sequence[int]) -> list[int]:
-    """The number, in its file and from 1, of each chunk's first line, from the numbers of lines of all chunks."""
+    """Return the number, in its file and from 1, of each chunk's first line, from how many lines each chunk has."""
     numbers: list[int] = []
     next_line, source = 1, -1
     for chunk, count in zip(chunks, lines, strict=True):
@@ -138,30 +136,6 @@ def first_lines(sources: Sequence[Source], chunks: Sequence[Chunk], lines: Seque
 
 
 def _lines_before(source: Source) -> int:
-    """Lines of the file that were given to the older log because they stand before its first record."""
+    """Count the lines of the file that were given to the older log because they stand before its first record."""
     own = source.extents[0]
     return own.read(0, own.start).count(b"\n") if own.start else 0
-
-
-def map_chunks(
-    mapper: Mapper, function: Callable[[Chunk], Result], chunks: Sequence[Chunk], chunk_bytes: int
-) -> list[Result]:
-    """``function`` of each chunk, small ones (hourly files of a quiet cluster) many to a task."""
-    groups: list[list[Chunk]] = []
-    room = 0
-    for chunk in chunks:
-        size = chunk.end - chunk.start
-        if not groups or room < size:
-            groups.append([])
-            room = chunk_bytes
-        groups[-1].append(chunk)
-        room -= size
-    return [result for results in mapper.map(_Each(function), groups) for result in results]
-
-
-@dataclass(frozen=True, slots=True)
-class _Each:
-    function: Callable[[Chunk], Any]
-
-    def __call__(self, chunks: Sequence[Chunk]) -> list[Any]:
-        return [self.function(chunk) for chunk in chunks]

@@ -1,4 +1,4 @@
-"""From what the user names to the logs that are read: paths, directories, patterns, compressed files, copies.
+"""The logs to be read, from what the user names: paths, directories, patterns, compressed files, copies.
 
 ``find_files`` gives paths and refuses what is not there; ``open_logs`` looks inside: it unpacks what cannot be read at
 any offset (gz by content, pipes, ``-``), leaves out a copy of another file, and joins lines of a stack trace that a
@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.lines.grammar import parse_head
-from kafkatool.core.statelog.sources.sources import Extent, Source
+from kafkatool.core.statelog.sources.source import Extent, Source
 from kafkatool.core.statelog.sources.spool import GZIP_MAGIC, Spool
 
 STDIN = Path("-")
@@ -42,7 +42,7 @@ class OpenedLogs:
 
 
 def find_files(logs: str | None, logs_regex: str | None) -> list[Path]:
-    """Files named by ``--logs`` (files, directories, globs, ``-``, by commas) or ``--logs-regex`` (DIR/RE), in order.
+    """Return the files named by ``--logs`` (files, directories, globs, ``-``, by commas) or ``--logs-regex`` (DIR/RE).
 
     The order is that of ties in the result: by name, rolled files before the live one (SCL-10X). A file named twice is
     read once. UsageError for one that is missing or cannot be read (SCL-2, SCL-3, SCL-11X).
@@ -65,7 +65,7 @@ def open_logs(
     labels: Iterable[str] = (),
     join_rolled: bool = True,
 ) -> OpenedLogs:
-    """Looks into the files. UsageError for one that is no text or not readable; SourceChangedError, OSError.
+    """Look into the files. UsageError for one that is no text or not readable; SourceChangedError, OSError.
 
     ``fetched`` are copies of files from elsewhere and what these are called there; they are read with ``paths``.
 
@@ -113,7 +113,7 @@ def _expand(name: str) -> list[Path]:
 
 
 def _matching(logs_regex: str) -> list[Path]:
-    """Files whose name contains a match of what follows the last ``/`` (SCL-3)."""
+    """Return the files whose name contains a match of what follows the last ``/`` (SCL-3)."""
     directory, slash, expression = logs_regex.rpartition("/")
     parent = Path(directory or slash or ".")
     try:
@@ -142,13 +142,13 @@ def _rank(path: Path) -> tuple[str, bool, str, str]:
 
 
 def _split_name(path: Path) -> tuple[str, str]:
-    """The live file's path, and the hour of a rolled one ("" for the live one itself)."""
+    """Return the live file's path, and the hour of a rolled one ("" for the live one itself)."""
     named = _ROLLED.fullmatch(str(path))
     return (named["live"], named["hour"] or "") if named else (str(path), "")
 
 
 def _unpack(paths: Sequence[Path], spool: Spool) -> dict[Path, tuple[Path, bool]]:
-    """Copies of the paths that cannot be read at any offset, and whether each is complete."""
+    """Copy what cannot be read at any offset; return the copies by path, and whether each is complete."""
     streams = [path for path in paths if path == STDIN or not stat.S_ISREG(path.stat().st_mode)]
     unpacked = {path: spool.unpack(path) for path in streams}  # in this thread: Ctrl-C must end the wait for a pipe
     packed = [path for path in paths if path not in unpacked and _is_gzip(path)]
@@ -163,7 +163,7 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _without_copies(sources: list[Source], warnings: list[str]) -> list[Source]:
-    """Drops a file that is the copy of another: the rolled and the live one may have been collected while rolling."""
+    """Drop a file that is the copy of another: the rolled and the live one may have been collected while rolling."""
     seen: dict[tuple[int, bytes, bytes], Source] = {}
     for source in sources:
         size = source.size
@@ -176,7 +176,7 @@ def _without_copies(sources: list[Source], warnings: list[str]) -> list[Source]:
 
 
 def _join_rolled(sources: list[Source]) -> list[Source]:
-    """Gives lines before a file's first record to the next older file of the same broker (SCL-9X)."""
+    """Give lines before a file's first record to the next older file of the same broker (SCL-9X)."""
     joined: list[Source] = []
     for source in sources:
         older = joined[-1] if joined else None
@@ -191,7 +191,7 @@ def _join_rolled(sources: list[Source]) -> list[Source]:
 
 
 def _goes_on_in(older: Source, newer: Source) -> bool:
-    """Of one broker, the older one holding a record and ending with a whole line (a cut one ended elsewhere)."""
+    """Tell if both are of one broker, and the older one holds a record and ends with a whole line."""
     one_broker = _split_name(Path(older.name))[0] == _split_name(Path(newer.name))[0]
     return one_broker and older.next_record(0)[1] is not None and older.read(older.size - 1, older.size) == b"\n"
 
@@ -215,7 +215,7 @@ def _labelled(sources: list[Source], labels: Iterable[str]) -> tuple[Source, ...
 
 
 def _broker_id(source: Source) -> str | None:
-    """Both a broker's and a controller's lines name the broker that wrote the file."""
+    """Return the broker that wrote the file: both a broker's and a controller's lines name it."""
     text = source.read(0, min(_LABEL_BYTES, source.size)).decode("latin-1")
     for line in text.splitlines():
         head = parse_head(line)

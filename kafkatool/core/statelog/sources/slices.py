@@ -1,4 +1,4 @@
-"""Cuts the logs into time slices that can be merged one by one, in parallel, with the same result as one big sort.
+"""Time slices of the logs, which can be merged one by one, in parallel, with the same result as one big sort.
 
 The plan is a guess, made from samples: cut times that share out the work evenly, and for each log the offset where each
 cut time is reached. A log is nearly in order of time but not quite (lines of a controller stand up to 20 ms out of
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, Self
 
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 
 MARGIN_BYTES = 64 * 1024
 """How far beyond its part of a log a slice looks: a few hundred lines, more than a log is usually out of order."""
@@ -64,21 +64,21 @@ class Plan:
 
     @property
     def slices(self) -> int:
-        """How many there are."""
+        """Return the number of slices."""
         return len(self.cuts) + 1
 
     def home(self, time: bytes) -> int:
-        """The slice a record of that time belongs to."""
+        """Return the slice a record of that time belongs to."""
         return bisect_right(self.cuts, time)
 
     def span(self, index: int) -> tuple[bytes, bytes]:
-        """The times of slice ``index``, the second one exclusive."""
+        """Return the times of slice ``index``, the second one exclusive."""
         low = self.cuts[index - 1] if index > 0 else b""
         high = self.cuts[index] if index < len(self.cuts) else b"\xff"
         return low, high
 
     def reach(self, index: int, source: int) -> tuple[int, int]:
-        """From where to where slice ``index`` looks in a source: its part and the margins."""
+        """Return the two offsets between which slice ``index`` looks in a source: its part and the margins."""
         bounds, log = self.bounds[source], self.sources[source]
         start, end = bounds[index], bounds[index + 1]
         if index > 0:
@@ -88,7 +88,7 @@ class Plan:
         return start, end
 
     def ranges(self, index: int, source: int) -> list[Range]:
-        """What slice ``index`` reads of a source, in order of offset: margin, own part, margin, and strays."""
+        """Return the ranges slice ``index`` reads of a source, in order of offset: margin, own part, margin, and strays."""
         start, end = self.reach(index, source)
         own_start, own_end = self.bounds[source][index], self.bounds[source][index + 1]
         near = (Range(start, own_start, False), Range(own_start, own_end, True), Range(own_end, end, False))
@@ -96,7 +96,7 @@ class Plan:
         return sorted(r for r in (*near, *far) if r.start < r.end)
 
     def with_strays(self, strays: Sequence[Stray]) -> Self:
-        """The plan in which each slice also reads the strays found for it."""
+        """Return the plan in which each slice also reads the strays found for it."""
         found: dict[tuple[int, int], list[Range]] = {}
         for stray in sorted(strays):
             ranges = found.setdefault((stray.home, stray.source), [])
@@ -115,7 +115,7 @@ def plan_slices(
     precision_bytes: int = PRECISION_BYTES,
     margin_bytes: int = MARGIN_BYTES,
 ) -> Plan:
-    """A plan of at most ``slices`` slices of about equal size. OSError and SourceChangedError as reading gives them."""
+    """Return a plan of at most ``slices`` slices of about equal size. OSError, SourceChangedError."""
     total = sum(source.size for source in sources)
     distance = max(sample_bytes, total // MOST_SAMPLES)
     samples = [_sample(source, distance) if slices > 1 else [] for source in sources]
@@ -131,7 +131,7 @@ def plan_slices(
 
 
 def _sample(source: Source, distance: int) -> list[tuple[int, bytes]]:
-    """Offset and time of a record about every ``distance`` bytes."""
+    """Return offset and time of a record about every ``distance`` bytes."""
     samples: list[tuple[int, bytes]] = []
     size, offset = source.size, 0
     while offset < size:
@@ -144,7 +144,7 @@ def _sample(source: Source, distance: int) -> list[tuple[int, bytes]]:
 
 
 def _after_pause(source: Source, place: int, around: int) -> bytes:
-    """The time that ends the longest pause near a record: where it is quiet, no line is on the wrong side of the cut."""
+    """Return the time that ends the longest pause near a record: where it is quiet, no line is on the wrong side."""
     times = [time for _, time in source.records(max(place - around, 0), min(place + around, source.size))]
     moments = list(map(_milliseconds, times))
     pauses = [after - before for before, after in pairwise(moments)]
@@ -152,7 +152,7 @@ def _after_pause(source: Source, place: int, around: int) -> bytes:
 
 
 def _milliseconds(time: bytes) -> int:
-    """Distances count only, and between days or months hardly that: each is longer than any pause within a day."""
+    """Return a number whose differences are pauses; between days or months only that they are longer than a day's."""
     days = (int(time[:4]) * 12 + int(time[5:7])) * 31 + int(time[8:10])
     return ((days * 24 + int(time[11:13])) * 60 + int(time[14:16])) * 60_000 + int(time[17:19] + time[20:23])
 

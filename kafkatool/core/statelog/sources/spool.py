@@ -24,9 +24,9 @@ class Spool:
     directory: Path
 
     def unpack(self, path: Path) -> tuple[Path, bool]:
-        """Copies a gzip file, a pipe or ``-`` (standard input) here, unpacked if it is gzip by content (SCL-11X).
+        """Copy a gzip file, a pipe or ``-`` (standard input) here, unpacked if it is gzip by content (SCL-11X).
 
-        Gives the copy and whether it is complete; of damaged gzip data the copy holds all that could be unpacked.
+        Return the copy and whether it is complete; of damaged gzip data the copy holds all that could be unpacked.
         """
         handle, name = tempfile.mkstemp(prefix="log-", dir=self.directory)
         with os.fdopen(handle, "wb") as copy, _open(path) as original:
@@ -44,7 +44,7 @@ class Spool:
 
 @contextmanager
 def spool() -> Iterator[Spool]:
-    """A spool under the system's temporary directory (TMPDIR), removed at the end. It needs room for the result."""
+    """Give a spool under the system's temporary directory (TMPDIR), removed at the end. It needs room for the result."""
     with tempfile.TemporaryDirectory(prefix="kt-logs-", ignore_cleanup_errors=True) as directory:
         yield Spool(Path(directory))
 

@@ -12,9 +12,9 @@ from itertools import compress, islice, pairwise
 from operator import and_, gt, not_
 from typing import NamedTuple
 
+from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import Shape
 from kafkatool.core.statelog.lines.tally import ASK, Tally
-from kafkatool.core.statelog.merging.selection import Selection
 from kafkatool.core.statelog.sources.blocks import (
     Block,
     keys_of,
@@ -32,7 +32,7 @@ class OutOfOrderError(Exception):
 
 
 class _Kept(NamedTuple):
-    """Of one block what is kept, the earliest time of the slice in it, and whether it is in order of time."""
+    """The records kept of one block, the earliest time of the slice in it, and whether it is in order of time."""
 
     records: list[bytes]
     times: list[bytes]
@@ -69,7 +69,7 @@ class Stream:
         self._blocks = self._read(plan.ranges(index, number), block_bytes)
 
     def fill(self, given: bytes) -> None:
-        """Reads the next block. OutOfOrderError if it holds a record earlier than ``given``; OSError."""
+        """Read the next block. OutOfOrderError if it holds a record earlier than ``given``; OSError."""
         found = next(self._blocks, None)
         if found is None:
             self.frontier = None
@@ -86,7 +86,7 @@ class Stream:
             self._sort()
 
     def fill_all(self) -> None:
-        """Reads all there is, in whatever order it stands."""
+        """Read all there is, in whatever order it stands."""
         for found in self._blocks:
             self._records += found.records
             self._times += found.times
@@ -94,7 +94,7 @@ class Stream:
         self.frontier = None
 
     def take(self, before: bytes | None) -> tuple[list[bytes], list[bytes]]:
-        """Records, and their times, that were read and are earlier than ``before``; all, if it is None."""
+        """Remove and return the records read that are earlier than ``before`` (all, if it is None), and their times."""
         end = len(self._times) if before is None else bisect_left(self._times, before)
         records, times = self._records[:end], self._times[:end]
         del self._records[:end], self._times[:end]
@@ -106,7 +106,7 @@ class Stream:
         self._times = [self._times[at] for at in order]
 
     def _read(self, ranges: Sequence[Range], block_bytes: int) -> Iterator[_Kept]:
-        """What is kept of each block that holds records of this slice."""
+        """Yield what is kept of each block that holds records of this slice."""
         for own in ranges:
             for offset, data in read_blocks(self._source, own.start, own.end, block_bytes):
                 if kept := self._keep(offset, data, core=own.core):
@@ -139,10 +139,10 @@ class Stream:
         return _Kept(list(compress(block.records, keep)), list(compress(times, keep)), first, not descents)
 
     def _cut(self, lines: list[bytes], *, core: bool) -> tuple[Block, list[Shape] | None]:
-        """The block's records; and, where not every line is one of the usual kind, each line's shape."""
+        """Return the block's records; and, where not every line is one of the usual kind, each line's shape."""
         tally = self._tally
         keys = [] if tally.verdict is None and not self._bounded else list(keys_of(lines))
-        if tally.meet(keys or keys_of(lines), count=core):
+        if tally.add(keys or keys_of(lines), count=core):
             return plain_block(lines, keys), None
         keys = keys or list(keys_of(lines))
         shapes = [tally.shape_of[key] for key in keys]
@@ -154,7 +154,7 @@ class Stream:
         return block, shapes
 
     def _selected(self, block: Block, first: bytes, last: bytes, *, core: bool) -> list[bool] | None:
-        """Which records are kept by the filters; None: all. Counts what the tally of shapes cannot know."""
+        """Return which records the filters keep; None: all. Count what the tally of shapes cannot know."""
         keep: list[bool] | None = None
         if not (self._start_time <= first and last <= self._end_time):
             keep = [self._start_time <= time <= self._end_time for time in block.times]
@@ -172,7 +172,7 @@ class Stream:
         return kept if keep is None else list(map(and_, keep, kept))
 
     def _drop_by_time(self, dropped: Counter[bytes]) -> None:
-        """Counts records as dropped by time, which comes before the reasons that the tally will give for them."""
+        """Count records as dropped by time, which comes before the reasons that the tally will give for them."""
         counts = self._tally.counts
         counts.filtered_by_time += dropped.total()
         for key, number in dropped.items():
@@ -181,7 +181,7 @@ class Stream:
                 counts.drop(reason, -number)
 
     def _find_strays(self, times: Sequence[bytes], offsets: Sequence[int]) -> None:
-        """Notes records of other slices that those would not see, neighbours joined."""
+        """Note records of other slices that those would not see, neighbours joined."""
         plan, strays = self._plan, self.strays
         for time, (start, end) in zip(times, pairwise(offsets), strict=True):
             if self._low <= time < self._high:

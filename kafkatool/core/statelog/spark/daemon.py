@@ -1,4 +1,4 @@
-"""What Spark runs to fork its Python workers from: pyspark's own daemon, made ready before the forks.
+"""The process that Spark forks its Python workers from: pyspark's own daemon, prepared before the forks.
 
 Each worker would otherwise do these things by itself after its fork, some for every task:
 
@@ -18,8 +18,8 @@ from pyspark import daemon
 PRELOADED = ("pyspark.worker", "kafkatool.core.statelog.merging.merge_slice", "kafkatool.core.statelog.spark.session")
 
 
-def make_ready() -> None:
-    """Loads what every worker needs and leaves out what none does."""
+def prepare() -> None:
+    """Load what every worker needs and leave out what none does."""
     sys.path[:] = [path for path in sys.path if not path.endswith(".jar")]
     for path in [path for path in sys.path_importer_cache if ".jar" in path]:  # looked through although not on the path
         del sys.path_importer_cache[path]
@@ -31,5 +31,5 @@ def make_ready() -> None:
 
 
 if __name__ == "__main__":
-    make_ready()
+    prepare()
     daemon.manager()

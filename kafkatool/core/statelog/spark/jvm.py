@@ -1,5 +1,6 @@
 """The command line of Spark's JVM, run directly: what pyspark's launcher would end up running, without its scripts."""
 
+import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,7 @@ from kafkatool.core.java import Java
 GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 HEAP = "-Xmx512m"  # the JVM only schedules: rows stay in the Python workers
 
-_OPENED_PACKAGES = (  # as org.apache.spark.launcher.JavaModuleOptions of Spark 4
+OPENED_PACKAGES = (  # as org.apache.spark.launcher.JavaModuleOptions of Spark 4
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
     *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
     *("sun.security.action", "sun.util.calendar"),
@@ -31,25 +32,30 @@ class SparkError(KafkatoolError):
 
 
 def spark_jars() -> list[Path]:
-    """pyspark's jars in a fixed order, which a class-data archive is bound to. SparkError if there is no pyspark."""
+    """Return pyspark's jars in a fixed order, which a class-data archive is bound to. SparkError if there is no pyspark."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:
         raise SparkError("pyspark is not installed; `pip install pyspark`")
     return sorted((Path(package.origin).parent / "jars").glob("*.jar"))
 
 
+def python_path() -> str:
+    """Return the PYTHONPATH on which the processes we start find kafkatool."""
+    return os.pathsep.join(filter(None, (str(Path(__file__).parents[4]), os.environ.get("PYTHONPATH"))))
+
+
 def jvm_options() -> list[str]:
-    """Options of every JVM of ours: it lives for seconds, so what pays off later only is left out."""
+    """Return the options of every JVM of ours: it lives for seconds, so what pays off later only is left out."""
     return [
         *("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
         "-XX:MetaspaceSize=128m",  # below it no collection of all garbage just because classes are loaded
-        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED_PACKAGES),
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
         *("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"),
     ]
 
 
 def archive_options(archive: Path | None) -> list[str]:
-    """Options to run with a class-data archive. Mapping it where it was made for saves relocating 80 MB."""
+    """Return the options to run with a class-data archive. Mapping it where it was made for saves relocating 80 MB."""
     if archive is None:
         return ["-Xshare:auto"]
     relocation = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
@@ -57,7 +63,7 @@ def archive_options(archive: Path | None) -> list[str]:
 
 
 def gateway_command(java: Java, directory: Path, settings: Mapping[str, str], more: Sequence[str]) -> list[str]:
-    """Runs Spark's side of PySpark with files in ``directory``, where its logging's configuration is written."""
+    """Return the command that runs Spark's side of PySpark; write its logging's configuration into ``directory``."""
     logging = directory / "log4j2.properties"
     logging.write_text(LOGGING)
     return [

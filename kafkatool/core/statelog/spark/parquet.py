@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkatool.core.errors import KafkatoolError, UsageError
-from kafkatool.core.statelog.lines.rows import COLUMNS
+from kafkatool.core.statelog.merging.rows import COLUMNS
+from kafkatool.core.statelog.spark.pyspark_private import java_context, jvm
 from kafkatool.core.statelog.spark.session import Spark
 
 BLOCK_BYTES = 16 * 1024 * 1024
@@ -16,7 +17,7 @@ BLOCK_BYTES = 16 * 1024 * 1024
 
 
 def write_parquet(parts: Sequence[Path], directory: Path, spark: Spark, *, utc: bool) -> None:
-    """Writes files of JSON rows as a Parquet dataset, in their order when read by file name. SparkError.
+    """Write files of JSON rows as a Parquet dataset, in their order when read by file name. SparkError.
 
     ``time`` is TIMESTAMP_NTZ (local, as the brokers wrote it), or with ``utc`` an instant.
     """
@@ -25,7 +26,7 @@ def write_parquet(parts: Sequence[Path], directory: Path, spark: Spark, *, utc: 
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A directory beside ``path`` that becomes it when the block ends well; otherwise nothing is left (SCL-22X).
+    """Give a directory beside ``path`` that becomes it when the block ends well; otherwise nothing is left (SCL-22X).
 
     UsageError if ``path`` exists: a dataset is not replaced file by file.
     """
@@ -44,19 +45,19 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def _write(context: Any, parts: Sequence[Path], directory: Path, utc: bool) -> None:
-    jvm = context._jvm
-    conf = context._jsc.hadoopConfiguration()
+    classes, java = jvm(context), java_context(context)
+    conf = java.hadoopConfiguration()
     conf.set("parquet.block.size", str(BLOCK_BYTES))
     conf.set("mapreduce.input.fileinputformat.split.minsize", str(1 << 40))  # a part stays whole: so does the order
-    session = jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+    session = classes.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     session.conf().set("spark.sql.session.timeZone", "UTC")
     schema = ", ".join(
         f"`{column.name}` {'TIMESTAMP' if utc and column.name == 'time' else column.sql_type}" for column in COLUMNS
     )
     if parts:
-        lines = context._jsc.sc().textFile(",".join(part.as_uri() for part in parts), 1)
+        lines = java.sc().textFile(",".join(part.as_uri() for part in parts), 1)
     else:
-        lines = context._jsc.parallelize(jvm.java.util.ArrayList()).rdd()
-    text = session.createDataset(lines, jvm.org.apache.spark.sql.Encoders.STRING())
+        lines = java.parallelize(classes.java.util.ArrayList()).rdd()
+    text = session.createDataset(lines, classes.org.apache.spark.sql.Encoders.STRING())
     rows = session.read().schema(schema).json(text)
     rows.write().option("compression", "zstd").parquet(directory.as_uri())

@@ -1,4 +1,4 @@
-"""Starts Spark for one job and ends it: no shell scripts, no SQL session, no web pages, nothing left behind.
+"""Spark for the length of one command: no shell scripts, no SQL session, no web pages, nothing left behind.
 
 The JVM is run directly, with a class-data archive where one has been made (``archive``), and comes up in a thread of
 its own while the caller still looks into its files. With a ``local`` master every socket is on loopback and the JVM is
@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,9 +22,8 @@ from typing import Any, Self, TypeVar
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.java import find_java
 from kafkatool.core.statelog.spark.archive import archive_path, discard, make_in_background, usable
-from kafkatool.core.statelog.spark.jvm import SparkError, archive_options, gateway_command
-
-__all__ = ["Spark", "SparkError"]
+from kafkatool.core.statelog.spark.jvm import SparkError, archive_options, gateway_command, python_path
+from kafkatool.core.statelog.spark.pyspark_private import CONNECTION_FILE, connect, forget
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -57,17 +55,17 @@ _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,.*)?\])?")
 
 
 class Spark:
-    """Spark from start to end, as a context manager. ``directory`` must be the caller's own: all files go there.
+    """One run of Spark, as a context manager. ``directory`` must be the caller's own: all files go there.
 
-    ``announce`` may be set: then a missing class-data archive is made after the end, in the background, and told.
-    ``progress`` may be set: it is called with tasks done and tasks in all while a job runs.
+    ``process`` is its JVM. ``announce`` may be set: then a missing class-data archive is made after the end, in the
+    background, and announced. ``progress`` may be set: it is called with tasks done and tasks in all while a job runs.
     """
 
     announce: Callable[[str], None] | None = None
     progress: Callable[[int, int], None] | None = None
 
     def __init__(self, master: str, directory: Path, *, jvm_options: Sequence[str] = ()) -> None:
-        """Starts the JVM and returns at once. JavaNotFoundError, SparkError."""
+        """Start the JVM and return at once. JavaNotFoundError, SparkError."""
         self.master = master
         self.local = master.startswith("local")
         self._directory = directory
@@ -76,7 +74,7 @@ class Spark:
         self._java = find_java()
         self._archive = archive_path(self._java)
         self._with_archive = not jvm_options and usable(self._archive)
-        self._jvm = self._launch(jvm_options or archive_options(self._archive if self._with_archive else None))
+        self.process = self._launch(jvm_options or archive_options(self._archive if self._with_archive else None))
         self._closed = False
         logging.getLogger().addFilter(_not_of_py4j)
         self._context: Future[Any] = Future()
@@ -91,14 +89,14 @@ class Spark:
 
     @property
     def parallelism(self) -> int:
-        """Tasks that run at the same time. Waits for the start unless the master's name says it."""
+        """Return how many tasks run at the same time. Waits for the start unless the master's name says it."""
         named = _LOCAL.fullmatch(self.master)
         if named is None:
             return int(self._connected().defaultParallelism)
         return len(os.sched_getaffinity(0)) if named[1] == "*" else int(named[1] or 1)
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """``function`` of each item, one task each, results in the items' order; keep them small. SparkError.
+        """Return ``function`` of each item, one task each, in the items' order; keep results small. SparkError.
 
         A KafkatoolError raised by ``function`` is raised here with its own text and as its own class.
         """
@@ -129,7 +127,7 @@ class Spark:
         return collected
 
     def with_context(self, action: Callable[[Any], Result]) -> Result:
-        """``action`` of pyspark's SparkContext, for jobs that run in the JVM alone. Waits for the start. SparkError."""
+        """Return ``action`` of pyspark's SparkContext, for work in the JVM alone. Waits for the start. SparkError."""
         from py4j.protocol import Py4JError
 
         context = self._connected()
@@ -139,14 +137,14 @@ class Spark:
             raise SparkError(f"Spark's job failed: {self._last_words()}") from e
 
     def stop_cleanly(self) -> None:
-        """Ends Spark as Spark itself does, which takes a second; ``close`` must follow."""
+        """End Spark as Spark itself does, which takes a second; ``close`` must follow."""
         self._connected().stop()
-        if self._jvm.stdin:
-            self._jvm.stdin.close()
-        self._jvm.wait()
+        if self.process.stdin:
+            self.process.stdin.close()
+        self.process.wait()
 
     def close(self) -> None:
-        """Ends Spark. Safe to call twice."""
+        """End Spark. Safe to call twice."""
         if self._closed:
             return
         self._closed = True
@@ -154,16 +152,16 @@ class Spark:
         if came_up:  # while the JVM still listens: objects of it that are let go of tell it so
             if not self.local:
                 self._connected().stop()  # the cluster must hear of it
-            _forget(self._connected())
-        if self._jvm.stdin:
-            self._jvm.stdin.close()  # the JVM would end by itself now, a second later
-        self._jvm.kill()
-        self._jvm.wait()
+            forget(self._connected())
+        if self.process.stdin:
+            self.process.stdin.close()  # the JVM would end by itself now, a second later
+        self.process.kill()
+        self.process.wait()
         self._starter.join()
-        self._jvm.kill()  # another one, if it had just been launched
-        self._jvm.wait()
+        self.process.kill()  # another one, if it had just been launched
+        self.process.wait()
         if not came_up:
-            _forget(None if self._context.exception() else self._connected())
+            forget(None if self._context.exception() else self._connected())
         logging.getLogger().removeFilter(_not_of_py4j)
         if came_up and self.announce and not self._with_archive and make_in_background(self._archive):
             self.announce(f"making {self._archive} in the background, once: kt logs starts faster with it")
@@ -186,40 +184,40 @@ class Spark:
             except SparkError as e:
                 if not self._relaunched(e.__cause__):
                     raise
-                _forget(None)
+                forget(None)
                 context = self._connect()
             self._context.set_result(context)
         except BaseException as e:  # noqa: BLE001 -- a thread's top: it is raised where the context is asked for
             self._context.set_exception(e)
 
     def _revived(self, error: Exception) -> bool:
-        """If the JVM died in a job, and perhaps of a damaged archive: starts Spark again, without. Did it?"""
+        """Start Spark again, without the archive, if the JVM died in a job and perhaps of that. Return if it was started."""
         if not self._relaunched(error):
             return False
-        _forget(self._connected())
+        forget(self._connected())
         self._context = Future()
         self._start()
         return True
 
     def _relaunched(self, error: BaseException | None) -> bool:
-        """If the JVM died, it may have died of a damaged archive: another one is launched without. Was it?"""
+        """Launch another JVM, without the archive, if this one died: perhaps of a damaged one. Return if it was launched."""
         from py4j.protocol import Py4JJavaError
 
         if not self._with_archive or self._closed or isinstance(error, Py4JJavaError):  # told by a JVM that is well
             return False
         try:
-            self._jvm.wait(DEATH_S)
+            self.process.wait(DEATH_S)
         except subprocess.TimeoutExpired:
             return False
         discard(self._archive)
         self._with_archive = False
         self._connection.unlink(missing_ok=True)
-        self._jvm = self._launch(archive_options(None))
+        self.process = self._launch(archive_options(None))
         return True
 
     @contextmanager
     def _progress_told(self, context: Any, tasks: int) -> Iterator[None]:
-        """Looks at the job's stage until it ends."""
+        """Tell the progress of the job's stage until the block ends."""
         if self.progress is None:
             yield
             return
@@ -253,7 +251,7 @@ class Spark:
             "spark.shuffle.push.enabled": "false",
             **LEFT_OUT,
             "spark.python.daemon.module": "kafkatool.core.statelog.spark.daemon",
-            "spark.executorEnv.PYTHONPATH": self._python_path(),
+            "spark.executorEnv.PYTHONPATH": python_path(),
         }
         if self.local:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -262,18 +260,14 @@ class Spark:
         return settings
 
     def _environment(self) -> dict[str, str]:
-        """Without the user's Spark installation; with our package on the workers' path."""
+        """Return ours without the user's Spark installation; with our package on the workers' path."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
-        environment["PYTHONPATH"] = self._python_path()
-        environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(self._connection)
+        environment["PYTHONPATH"] = python_path()
+        environment[CONNECTION_FILE] = str(self._connection)
         if self.local:
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
             environment["SPARK_USER"] = "kt"  # a name for its own use; else Hadoop's login is loaded to find the user's
         return environment
-
-    def _python_path(self) -> str:
-        ours = str(Path(__file__).parents[3])
-        return os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
 
     def _connected(self) -> Any:
         return self._context.result()
@@ -281,62 +275,28 @@ class Spark:
     def _await_gateway(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._connection.exists():  # written elsewhere and renamed: complete when it is there
-            if self._jvm.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SparkError(f"Spark did not start: {self._last_words()}")
             time.sleep(POLL_S)
 
     def _connect(self) -> Any:
         from py4j.protocol import Py4JError
-        from pyspark.conf import SparkConf
-        from pyspark.core.context import SparkContext
 
         self._await_gateway()
-        told = self._connection.read_bytes()  # port, length of the secret, secret
-        ours = {
-            "PYSPARK_GATEWAY_PORT": str(int.from_bytes(told[:4], "big")),
-            "PYSPARK_GATEWAY_SECRET": told[8 : 8 + int.from_bytes(told[4:8], "big")].decode(),
-            "PYSPARK_PYTHON": sys.executable,
-        }
-        before = {key: os.environ.get(key) for key in ours}
-        os.environ.update(ours)  # the only way to hand them to pyspark
         try:
-            context = SparkContext(conf=SparkConf(loadDefaults=False).setMaster(self.master).setAppName("kt logs"))
+            return connect(self._connection, self.master)
         except (Py4JError, OSError) as e:
             raise SparkError(f"Spark did not start: {self._last_words()}") from e
-        finally:
-            for key, value in before.items():
-                if value is None:
-                    del os.environ[key]
-                else:
-                    os.environ[key] = value
-        if context._accumulatorServer is not None:
-            context._accumulatorServer.handle_error = lambda *_: None  # it would print that its connection is lost
-        return context
 
     def _last_words(self) -> str:
-        """The last error in the JVM's log (an exception's own line, Python's or Java's, before others), on one line."""
+        """Return the last error in the JVM's log (an exception's line, Python's or Java's, before others), on one line."""
         lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
         telling = [line for line in lines if _EXCEPTION.match(line)] or [line for line in lines if "ERROR" in line]
         return (telling or lines or ["it said nothing"])[-1]
 
 
-def _forget(context: Any | None) -> None:
-    """Takes back what pyspark keeps about a JVM that is no more."""
-    from pyspark.core.context import SparkContext
-
-    if context is not None:
-        updates, context._accumulatorServer = context._accumulatorServer, None
-        if updates is not None:
-            threading.Thread(target=updates.shutdown, daemon=True).start()  # it takes a second to notice
-        context._jsc = None  # stop() would wait for the JVM
-        context.stop()
-    if SparkContext._gateway is not None:
-        SparkContext._gateway.close()
-    SparkContext._gateway = SparkContext._jvm = None
-
-
 def _not_of_py4j(record: logging.LogRecord) -> bool:
-    """py4j writes stack traces to the root logger when the JVM dies; that is told by an error of ours."""
+    """Tell if a log record is not py4j's, which writes stack traces when the JVM dies; an error of ours tells that."""
     return "py4j" not in record.pathname
 
 

@@ -48,7 +48,7 @@ def has_ended() -> bool:
 def test_closed_while_it_connects_it_sends_nothing(
     broker: StubBroker, monkeypatch: pytest.MonkeyPatch, *, negotiate: bool
 ) -> None:
-    """The connection comes about after ``close``, which could not end it."""
+    """Nothing ends a connection that comes about after ``close``."""
     connecting, may_go_on = threading.Event(), threading.Event()
 
     class Late(Connection):

@@ -18,13 +18,13 @@ T0 = TopicPartition("t", 0)
 
 
 def cluster_of(*brokers: int, **properties: str) -> FakeCluster:
-    """1 is the controller; preferred leaders are elected on request only."""
+    """Start brokers: 1 is the controller; preferred leaders are elected on request only."""
     others = {name.replace("_", "."): value for name, value in properties.items()}
     return FakeCluster(*brokers, properties={"auto.leader.rebalance.enable": "false", **others})
 
 
 def shrink(cluster: FakeCluster, partition: TopicPartition) -> None:
-    """As its leader does when nobody else keeps up, and so it stays."""
+    """Shrink the ISR as its leader does when nobody else keeps up, and leave it so."""
     cluster.catching_up = False
     path = PartitionStateZnode.path(partition)
     node = cluster.zk.get(path)
@@ -36,7 +36,7 @@ def shrink(cluster: FakeCluster, partition: TopicPartition) -> None:
 
 
 def bounce_unseen(cluster: FakeCluster, broker: int) -> None:
-    """With the controller; it is back before the next one rules."""
+    """Let it die with the controller, and be back before the next one rules."""
     cluster.kill(*{1, broker})
     cluster.start(broker, slow_election=True)
 

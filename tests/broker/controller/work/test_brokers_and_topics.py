@@ -185,7 +185,7 @@ def test_a_conflicting_isr_change_is_read_again() -> None:
     cluster = FakeCluster(1, 2, 3)
     cluster.create_topic("t", {0: [2, 3, 1]})
     path = PartitionStateZnode.path(TopicPartition("t", 0))
-    controller = cluster.workers[1]._zookeeper
+    controller = cluster.brokers[1].session
     read = controller.get_many
     interfered: list[bool] = []
 

@@ -290,7 +290,7 @@ def test_an_unreadable_request_is_left_for_the_operator() -> None:
 def test_many_partitions_move_in_few_transactions() -> None:
     cluster = FakeCluster(1, 2, 3, 4, properties=STABLE)
     cluster.create_topic("t", {n: [1, 2] for n in range(200)})
-    controller = cluster.workers[1]._zookeeper
+    controller = cluster.brokers[1].session
     written = 0
 
     def count(session: FakeZooKeeper, op: Op) -> None:

@@ -155,7 +155,7 @@ class Run:
     # --- controllers --------------------------------------------------------------------------------------------
 
     def controller(self, broker_id: int, axe: Axe, what: str) -> Callable[[], None]:
-        """Start one; what ends it, and its session."""
+        """Start one; return what ends it, and its session."""
         zookeeper = MortalZooKeeper(self._connect, axe, what == "write", self.observe).start()
         found = Controller(
             zookeeper, broker_id=broker_id, open_channel=lambda _: self._channels(axe, counts=what == "send")
@@ -256,14 +256,14 @@ def runs(zookeeper_server: ZooKeeperProcess) -> Iterator[Callable[[], Run]]:
 
 
 def _is_a_row(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...]) -> bool:
-    """The ISR may grow between the document's rows, and be what step 8 leaves of it."""
+    """Tell whether it is a row of the document; the ISR may grow in between, and be what step 8 leaves of it."""
     if assigned == BOTH:
         return leader in (1, 4) and leader in isr and set(isr) <= set(BOTH)
     return (assigned, leader, isr) in ((OLD, 1, OLD), (WANTED, 4, WANTED))
 
 
 def _reassign_and_kill(run: Run, what: str, number: int) -> bool:
-    """Whether the first controller came to die."""
+    """Reassign; tell whether the first controller came to die."""
     axe = Axe()
     end = run.controller(101, axe, what)
     run.observe()

@@ -264,7 +264,7 @@ def test_a_disk_error_on_one_partition_leaves_the_rest_alone(tmp_path: Path) -> 
         broker.know(TP, TP1)
         lost, kept = TP, TP1
         offline: list[TopicPartition] = []
-        broker.manager.on_offline = offline.extend
+        broker.manager.on_offline(offline.extend)
         broker.fail_disk(broker.partition(lost).log.directory.parent)
         assert offline == [lost], "the group coordinator must not go on with its partition"
         assert broker.produce(lost)[0].error == ErrorCode.KAFKA_STORAGE_ERROR

@@ -46,7 +46,7 @@ def test_only_what_changed_is_listed_and_what_goes_is_forgotten_once(tmp_path: P
         quiet = session.question()
         assert (quiet.session_id, quiet.session_epoch, numbers(quiet)) == (7, 1, ([], []))
         session.answered(FetchResponse(session_id=7, topics=[]))
-        second.wanted.fetch_offset = 5
+        second.fetch_offset = 5
         session.want(second)
         session.drop(third.partition.tp)
         changed = session.question()
@@ -60,7 +60,7 @@ def test_only_what_changed_is_listed_and_what_goes_is_forgotten_once(tmp_path: P
         assert numbers(session.question()) == ([2, 0], []), "back again before it was forgotten"
         other_epoch = FollowedPartition(first.partition, 1)
         session.want(other_epoch)
-        assert session.question().wanted["t"] == [other_epoch.wanted]
+        assert session.question().wanted["t"] == [other_epoch.wanted()]
 
 
 @pytest.mark.spec("BRK-160")

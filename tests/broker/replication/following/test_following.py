@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkatool.broker.handlers import load_handlers
+from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.broker.replication.following.fetcher_manager import fetcher_number
 from kafkatool.broker.replication.following.truncation import Truncation, decide_truncation
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache

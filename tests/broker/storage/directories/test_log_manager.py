@@ -185,7 +185,7 @@ def test_failed_dir_goes_offline_alone_and_its_partitions_are_told(
 ) -> None:
     manager = start(dirs=2)
     told: list[tuple[Path, list[TopicPartition]]] = []
-    manager.on_dir_failure = lambda path, partitions: told.append((path, list(partitions)))
+    manager.on_dir_failure(lambda path, partitions: told.append((path, list(partitions))))
     bad, good = manager.get_or_create(_A), manager.get_or_create(_B)
     with monkeypatch.context() as broken:
 

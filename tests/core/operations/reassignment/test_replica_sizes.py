@@ -15,7 +15,7 @@ SIZES = {1: {A: 700}, 2: {A: 900, B: 50}, 3: {B: 10_000}}
 
 
 def sized(broker: FakeBroker, key: int) -> Any:
-    """Answers of a broker that serves DescribeLogDirs only."""
+    """Answer as a broker that serves DescribeLogDirs only."""
     api = describe_log_dirs.API
     if key == api_versions.API.key:
         served = api_versions.ApiVersionsResponseKey(api_key=api.key, min_version=0, max_version=1)

@@ -12,8 +12,8 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.frames import decode_header, decode_request, encode_response
 from kafkatool.core.protocol.messages import api_versions, fetch, list_offsets, metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.registry import APIS
 from kafkatool.core.protocol.records.batches import Record, encode_batch
+from tests.core.protocol.apis import APIS
 
 SERVED = (api_versions.API, metadata.API, fetch.API, list_offsets.API)
 
@@ -110,10 +110,10 @@ class _Handler(socketserver.StreamRequestHandler):
         broker: FakeBroker = self.server.broker  # type: ignore[attr-defined]
         while len(length := self.rfile.read(4)) == 4:
             frame = self.rfile.read(struct.unpack(">i", length)[0])
-            header, position = decode_header(frame)
-            request = decode_request(header, frame, position)
+            api = APIS[int.from_bytes(frame[:2], "big")]
+            header, position = decode_header(api, frame)
+            request = decode_request(api, header.api_version, frame, position)
             answer = broker.answer(header.api_key, header.api_version, request)
-            api = APIS[header.api_key]
             for chunk in encode_response(api, header.api_version, header.correlation_id, answer):
                 assert not isinstance(chunk, tuple)
                 self.wfile.write(chunk)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Field, Struct, Text, WireType, fields_of
 from kafkatool.core.protocol.codec.types import Fixed
-from kafkatool.core.protocol.messages.registry import APIS
+from tests.core.protocol.apis import APIS
 
 _BITS = {"b": 7, "h": 15, "i": 31, "q": 63}
 
@@ -59,6 +59,6 @@ def _of_type(wire_type: WireType, version: int) -> st.SearchStrategy[Any]:
 
 
 def _grouped(elements: list[Any]) -> list[Any]:
-    """In the order in which grouping by topic leaves them."""
+    """Return elements in the order in which grouping by topic leaves them."""
     topics = list(dict.fromkeys(e.topic for e in elements))
     return sorted(elements, key=lambda e: topics.index(e.topic))

@@ -27,7 +27,7 @@ def _join(chunks: list[Chunk]) -> bytes:
 
 
 def _encode(api: Api, version: int, message: object) -> bytes:
-    """The frame without its length."""
+    """Return the frame without its length."""
     if isinstance(message, api.request):
         frame = encode_request(api, version, 7, "me", message)
     else:
@@ -41,9 +41,9 @@ def _decode(api: Api, version: int, cls: type[object], frame: bytes | bytearray 
         correlation_id, message = decode_response(api, version, frame)
         assert correlation_id == 7
         return message
-    header, body = decode_header(frame)
+    header, body = decode_header(api, frame)
     assert header == (api.key, version, 7, None if (api.name, version) == ("ControlledShutdown", 0) else "me")
-    return decode_request(header, frame, body)
+    return decode_request(api, version, frame, body)
 
 
 @pytest.mark.spec("BRK-162", "BRK-9")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafkatool.core.java import find_java
 from kafkatool.core.protocol.codec.compiler import encoder
-from kafkatool.core.protocol.codec.encode_source import by_topic
+from kafkatool.core.protocol.codec.primitives import by_topic
 from kafkatool.core.protocol.codec.schema import Api, Array, Blob, Field, Struct, WireType, fields_of
 from kafkatool.core.protocol.codec.types import Chunk
 from tests.compat import real_kafka
@@ -108,7 +108,7 @@ def test_kafka_reads_the_same_values_and_writes_the_same_bytes(
 ) -> None:
     message = data.draw(messages(cls, version))
     chunks: list[Chunk] = []
-    body = bytes(encoder(cls, version, api.is_flexible(version))(message, bytearray(), chunks))
+    body = bytes(encoder(cls, version, api.is_flexible(version))(message, bytearray(), chunks, 0))
     assert not chunks
     kind = "request" if cls is api.request else "response"
     left, again, values = oracle.read(api, version, kind, body)

@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.statelog.history.facts import Fact, History, history_of, leaderless_ms
-from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.jobs.gathering import Logs, gather, partitions_of
+from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.files import open_logs
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 from kafkatool.core.statelog.sources.spool import spool
-from kafkatool.core.statelog.spark.analysis import Logs, gather, partitions_of
 from tests.core.statelog.logs import CAPTURES, VERSIONS, InProcess, record, source, story
 
 
 def histories(sources: Sequence[Source], directory: Path, chunk_bytes: int = 1 << 20) -> dict[str, History]:
-    """The history of every partition, by name."""
+    """Return the history of every partition, by name."""
     logs = Logs(tuple(sources), (None,) * len(sources), directory)
     gathered = gather(logs, Selection(), InProcess(), len(sources), chunk_bytes=chunk_bytes)
     return {
         f"{topic}-{partition}": history_of(observations)
-        for _, places in gathered.buckets()
-        for topic, partition, observations in partitions_of(places, gathered.first_lines)
+        for _, batches in gathered.buckets()
+        for topic, partition, observations in partitions_of(batches, gathered.first_lines)
     }
 
 
@@ -70,7 +70,7 @@ def born(time: str) -> bytes:
 @pytest.mark.spec("SCL-17X", "SCL-19X")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_leaders_and_isrs_end_as_zookeeper_has_them(version: str, tmp_path: Path) -> None:
-    """Where the znode is newer than anything logged, it is by the leader's last ISR change, not yet passed on."""
+    """Allow a znode newer than anything logged, if it is by the leader's last ISR change, not yet passed on."""
     states = json.loads((CAPTURES / version / "states-at-the-end.json").read_text())
     with spool() as own:
         found = histories(open_logs(story(version), own).sources, own.directory)

@@ -3,7 +3,8 @@
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.statelog.lines.grammar import Actor, leadership, parse_head, partition_spans, record_time
+from kafkatool.core.statelog.lines.details import find_details, number, numbers
+from kafkatool.core.statelog.lines.grammar import Actor, parse_head, partition_spans, record_time
 from tests.core.statelog.logs import all_lines
 
 HEAD = "[2016-01-01 10:00:00,123] TRACE "
@@ -102,13 +103,15 @@ def test_lines_of_the_specification(
     partitions: list[tuple[str, int]],
     leads: tuple[int | None, int, tuple[int, ...]] | None,
 ) -> None:
-    head = parse_head(f"{HEAD}{message} (state.change.logger)")
+    text = f"{HEAD}{message} (state.change.logger)"
+    head = parse_head(text)
     assert head
     assert head.actor == actor
     assert head.form is not None
     assert named(message) == partitions
-    found = leadership(head.body)
-    assert (found and tuple(found)) == leads
+    details, line = find_details(text), text.encode()
+    found = (number(line, details.leader), number(line, details.leader_epoch), numbers(line, details.isr))
+    assert (None if details.leader_epoch is None else found) == leads
 
 
 @pytest.mark.spec("SCL-5", "SCL-12X")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import (
     LONGEST_SHAPE,
     MOST_SHAPES,
@@ -12,7 +13,6 @@ from kafkatool.core.statelog.lines.shapes import (
     classify,
     classify_like_kafka,
 )
-from kafkatool.core.statelog.merging.selection import Selection
 from tests.core.statelog.logs import all_lines
 
 

@@ -47,7 +47,7 @@ class LoggingKafka(RealKafka):
 
     @property
     def logs(self) -> Path:
-        """Where they are."""
+        """Return their paths."""
         return self._directory / "logs"
 
     def _spawn(self, name: str, command: Sequence[str]) -> None:
@@ -121,7 +121,7 @@ def _every_line_is_accounted_for(files: Sequence[Path], *selection: str) -> None
 
 
 def _timeline_ends(logs: Path) -> dict[TopicPartition, tuple[int | None, int, list[int]]]:
-    """Leader, leader epoch and ISR, by partition, that the timeline ends with."""
+    """Return leader, leader epoch and ISR, by partition, that the timeline ends with."""
     told = json.loads(run("timeline", "--logs", logs, "--output", "json").stdout)["items"]
     return {
         TopicPartition(fact["topic"], fact["partition"]): (fact["leader"], fact["leader_epoch"], fact["isr"])
@@ -136,7 +136,7 @@ def _states(view: ClusterView) -> dict[TopicPartition, tuple[int | None, int, li
 
 
 def _leaders(view: ClusterView, *topics: str) -> set[int | None]:
-    """Of some topics, or all. Partitions with two replicas, both dead, keep the name of the last leader in ZooKeeper."""
+    """Return those of some topics, or all. With two replicas, both dead, the last leader's name stays in ZooKeeper."""
     states = view.states.items()
     return {state.leader_and_isr.leader for partition, state in states if not topics or partition.topic in topics}
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import Result
 
 from kafkatool.commands.logs import session as logs_session
-from kafkatool.core.statelog.merging.merge import replacing
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.jobs.merge import replacing
+from kafkatool.core.statelog.sources.source import Source
 from tests.commands.logs.tools import NoSpark, run, without_spark
 from tests.core.statelog.logs import record
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.errors import UsageError
-from kafkatool.core.statelog.merging.merge import merge
-from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.jobs.merge import merge
+from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.files import OpenedLogs, find_files, open_logs
-from kafkatool.core.statelog.sources.sources import Extent, Source, SourceChangedError
+from kafkatool.core.statelog.sources.source import Extent, Source, SourceChangedError
 from kafkatool.core.statelog.sources.spool import Spool, spool
 from tests.core.statelog.logs import InProcess, record
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkatool.core.statelog.merging.merge import Merged, merge_slices, replacing
-from kafkatool.core.statelog.merging.merge_slice import Kernel
-from kafkatool.core.statelog.merging.selection import Counts, Selection
+from kafkatool.core.statelog.jobs.merge import Merged, merge_slices, replacing
+from kafkatool.core.statelog.lines.selection import Counts, Selection
+from kafkatool.core.statelog.merging.merge_slice import SliceMerger
 from kafkatool.core.statelog.sources.slices import Plan, plan_slices
-from kafkatool.core.statelog.sources.sources import Source
+from kafkatool.core.statelog.sources.source import Source
 from tests.core.statelog.logs import InProcess, record, source
 
 TIME = re.compile(rb"\[?(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})")
@@ -27,7 +27,7 @@ records = st.builds(lambda at, text, tail: record(at, text) + tail, moments, tex
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """A log: perhaps lines before its first record, perhaps in order, perhaps without its last line's end."""
+    """Draw a log: perhaps lines before its first record, perhaps in order, perhaps without its last line's end."""
     body = draw(st.lists(records, max_size=25))
     if draw(st.booleans()):
         body.sort(key=lambda text: text[:25])
@@ -36,7 +36,7 @@ def logs(draw: st.DrawFn) -> bytes:
 
 
 def plainly_sorted(contents: list[bytes]) -> tuple[bytes, int]:
-    """All records in the order SCL-10X asks for, and the number of lines before a log's first record."""
+    """Return all records in the order SCL-10X asks for, and the number of lines before a log's first record."""
     found: list[tuple[bytes, list[bytes]]] = []
     orphans = 0
     for content in contents:
@@ -119,8 +119,8 @@ def test_blocks_of_any_size_give_what_one_sort_gives(
     with tempfile.TemporaryDirectory() as name:
         sources = _sources(Path(name), contents)
         plan = plan_slices(sources, slices, sample_bytes=100, precision_bytes=50, margin_bytes=margin_bytes)
-        kernel = Kernel(plan, Selection(), Path(name), block_bytes=block_bytes)
-        results = [kernel.merge(index) for index in range(plan.slices)]
+        merger = SliceMerger(plan, Selection(), Path(name), block_bytes=block_bytes)
+        results = [merger.merge(index) for index in range(plan.slices)]
         if not any(result.strays for result in results):
             counts = Counts()
             for result in results:

@@ -15,7 +15,8 @@ import pytest
 
 from kafkatool.core.java import Java, find_java
 from kafkatool.core.statelog.spark import archive as module
-from kafkatool.core.statelog.spark.archive import archive_path, discard, make, make_in_background, usable
+from kafkatool.core.statelog.spark.archive import archive_path, discard, make_in_background, seal, usable
+from kafkatool.core.statelog.spark.archive_maker import make
 from kafkatool.core.statelog.spark.session import Spark
 from tests.core.statelog.logs import record
 
@@ -32,7 +33,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def makers(cache: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment for makers at work: not at the lowest priority, which may be no time at all here.
+    """Give the environment for makers at work: not at the lowest priority, which may be no time at all here.
 
     Those that are still at it at the end of the test are ended, and their JVMs: they are processes of their own.
     """
@@ -55,7 +56,7 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
-    """The commands that would have been run in the background."""
+    """Give the commands that would have been run in the background."""
     commands: list[list[str]] = []
     monkeypatch.setattr("subprocess.Popen", lambda command, **_: commands.append(command))
     yield commands
@@ -64,7 +65,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
 def made(archive: Path) -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.write_bytes(b"classes")
-    module._seal(archive).write_text(module._stamp(archive))
+    seal(archive)
     return archive
 
 
@@ -95,15 +96,15 @@ def test_it_is_made_in_the_background_unless_that_failed_lately_or_is_under_way(
 ) -> None:
     archive = archive_path(find_java())
     assert make_in_background(archive)
-    assert started[0][1:] == ["-m", "kafkatool.core.statelog.spark.archive"]
-    with module._lock(archive).open("w") as lock:
+    assert started[0][1:] == ["-m", "kafkatool.core.statelog.spark.archive_maker"]
+    with archive.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert not make_in_background(archive)
     discard(made(archive))
     assert not archive.exists()
     assert not make_in_background(archive)
     long_ago = time.time() - module.RETRY_S - 60
-    os.utime(module._failure(archive), (long_ago, long_ago))
+    os.utime(archive.with_suffix(".failed"), (long_ago, long_ago))
     assert make_in_background(archive)
     monkeypatch.setenv(module.SWITCH, "off")
     assert not make_in_background(archive)
@@ -157,9 +158,9 @@ def test_a_job_whose_jvm_dies_with_an_archive_is_done_again_without(
     archive = made(archive_path(find_java()))  # the JVM refuses it, but that is not known here
     with Spark("local[1]", tmp_path) as spark:
         assert spark.map(abs, [-1]) == [1]
-        first = spark._jvm
+        first = spark.process
         assert spark.map(Killing(first.pid, tmp_path / "killed"), [1, 2]) == [1, 2]
-        assert spark._jvm is not first
+        assert spark.process is not first
     assert first.returncode == -signal.SIGKILL
     assert not archive.exists()
     assert not make_in_background(archive)
@@ -194,9 +195,12 @@ def test_pips_java_has_its_archive_after_the_first_run_and_only_once(
     assert not archive.exists()  # the result was there before the making had got anywhere
     assert first.stdout == record("00,000")
     assert b"in the background, once" in first.stderr
-    others = [subprocess.Popen([sys.executable, "-m", module.__name__], env=environment) for _ in range(3)]
+    others = [
+        subprocess.Popen([sys.executable, "-m", "kafkatool.core.statelog.spark.archive_maker"], env=environment)
+        for _ in range(3)
+    ]
     assert [other.wait(deadline - time.monotonic()) for other in others] == [0, 0, 0]
-    while not usable(archive) or module._failure(archive).exists():
+    while not usable(archive) or archive.with_suffix(".failed").exists():
         assert time.monotonic() < deadline, archive.with_suffix(".log").read_text()
         time.sleep(0.2)
     made_at = archive.stat().st_mtime_ns
@@ -222,7 +226,7 @@ def test_an_archive_is_made_and_used_and_a_jvm_that_dies_of_it_is_started_withou
     data = bytearray(archive.read_bytes())
     data[4096 : len(data) // 2] = b"\xa5" * (len(data) // 2 - 4096)
     archive.write_bytes(data)
-    module._seal(archive).write_text(module._stamp(archive))  # damage that nobody could see
+    seal(archive)  # damage that nobody could see
     (tmp_path / "two").mkdir()
     monkeypatch.chdir(tmp_path)
     with Spark("local[1]", tmp_path / "two") as spark:
@@ -231,8 +235,8 @@ def test_an_archive_is_made_and_used_and_a_jvm_that_dies_of_it_is_started_withou
 
 
 def _mapped(directory: Path, archive: Path) -> bool:
-    """Does a running Spark have the archive in its memory?"""
+    """Tell if a running Spark has the archive in its memory."""
     directory.mkdir()
     with Spark("local[1]", directory) as spark:
         assert spark.map(abs, [-1]) == [1]
-        return str(archive) in Path(f"/proc/{spark._jvm.pid}/maps").read_text()
+        return str(archive) in Path(f"/proc/{spark.process.pid}/maps").read_text()

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from kafkatool.core.errors import UsageError
-from kafkatool.core.statelog.lines.rows import COLUMNS
-from kafkatool.core.statelog.lines.zones import clocks
-from kafkatool.core.statelog.merging.merge import Mapper
-from kafkatool.core.statelog.merging.ordered import merge_ordered
-from kafkatool.core.statelog.merging.selection import Selection
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.jobs.tasks import Mapper
+from kafkatool.core.statelog.lines.selection import Selection
+from kafkatool.core.statelog.merging.rows import COLUMNS
+from kafkatool.core.statelog.sources.clocks import clocks
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.spool import spool
 from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
+from kafkatool.core.statelog.spark.pyspark_private import jvm
 from kafkatool.core.statelog.spark.session import Spark
 from tests.core.statelog.logs import InProcess, story
 
@@ -54,13 +55,13 @@ def test_a_dataset_is_never_written_over(tmp_path: Path) -> None:
 
 
 def _key(row: dict[str, object]) -> str:
-    """The row without what is null, which Spark's JSON leaves out, as text that sorts."""
+    """Return the row without what is null, which Spark's JSON leaves out, as text that sorts."""
     return json.dumps({name: value for name, value in row.items() if value is not None}, sort_keys=True)
 
 
 def _read(context: Any, path: Path, to: Path) -> list[str]:
-    """Has the JVM write the dataset's rows as JSON into a directory; gives the columns."""
-    session = context._jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+    """Have the JVM write the dataset's rows as JSON into a directory; return the columns."""
+    session = jvm(context).org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     rows = session.read().format("parquet").load(path.as_uri())
     rows.toJSON().write().text(to.as_uri())
     return list(rows.columns())

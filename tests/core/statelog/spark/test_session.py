@@ -1,12 +1,15 @@
 """Spark as we start it: errors come back as ours, sockets are on loopback, nothing is left."""
 
+import os
 from pathlib import Path
 
 import psutil
 import pytest
 
+import kafkatool
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.statelog.spark.session import Spark, SparkError
+from kafkatool.core.statelog.spark.jvm import SparkError, python_path
+from kafkatool.core.statelog.spark.session import Spark
 
 
 def refuse(item: int) -> int:
@@ -42,11 +45,15 @@ def test_a_fault_of_ours_is_told_in_one_line(spark: Spark) -> None:
 @pytest.mark.spec("SCL-8")
 def test_all_sockets_are_on_loopback(spark: Spark) -> None:
     spark.map(refuse, [1])
-    jvm = psutil.Process(spark._jvm.pid)
+    jvm = psutil.Process(spark.process.pid)
     processes = [jvm, *jvm.children(recursive=True)]
     listening = [c.laddr.ip for p in processes for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
     assert listening
     assert {ip.removeprefix("::ffff:") for ip in listening} <= {"127.0.0.1", "::1"}
+
+
+def test_the_processes_we_start_find_kafkatool() -> None:
+    assert Path(kafkatool.__file__).parents[1] == Path(python_path().split(os.pathsep)[0])
 
 
 def test_a_jvm_that_does_not_come_up_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,17 +16,18 @@ import pytest
 
 from kafkatool.commands.logs.report_data import as_data
 from kafkatool.core.java import find_java
-from kafkatool.core.statelog.history.report import make_report
-from kafkatool.core.statelog.history.timeline import tell_timeline
-from kafkatool.core.statelog.lines.zones import clocks
-from kafkatool.core.statelog.merging.merge import merge, replacing
-from kafkatool.core.statelog.merging.ordered import merge_ordered
-from kafkatool.core.statelog.merging.selection import Counts, Selection
+from kafkatool.core.statelog.jobs.gathering import Logs, gather
+from kafkatool.core.statelog.jobs.merge import merge, replacing
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.jobs.report import make_report
+from kafkatool.core.statelog.jobs.timeline import make_timeline
+from kafkatool.core.statelog.lines.selection import Counts, Selection
+from kafkatool.core.statelog.sources.clocks import clocks
 from kafkatool.core.statelog.sources.files import find_files, open_logs
 from kafkatool.core.statelog.sources.spool import spool
-from kafkatool.core.statelog.spark.analysis import Logs, gather
 from kafkatool.core.statelog.spark.jvm import LOGGING, jvm_options, spark_jars
 from kafkatool.core.statelog.spark.parquet import write_parquet
+from kafkatool.core.statelog.spark.pyspark_private import jvm
 from kafkatool.core.statelog.spark.session import Spark
 from tests.core.statelog.logs import VERSIONS, record, story
 from tests.ports import free_port
@@ -40,7 +41,7 @@ CHUNK_BYTES = 500_000
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Logs of some 7 MB that overlap: four with ties, lines out of order and stack traces, and those of real brokers."""
+    """Make 7 MB of logs that overlap: four with ties, lines out of order and stack traces, and those of real brokers."""
     directory = tmp_path / "logs"
     directory.mkdir()
     for number in range(4):
@@ -63,7 +64,7 @@ def logs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    """A standalone master with two workers of one core each, each a JVM."""
+    """Give a standalone master with two workers of one core each, each a JVM."""
     port, web = free_port(), free_port()
     url = f"spark://{HOST}:{port}"
     directory = tmp_path / "cluster"
@@ -128,8 +129,8 @@ def _results(master: str, logs: Path, directory: Path) -> Results:
         read = spark.with_context(lambda context: _read_parquet(context, directory / "parquet", directory / "read"))
         told = Logs(opened.sources, zones, own.directory)
         gathered = gather(told, Selection(), spark, opened.files, chunk_bytes=CHUNK_BYTES)
-        facts = list(tell_timeline(told, gathered, Selection(), spark, by_time=False, with_ignored=True).items())
-        report = make_report(told, gathered, Selection(), spark, top=50)
+        facts = list(make_timeline(gathered, spark, by_time=False, with_ignored=True).items())
+        report = make_report(gathered, spark, top=50)
     return Results(
         text=sha256((directory / "merged").read_bytes()).hexdigest(),
         counts=merged.counts,
@@ -144,8 +145,8 @@ def _results(master: str, logs: Path, directory: Path) -> Results:
 
 
 def _read_parquet(context: Any, dataset: Path, to: Path) -> list[str]:
-    """The dataset's rows as JSON, written by the JVM."""
-    session = context._jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+    """Return the dataset's rows as JSON, written by the JVM."""
+    session = jvm(context).org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     session.read().format("parquet").load(dataset.as_uri()).toJSON().write().text(to.as_uri())
     return [line for part in to.glob("part-*") for line in part.read_text().splitlines()]
 

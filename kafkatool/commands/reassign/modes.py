@@ -1,0 +1,104 @@
+"""The modes of ``kt reassign``, and what is said about flags that do not go together (RSN-1)."""
+
+import shlex
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import click
+
+from kafkatool.commands.shared.options import connect, same_cluster
+from kafkatool.commands.shared.output import Output
+from kafkatool.core.errors import UsageError
+from kafkatool.core.operations.reassignment.saved_run import RunFiles
+from kafkatool.core.planner.plan_files import STDIN, Moves, PartitionName, parse_plan, read_text
+from kafkatool.core.zookeeper.session import ZooKeeper
+
+FIXED_BY_THE_FIRST_RUN: Final = {  # and not taken by --resume
+    *("throttle", "skip_unchanged", "rollback_file"),
+    *("max_json_size", "batch_partitions", "dry_run"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode(ABC):
+    """The flags that all modes take. ``LACKING`` is said where one of ``REQUIRED`` is not given."""
+
+    REQUIRED: ClassVar[tuple[str, ...]] = ()
+    LACKING: ClassVar[str]
+
+    zookeeper: str
+    out: Output
+    name_of: PartitionName
+    cluster_id: str | None
+    zk_max_bytes: int
+
+    @abstractmethod
+    def carry_out(self) -> int:
+        """Do what was asked for, show it, and return the exit code. Raises KafkatoolError."""
+
+    def session(self) -> AbstractContextManager[ZooKeeper]:
+        """Connect to ZooKeeper for this command."""
+        return connect(self.zookeeper, cluster_id=self.cluster_id, zk_max_bytes=self.zk_max_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanMode(Mode):
+    """The flags that all modes take that work on a plan."""
+
+    REQUIRED = ("reassignment_json_file",)
+
+    reassignment_json_file: str
+    rollback_file: Path | None
+    timeout: float | None
+
+    @property
+    def files(self) -> RunFiles:
+        """Return the files of the plan's runs."""
+        return RunFiles(self.reassignment_json_file, self.rollback_file)
+
+    def read_plan(self) -> Moves:
+        """Read the plan. Raises UsageError, RefusedError."""
+        source = self.reassignment_json_file
+        return parse_plan(read_text(source, sys.stdin), "stdin" if source == STDIN else source, name_of=self.name_of)
+
+    def read_rollback(self, plan: Moves) -> Moves:
+        """Read the way back of the plan. Raises UsageError, RefusedError."""
+        return self.files.read_rollback(plan, sys.stdin, name_of=self.name_of)
+
+    def command(self, mode: str) -> str:
+        """Return what to type to do ``mode`` with the same plan; one from stdin stays there."""
+        stdin = " < PLAN" if self.reassignment_json_file == STDIN else ""
+        plan = f"--reassignment-json-file {shlex.quote(self.reassignment_json_file)}{stdin}"
+        return f"kt reassign{same_cluster(self.zookeeper, self.cluster_id)} {mode} {plan}"
+
+
+def chosen(
+    kinds: Mapping[str, type[Mode]], names: Sequence[str], flags: dict[str, Any], parameters: Sequence[click.Parameter]
+) -> Mode:
+    """Return the one mode with its flags. Raises UsageError: none or several, a foreign flag, one that is missing."""
+    if len(set(names)) != 1:
+        raise UsageError("Command must include exactly one action: --generate, --execute or --verify")
+    name = names[0]
+    kind = kinds[name]
+    if flags["throttle"] == -1:
+        flags["throttle"] = None  # Kafka's spelling of none
+    taken = {f.name for f in fields(kind)}
+    given = {p.name: p.opts[0] for p in parameters if p.name in flags and flags[p.name] not in (None, False)}
+    if foreign := [flag for parameter, flag in given.items() if parameter not in taken]:
+        raise UsageError(f"{foreign[0]} can't be used with --{name}")
+    if not all(flags[required] for required in kind.REQUIRED):
+        raise UsageError(kind.LACKING)
+    if flags["resume"] and (
+        fixed := [flag for parameter, flag in given.items() if parameter in FIXED_BY_THE_FIRST_RUN]
+    ):
+        raise UsageError(f"{fixed[0]} can't be used with --resume")
+    if "rollback" in taken and flags["rollback_file"] is not None and not flags["rollback"]:
+        raise UsageError(f"--rollback-file needs --rollback with --{name}")
+    if flags["timeout"] is not None and name != "cancel" and not (flags["wait"] or flags["resume"]):
+        raise UsageError("--timeout needs --wait")
+    return kind(**{parameter: flags[parameter] for parameter in taken})

@@ -1,0 +1,52 @@
+"""The answer of ``kt reassign``: an item and a line of text for each partition (RSN-12, RSN-35X)."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafkatool.commands.shared.output import paint
+from kafkatool.core.model.values import join_ids
+from kafkatool.core.operations.reassignment.status import Move, Status
+from kafkatool.core.planner.plan_files import Moves, PartitionName
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
+
+COLUMNS: Final = ("topic", "partition", "from", "to", "status")
+COLOURS: Final = {Status.IN_PROGRESS: "yellow", Status.COMPLETED: "green", Status.FAILED: "red"}
+NUMBERED: Final = (ConfigChangeZnode.PREFIX,)
+
+
+def status_lines(moves: Sequence[Move], name_of: PartitionName) -> list[str]:
+    """Return all ERROR lines first, then one line per partition (RSN-12)."""
+    errors = [
+        f"ERROR: Assigned replicas ({join_ids(m.current)}) don't match the list of replicas for reassignment "
+        f"({join_ids(m.target)}) for partition {name_of(m.partition)}"
+        for m in moves
+        if m.status is Status.FAILED
+    ]
+    ends = {
+        Status.IN_PROGRESS: "is still in progress",
+        Status.COMPLETED: "completed successfully",
+        Status.FAILED: "failed",
+        Status.PENDING: "has not been sent yet",
+    }
+    lines = [
+        paint(f"Reassignment of partition {name_of(m.partition)} {ends[m.status]}", COLOURS.get(m.status))
+        for m in moves
+    ]
+    return [paint(text, "red") for text in errors] + lines
+
+
+def item(move: Move) -> dict[str, Any]:
+    """Return the partition's item of the answer."""
+    topic, partition = move.partition
+    return {
+        "topic": topic,
+        "partition": partition,
+        "from": list(move.current),
+        "to": list(move.target),
+        "status": str(move.status),
+    }
+
+
+def items(moves: Moves, current: Moves, status: Status) -> list[dict[str, Any]]:
+    """Return the items of a plan whose changing partitions have ``status``."""
+    return [item(Move(p, current[p], to, Status.NOOP if current[p] == to else status)) for p, to in moves.items()]

@@ -1,0 +1,105 @@
+"""The events of a run: what has happened, in the order it happened, for whoever shows it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkatool.core.errors import RefusedError, ZooKeeperError
+from kafkatool.core.operations.reassignment.copy_progress import ToCopy
+from kafkatool.core.operations.reassignment.status import Move, Verification
+from kafkatool.core.operations.reassignment.submission import Prepared
+
+
+class Event:
+    """The base of all events."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged(Event):
+    """So many partitions of the plan have the planned replicas already."""
+
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack(Event):
+    """``file`` holds the replicas from before; not ``saved``: by an earlier run. ``kept``: where its old content is."""
+
+    prepared: Prepared
+    file: Path
+    saved: bool
+    kept: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Event):
+    """The throttles and the first batch are in ZooKeeper."""
+
+    prepared: Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Following(Event):
+    """The progress told from here on is that of ``copying``: of ``what``, or of the plan itself."""
+
+    copying: ToCopy
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Event):
+    """The run ended, of itself or, if not ``finished``, at its deadline with ``unsent`` partitions not sent."""
+
+    moves: tuple[Move, ...]
+    completed: bool
+    finished: bool
+    unsent: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleRemoved(Event):
+    """Throttles are as they were, but for ``changed``: config znodes that somebody else wrote meanwhile."""
+
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftUnfinished(Event):
+    """The run can be resumed. ``moving``: brokers go on with what was sent, or may, as ``unseen`` hides it.
+
+    ``throttled``: throttles are still set.
+    """
+
+    moving: bool
+    throttled: bool
+    unseen: ZooKeeperError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verified(Event):
+    """``found`` with what is still to be sent as pending. ``resumable``: a run of the plan has left its state file."""
+
+    found: Verification
+    carried_out: bool
+    resumable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotCancelled(Event):
+    """The state file is that of a run of another plan, as this one was before it was edited: that run goes on."""
+
+    why: RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class StillCarriedOut(Event):
+    """The kt that carries out the cancelled plan has not let go of it: it will see the mark once it looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled(Event):
+    """How far the plan, or the way back, is. ``ended``: nothing is under way, else the deadline passed first."""
+
+    found: Verification
+    ended: bool

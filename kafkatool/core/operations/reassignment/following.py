@@ -1,0 +1,159 @@
+"""Waiting for a reassignment, and for its further batches, each submitted when the one before has ended (RSN-19X, 33X)."""
+
+import time
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from kafkatool.core.errors import NodeExistsError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.planner.plan_files import Moves
+from kafkatool.core.zookeeper.cluster_view import read_states
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.watched_node import WatchedNode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+
+POLL_MS: Final = 1000  # how often the progress of a running move is read; the end itself is watched
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The partitions that left the znode, and of the replicas the plan wants those in sync (RSN-33X).
+
+    Of the whole plan, ``batch`` of ``batches`` being in the znode; ``left`` are the partitions that have not finished.
+    """
+
+    finished: int
+    total: int
+    in_sync: int
+    wanted: int
+    elapsed_s: float
+    batch: int = 1
+    batches: int = 1
+    left: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Estimate from the rate of finished partitions so far; None: no partition has finished yet."""
+        if not self.finished:
+            return None
+        return self.elapsed_s / self.finished * (self.total - self.finished)
+
+
+Unsent = Callable[[Set[TopicPartition]], Set[TopicPartition]]
+
+
+def wait(
+    zk: ZooKeeper,
+    moves: Moves,
+    *,
+    timeout_s: float | None,
+    on_progress: Callable[[Progress], None],
+    poll_ms: int = POLL_MS,
+    unsent: Unsent = lambda sent: frozenset(),
+) -> bool:
+    """Wait until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on.
+
+    ``unsent`` tells what somebody else is still to send, which is waited for too. It is given the partitions of
+    ``moves`` in the znode.
+    """
+    begun = time.monotonic()
+    deadline = None if timeout_s is None else begun + timeout_s
+    request = WatchedNode(zk, ReassignmentZnode.PATH)
+    while True:
+        node = request.read()
+        left = frozenset(p for p in (ReassignmentZnode.decode(node.data) if node else {}) if p in moves)
+        later = unsent(left)
+        on_progress(_progress(zk, moves, left, later, time.monotonic() - begun))
+        if not left and not later:
+            return True
+        pause = poll_ms / 1000
+        if deadline is not None:
+            pause = min(pause, deadline - time.monotonic())
+            if pause <= 0:
+                return False
+        request.wait(pause)
+
+
+class Followed(NamedTuple):
+    """The number of a plan's batches that were submitted, and of those that have finished."""
+
+    sent: int
+    finished: int
+
+
+def follow(
+    zk: ZooKeeper,
+    batches: Sequence[Moves],
+    *,
+    timeout_s: float | None,
+    on_progress: Callable[[Progress], None],
+    poll_ms: int = POLL_MS,
+    on_batch: Callable[[int, bool], None] = lambda number, finished: None,
+    started: bool = True,
+) -> Followed:
+    """Wait for the first batch, if it was ``started``, and submit and wait for the others, each when the znode is gone.
+
+    ``on_batch`` is told the batch's number, from 0, and False before it is submitted (again after each wait for somebody
+    else's reassignment, which may be long), True when it has finished. An error it raises ends the run.
+
+    When the deadline passes first no further batch is submitted, and one may still be under way (RSN-19X).
+    """
+    begun = time.monotonic()
+    partitions = sum(map(len, batches))
+    wanted = sum(len(replicas) for batch in batches for replicas in batch.values())
+    done = done_replicas = 0
+
+    def report(p: Progress) -> None:
+        elapsed_s = time.monotonic() - begun
+        counts = (done + p.finished, partitions, done_replicas + p.in_sync, wanted, elapsed_s)
+        left = p.left.union(*batches[number + 1 :])
+        on_progress(Progress(*counts, number + 1, len(batches), left))
+
+    def remaining_s() -> float | None:
+        return None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
+
+    for number, batch in enumerate(batches):
+        begins = partial(on_batch, number, False)
+        if (number or not started) and not _submit(zk, batch, remaining_s, poll_ms, begins):
+            return Followed(number, number)
+        if not wait(zk, batch, timeout_s=remaining_s(), on_progress=report, poll_ms=poll_ms):
+            return Followed(number + 1, number)
+        on_batch(number, True)
+        done += len(batch)
+        done_replicas += sum(map(len, batch.values()))
+    return Followed(len(batches), len(batches))
+
+
+def _submit(
+    zk: ZooKeeper, batch: Moves, remaining_s: Callable[[], float | None], poll_ms: int, before: Callable[[], None]
+) -> bool:
+    """Create the znode as soon as there is none; somebody else's reassignment is waited for. False: deadline.
+
+    ``before`` each attempt: whoever wants no more to be sent says so while this waits.
+    """
+    request = WatchedNode(zk, ReassignmentZnode.PATH)
+    while True:
+        before()
+        left = remaining_s()
+        if left is not None and left <= 0:
+            return False
+        try:
+            zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch), make_parents=True)
+        except NodeExistsError:
+            if request.read() is not None:
+                request.wait(poll_ms / 1000 if left is None else min(left, poll_ms / 1000))
+        else:
+            return True
+
+
+def _progress(
+    zk: ZooKeeper, moves: Moves, left: Set[TopicPartition], later: Set[TopicPartition], elapsed_s: float
+) -> Progress:
+    states = read_states(zk, left)
+    wanted = sum(len(replicas) for replicas in moves.values())
+    lagging = sum(1 for p in left for b in moves[p] if p not in states or b not in states[p].leader_and_isr.isr)
+    lagging += sum(len(moves[p]) for p in later)
+    unfinished = frozenset(left | later)
+    return Progress(len(moves) - len(unfinished), len(moves), wanted - lagging, wanted, elapsed_s, left=unfinished)

@@ -1,0 +1,87 @@
+"""A plan for whole topics, laid out over brokers: what ``kt reassign --generate`` proposes (RSN-3, RSN-26X to RSN-28X)."""
+
+import enum
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids
+from kafkatool.core.planner.kafkas import plan_like_new
+from kafkatool.core.planner.minimal import plan_minimal
+from kafkatool.core.planner.plan_files import Moves
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+
+
+class Strategy(enum.StrEnum):
+    """The way ``generate`` plans (RSN-26X)."""
+
+    KAFKA = "kafka"  # every topic spread anew, as by Kafka's own tool
+    MINIMAL = "minimal"  # the fewest moves that even out all topics together
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan for whole topics. ``uneven_topics`` have partitions of different replica counts (RSN-3).
+
+    ``targets`` are the brokers planned for, ``brokers`` all that are registered.
+    """
+
+    current: Moves
+    proposed: Moves
+    uneven_topics: tuple[str, ...]
+    targets: Mapping[int, BrokerInfo]
+    brokers: Mapping[int, BrokerInfo]
+
+    @property
+    def copies(self) -> int:
+        """Count the replicas that will be copied to a broker that has none of the partition."""
+        return sum(len(set(to).difference(self.current[p])) for p, to in self.proposed.items())
+
+
+def generate(
+    zk: ZooKeeper,
+    topics: Sequence[str],
+    broker_ids: Sequence[int],
+    *,
+    rack_aware: bool,
+    rng: random.Random,
+    strategy: Strategy = Strategy.KAFKA,
+    exclude: Collection[int] = (),
+    replication_factor: int | None = None,
+) -> Proposal:
+    """Plan the topics over the listed brokers less ``exclude`` (RSN-3, RSN-26X, RSN-28X); writes nothing.
+
+    ``rng`` gives ASG-3's two numbers to Kafka's strategy. Raises RefusedError: unknown topics or brokers (RSN-17X), too
+    few brokers, racks.
+    """
+    view = read_cluster(zk, topics, states=False)
+    if unknown := [t for t in topics if t not in view.topics]:
+        raise RefusedError(f"List of topics to reassign contains topics that do not exist: {','.join(unknown)}")
+    wanted = sorted(set(broker_ids).difference(exclude))
+    if not wanted:
+        raise RefusedError("every broker of the broker list is excluded: none is left to plan for")
+    if missing := [b for b in wanted if b not in view.brokers]:
+        live = join_ids(sorted(view.brokers)) or "none"
+        raise RefusedError(
+            f"Broker list contains brokers that are not registered: {join_ids(missing)} (registered: {live})"
+        )
+    targets = {b: view.brokers[b] for b in wanted}
+    assignments = {t: view.topics[t].assignment for t in sorted(topics) if view.topics[t].assignment}
+    current = {TopicPartition(t, p): tuple(r) for t, a in assignments.items() for p, r in sorted(a.items())}
+    uneven = tuple(t for t, a in assignments.items() if len({len(replicas) for replicas in a.values()}) > 1)
+    proposed: Moves
+    if strategy is Strategy.MINIMAL:
+        proposed = plan_minimal(
+            list(targets.values()), current, replication_factor=replication_factor, rack_aware=rack_aware
+        )
+    else:
+        spread = {
+            t: plan_like_new(
+                list(targets.values()), a, replication_factor=replication_factor, rack_aware=rack_aware, rng=rng
+            )
+            for t, a in assignments.items()
+        }
+        proposed = {TopicPartition(t, p): tuple(r) for t, a in spread.items() for p, r in sorted(a.items())}
+    return Proposal(current, proposed, uneven, targets, view.brokers)

@@ -1,0 +1,146 @@
+"""The way of a plan into ZooKeeper: checked, cut into batches, submitted with its throttles (RSN-7 to RSN-10, 18X to 31X).
+
+One reassignment runs at a time: it is the znode /admin/reassign_partitions, which the controller empties as partitions
+finish. Starting is one exclusive create, so of two that start together one wins and the other is told (RSN-31X).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
+from kafkatool.core.model.values import TopicPartition, join_ids
+from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.operations.reassignment.status import replicas_of, running
+from kafkatool.core.operations.reassignment.throttles import ConfigWrite
+from kafkatool.core.planner.plan_files import Moves, PartitionName, bracketed, split_plan
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+
+MAX_BATCH_BYTES: Final = 512_000  # of one znode, half of ZooKeeper's limit (RSN-19X)
+SHOWN_BY_LIST: Final = "kt reassign --list shows what runs; kt waits for it with --verify --wait and its plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan that was checked, and everything starting it will write. Nothing is written yet.
+
+    ``batches`` are ``moves`` cut into what goes into the znode one after the other (RSN-19X). ``running`` is the
+    reassignment found under way: then only throttle rates may be written (RSN-10).
+    """
+
+    moves: Moves
+    batches: tuple[Moves, ...]
+    current: Moves
+    running: Moves | None
+    throttle_writes: tuple[ConfigWrite, ...]
+    controller: bool  # whether there is one: else nothing of it is carried out until there is
+    throttle: int | None
+    max_bytes: int
+    max_count: int
+
+    @property
+    def unchanged(self) -> list[TopicPartition]:
+        """Return partitions that have the planned replicas already (RSN-18X)."""
+        return [p for p, replicas in self.moves.items() if self.current[p] == replicas]
+
+    @property
+    def way_back(self) -> Moves:
+        """Return the current replicas of what is moved."""
+        return {p: self.current[p] for p in self.moves}
+
+    @property
+    def ops(self) -> list[Op]:
+        """Return every write in order, for showing them (COM-6X)."""
+        ops = [op for write in self.throttle_writes for op in write.ops]
+        if self.running is None:
+            ops += [Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch)) for batch in self.batches]
+        return ops
+
+
+def prepare(
+    zk: ZooKeeper,
+    plan: Moves,
+    *,
+    throttle: int | None = None,
+    skip_unchanged: bool = False,
+    force: bool = False,
+    max_bytes: int = MAX_BATCH_BYTES,
+    max_count: int = 0,
+    name_of: PartitionName = bracketed,
+) -> Prepared:
+    """Check a plan against the cluster (RSN-7, RSN-30X) and lay out the writes; ``throttle`` is bytes/s per broker.
+
+    ``max_bytes`` and ``max_count`` entries (0: any number) bound a batch. They cut the whole plan, before unchanged
+    partitions are left out, so that batches are the same whenever it is started (RSN-20X).
+
+    ``force`` goes on with brokers that are not registered, beside a preferred election of the same partitions, and
+    with a throttle too low to end. Raises RefusedError in Kafka's words.
+    """
+    view = read_cluster(zk, {p.topic for p in plan}, states=False)
+    current = {p: replicas for p in plan if (replicas := replicas_of(view, p))}
+    if missing := [p for p in plan if p not in current]:
+        names = ", ".join(map(name_of, missing))
+        raise RefusedError(
+            f"The proposed assignment contains non-existent partitions: {names}",
+            now="the plan is stale, or that of another cluster: make a new one with --generate",
+        )
+    if not force:
+        _check_unforced(view, plan, throttle, name_of)
+    cut = split_plan(plan, max_bytes=max_bytes, max_count=max_count)
+    changing = [{p: r for p, r in batch.items() if not skip_unchanged or current[p] != r} for batch in cut]
+    batches = tuple(batch for batch in changing if batch)
+    moves = {p: r for batch in batches for p, r in batch.items()}
+    writes: list[ConfigWrite] = []
+    if throttle is not None and moves:
+        assignments = {t: topic.assignment for t, topic in view.topics.items() if any(p.topic == t for p in moves)}
+        writes += throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), throttle)
+        if view.reassignment is None:
+            writes += throttles.plan_replicas(zk, moves, current)
+    has_controller = view.controller_id is not None
+    return Prepared(
+        moves, batches, current, view.reassignment, tuple(writes), has_controller, throttle, max_bytes, max_count
+    )
+
+
+def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_of: PartitionName) -> None:
+    unknown = sorted({b for replicas in plan.values() for b in replicas} - set(view.brokers))
+    if unknown:
+        live = join_ids(sorted(view.brokers)) or "none"
+        raise RefusedError(
+            f"The proposed assignment contains non-existent brokerIDs: {join_ids(unknown)}",
+            now=f"registered brokers: {live}; start the others, or add --force to wait for them",
+        )
+    if electing := sorted(set(view.election or ()).intersection(plan)):
+        raise RefusedError(
+            f"a preferred replica election is under way for {','.join(map(name_of, electing))}; "
+            "wait until it has ended, or add --force"
+        )
+    if throttle is not None and throttle < throttles.MIN_SAFE_RATE:
+        raise RefusedError(
+            f"a throttle of {throttle} B/s may never let the move end: give at least {throttles.MIN_SAFE_RATE}, "
+            "or add --force"
+        )
+
+
+def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracketed) -> list[ConfigWrite]:
+    """Write what was prepared: throttles first, then the znode (RSN-9, RSN-14). Return what undoes the throttles.
+
+    Of several batches the first; ``follow`` submits the others. Raises RefusedError if another reassignment appeared
+    meanwhile; the throttles are then back as they were.
+    """
+    undo = throttles.apply(zk, prepared.throttle_writes)
+    if prepared.running is not None or not prepared.moves:
+        return undo
+    try:
+        zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(prepared.batches[0]), make_parents=True)
+    except NodeExistsError as e:
+        throttles.undo(zk, undo)
+        names = ",".join(map(name_of, sorted(running(zk) or {})))
+        raise RefusedError(
+            f"Partition reassignment currently in progress for {names}. Aborting operation", now=SHOWN_BY_LIST
+        ) from e
+    except ZnodeTooLargeError:
+        throttles.undo(zk, undo)
+        raise
+    return undo

@@ -1,0 +1,66 @@
+"""The functions that compiled code calls: unsigned varints, tagged fields, runs of numbers, elements by topic."""
+
+from struct import Struct
+from typing import Any
+
+from kafkatool.core.errors import ProtocolError
+from kafkatool.core.protocol.codec.types import Buffer
+
+_FEW = 64
+_STRUCTS = {code: [Struct(f">{count}{code}") for count in range(_FEW)] for code in "iq"}
+
+
+def numbers_struct(code: str, count: int) -> Struct:
+    """Return the struct of ``count`` numbers in a row. Replica lists are short: theirs are made beforehand."""
+    return _STRUCTS[code][count] if count < _FEW else Struct(f">{count}{code}")
+
+
+def uvarint(value: int) -> bytes:
+    """Write a number seven bits per byte, lowest first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
+    """Return the value and the position after it. ProtocolError past 5 bytes, IndexError past the end."""
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ProtocolError("a varint of more than 5 bytes")
+
+
+def malformed(field: str, length: int) -> ProtocolError:
+    """Make the error of a length or count that is negative, past the end, or null where that is not allowed."""
+    return ProtocolError(f"{field}: length {length} is not allowed or runs past the end")
+
+
+def skip_tagged_fields(data: Buffer, position: int) -> int:
+    """Return the position after the tagged fields at ``position``: none is known here, so all are skipped."""
+    count, position = read_uvarint(data, position)
+    last = -1
+    for _ in range(count):
+        tag, position = read_uvarint(data, position)
+        size_bytes, position = read_uvarint(data, position)
+        if tag <= last:
+            raise ProtocolError(f"tag {tag} after tag {last}")
+        last = tag
+        position += size_bytes
+        if position > len(data):
+            raise malformed(f"tagged field {tag}", size_bytes)
+    return position
+
+
+def by_topic(elements: list[Any]) -> dict[str, list[Any]]:
+    """Group elements by their topic, topics in the order they first appear."""
+    groups: dict[str, list[Any]] = {}
+    for element in elements:
+        groups.setdefault(element.topic, []).append(element)
+    return groups

@@ -1,0 +1,51 @@
+"""The second round of ``kt logs report``: tasks sum up partitions, the driver adds the sums (SCL-18X to SCL-20X)."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from kafkatool.core.statelog.history.observations import milliseconds
+from kafkatool.core.statelog.history.report import MINUTE_MS, MOST_BARS, Minute, Report, ReportScope, Sums
+from kafkatool.core.statelog.jobs.gathering import MINUTES, Gathered, partitions_of
+from kafkatool.core.statelog.jobs.shuffle import Batches, read_batches
+from kafkatool.core.statelog.jobs.tasks import Mapper
+
+
+@dataclass(frozen=True, slots=True)
+class _ReportTask:
+    scope: ReportScope
+    first_lines: tuple[int, ...]
+    top: int
+
+    def count_minutes(self, batches: Batches) -> tuple[list[Minute], dict[int, int]]:
+        """Return the busiest minutes, and the lines of each bar."""
+        lines: Counter[str] = Counter()
+        for minute, number in read_batches(batches):
+            lines[minute] += number
+        return self.scope.busiest(lines, self.top), self.scope.bars(lines)
+
+    def sum_up(self, bucket: tuple[int, Batches]) -> Sums:
+        """Return the sums of a bucket's partitions."""
+        sums = Sums()
+        for topic, partition, observations in partitions_of(bucket[1], self.first_lines):
+            sums.add(self.scope.sum_up(topic, partition, observations), self.top)
+        return sums
+
+
+def make_report(gathered: Gathered, mapper: Mapper, *, top: int) -> Report:
+    """Count what was gathered; ``top`` partitions and minutes are listed one by one. SparkError, OSError."""
+    overview, selection = gathered.overview, gathered.selection
+    first = max(overview.first or "", selection.start_time)
+    last = max(min(overview.last or "", selection.end_time), first)
+    span_minutes = (milliseconds(last) - milliseconds(first)) // MINUTE_MS + 1
+    heard_from: dict[int, str] = {}
+    for (_, controller), activity in overview.controllers.items():
+        heard_from[controller] = min(heard_from.get(controller, activity.first), activity.first)
+    task = _ReportTask(ReportScope(first, last, -(-span_minutes // MOST_BARS), heard_from), gathered.first_lines, top)
+    ((busiest, bars),) = mapper.map(task.count_minutes, [gathered.batches.get(MINUTES, [])])
+    task = replace(task, scope=replace(task.scope, busy=frozenset(m.minute for m in busiest)))
+    sums = Sums()
+    for part in mapper.map(task.sum_up, gathered.buckets()):
+        sums.add(part, top)
+    for (minute, kind), number in sums.in_minutes.items():
+        next(m for m in busiest if m.minute == minute).facts[kind] += number
+    return Report(overview, first, last, sums, busiest, task.scope.bar_minutes, bars)

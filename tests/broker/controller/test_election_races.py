@@ -1,0 +1,132 @@
+"""What may happen between reading ``/controller`` and creating it; and nodes that are nobody's business."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from kafkatool.core.model.values import LeaderAndIsr
+from kafkatool.core.zookeeper.session import Node, Op, Watch
+from kafkatool.core.zookeeper.znodes import ControllerZnode
+from tests.broker.controller.fake_cluster import FakeCluster
+
+
+def before_the_create(cluster: FakeCluster, broker_id: int, act: Callable[[], None]) -> None:
+    """Let that broker's next election find no controller, then ``act`` happen, then it creates the node."""
+    session = cluster.brokers[broker_id].session
+    read = session.get
+    done: list[bool] = []
+
+    def get(path: str, watch: Watch | None = None) -> Node | None:
+        if path != ControllerZnode.PATH or done:
+            return read(path, watch)
+        done.append(True)
+        node = read(path, watch)
+        act()
+        return None if node is None else node
+
+    session.get = get  # type: ignore[method-assign]
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.fixture
+def idle(caplog: pytest.LogCaptureFixture) -> FakeCluster:
+    """Return two brokers without a controller, both still to hear of that."""
+    caplog.set_level(logging.DEBUG)
+    cluster = FakeCluster(1, 2)
+    cluster.controller.resign()
+    cluster.zk.delete(ControllerZnode.PATH)
+    return cluster
+
+
+@pytest.mark.spec("CTL-5", "CTL-4", "CTL-118")
+def test_who_comes_second_follows_the_winner(idle: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    before_the_create(idle, 1, idle.workers[2].elect)
+    idle.workers[1].elect()
+    assert idle.controller_id == 2
+    assert idle.workers[1].term is None and idle.workers[1].known_id == 2
+    assert "Broker 2 was elected as leader instead of broker 1" in said(caplog)
+    idle.run()
+    assert idle.controller_epoch == 2 and idle.controller is idle.workers[2]
+
+
+@pytest.mark.spec("CTL-5", "CTL-118")
+def test_a_winner_that_is_gone_again_is_told_and_the_next_round_comes(
+    idle: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = idle.brokers[1].session
+    commit = session.commit
+
+    def beaten(ops: Sequence[Op]) -> list[int | None]:
+        idle.zk.create(ControllerZnode.PATH, ControllerZnode.encode(7, 0))
+        try:
+            return commit(ops)
+        finally:
+            idle.zk.delete(ControllerZnode.PATH)
+            session.commit = commit  # type: ignore[method-assign]
+
+    session.commit = beaten  # type: ignore[method-assign]
+    idle.workers[1].elect()
+    assert idle.workers[1].term is None
+    assert "A leader has been elected but just resigned, this will result in another round of election" in said(caplog)
+    idle.run()
+    assert idle.controller_epoch == 2, "exactly one of them rules in the next round"
+
+
+@pytest.mark.spec("CTL-5", "Z-40")
+def test_a_node_of_our_own_that_nobody_knows_of_makes_room_for_an_election(idle: FakeCluster) -> None:
+    session = idle.brokers[1].session
+
+    def made_after_all() -> None:
+        session.create(ControllerZnode.PATH, ControllerZnode.encode(1, 0), ephemeral=True)
+
+    before_the_create(idle, 1, made_after_all)
+    idle.workers[1].elect()
+    idle.run()
+    assert idle.controller is idle.workers[1] and idle.controller_epoch == 2
+
+
+@pytest.mark.spec("CTL-6", "Z-18", "Z-35")
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"seven"])
+def test_an_unreadable_controller_is_an_error_and_not_no_controller(
+    idle: FakeCluster, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    idle.zk.create(ControllerZnode.PATH, data)
+    idle.run()
+    idle.workers[1].elect()
+    assert [w.term for w in idle.workers.values()] == [None, None]
+    assert "Error while electing or becoming leader on broker 1" in said(caplog)
+    node = idle.zk.get(ControllerZnode.PATH)
+    assert node is not None and node.data == data, "it is not ours to delete"
+    idle.zk.delete(ControllerZnode.PATH)
+    idle.run()
+    assert idle.controller_epoch == 2
+
+
+@pytest.mark.spec("Z-32", "Z-37")
+def test_unknown_nodes_and_odd_names_are_left_alone_by_every_controller() -> None:
+    cluster = FakeCluster(1, 2, 3)
+    cluster.create_topic("t", {0: [1, 2]})
+    foreign = (
+        "/brokers/ids/abc",
+        "/brokers/other",
+        "/brokers/topics/t/partitions/0/other",
+        "/admin/something",
+        "/feature",
+        "/kafka-acl",
+        "/delegation_token",
+        "/config/ips",
+        "/config/topics/t/below",
+    )
+    for path in foreign:
+        cluster.zk.create(path, b"\xff not json", make_parents=True)
+    cluster.run()
+    cluster.kill(1)  # the controller and a leader
+    cluster.run()
+    assert cluster.state("t") == LeaderAndIsr(2, 1, (2,), 2)
+    cluster.restart(1)
+    nodes = [cluster.zk.get(path) for path in foreign]
+    assert [node and (node.data, node.version) for node in nodes] == [(b"\xff not json", 0)] * len(foreign)

@@ -1,0 +1,97 @@
+"""Waiting for a reassignment and sending its further batches; the controller is played by hand."""
+
+import contextlib
+import threading
+
+import pytest
+
+from kafkatool.core.errors import NodeExistsError
+from kafkatool.core.operations.reassignment.following import Progress, follow, wait
+from kafkatool.core.operations.reassignment.status import running
+from kafkatool.core.operations.reassignment.submission import prepare, start
+from kafkatool.core.planner.plan_files import Moves
+from kafkatool.core.zookeeper.session import Node, Watch, ZooKeeper
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+from tests.core.operations.reassignment.plans import plan
+from tests.core.zookeeper import cluster_nodes as nodes
+
+
+@pytest.mark.spec("RSN-33X")
+def test_waiting_ends_when_the_znode_is_gone_and_tells_how_far_it_is(zk_connect: str, zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2), 1: (1, 2)}})
+    moves = plan({0: (1, 3), 1: (1, 2)})
+    start(zk, prepare(zk, moves))
+    told: list[Progress] = []
+    go = threading.Event()
+
+    def act(own: ZooKeeper) -> None:
+        go.wait(60)
+        nodes.reassign(own)
+
+    def on_progress(progress: Progress) -> None:
+        told.append(progress)
+        go.set()
+
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, act):
+        assert wait(zk, moves, timeout_s=60, on_progress=on_progress)
+    first, last = told[0], told[-1]
+    assert (first.finished, first.total, first.in_sync, first.wanted) == (0, 2, 3, 4)
+    assert (last.finished, last.in_sync, last.remaining_s) == (2, 4, 0)
+    assert first.remaining_s is None
+    assert nodes.assignment(zk, "t") == {0: (1, 3), 1: (1, 2)}
+
+
+@pytest.mark.spec("RSN-33X")
+def test_waiting_past_the_deadline_leaves_the_reassignment_running(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2)}})
+    moves = plan({0: (1, 3)})
+    start(zk, prepare(zk, moves))
+    assert not wait(zk, moves, timeout_s=0.2, on_progress=lambda _: None, poll_ms=50)
+    assert running(zk) == moves
+
+
+@pytest.mark.spec("RSN-33X")
+def test_waiting_leaves_one_watch_however_long_it_takes_as_a_client_keeps_each_until_it_fires(
+    zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2)}})
+    moves = plan({0: (1, 3)})
+    start(zk, prepare(zk, moves))
+    watches: list[int] = []
+    reads: list[Watch | None] = []
+    get = zk.get
+
+    def read(path: str, watch: Watch | None = None) -> Node | None:
+        reads.append(watch)
+        return get(path, watch)
+
+    def count(_: Progress) -> None:
+        watches.append(sum(watch is not None for watch in reads))
+        if len(watches) == 5:
+            zk.delete(ReassignmentZnode.PATH)
+
+    monkeypatch.setattr(zk, "get", read)
+    assert wait(zk, moves, timeout_s=60, on_progress=count, poll_ms=20)
+    assert watches[:5] == [1] * 5 and len(reads) >= 5
+
+
+@pytest.mark.spec("RSN-19X")
+def test_a_batch_waits_for_somebody_elses_reassignment_that_came_between(zk_connect: str, zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}})
+    prepared = prepare(zk, plan({0: (1, 3), 1: (1, 3)}), max_count=1)
+    start(zk, prepared)
+    between = plan({2: (2, 3)})
+    seen: list[Moves] = []
+
+    def act(own: ZooKeeper) -> None:
+        seen.append(running(own) or {})
+        nodes.reassign(own)
+        if len(seen) == 1:
+            with contextlib.suppress(NodeExistsError):
+                own.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(between))
+
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, act):
+        followed = follow(zk, prepared.batches, timeout_s=60, on_progress=lambda _: None, poll_ms=50)
+    assert followed == (2, 2)
+    assert seen[0] == plan({0: (1, 3)}) and plan({1: (1, 3)}) in seen
+    assert nodes.assignment(zk, "t")[1] == (1, 3)

@@ -1,0 +1,112 @@
+"""Plans checked and submitted against a real ZooKeeper: what is refused, what is written, who wins."""
+
+import json
+import threading
+
+import pytest
+
+from kafkatool.core.errors import RefusedError
+from kafkatool.core.operations.reassignment.status import running
+from kafkatool.core.operations.reassignment.submission import prepare, start
+from kafkatool.core.planner.plan_files import dashed
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
+from tests.core.operations.reassignment.plans import NINE, changes, plan, tp
+from tests.core.zookeeper import cluster_nodes as nodes
+
+
+@pytest.mark.spec("RSN-16", "RSN-9", "RSN-18X")
+def test_the_znode_holds_all_nine_entries_also_those_that_change_nothing(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    prepared = prepare(zk, plan({p: (3 - p % 2,) for p in range(9)}))
+    assert prepared.unchanged == [tp(1), tp(2), tp(7), tp(8)]
+    assert zk.get(ReassignmentZnode.PATH) is None
+    start(zk, prepared)
+    node = zk.get(ReassignmentZnode.PATH)
+    assert node is not None and node.ephemeral_owner == 0
+    entries = [{"topic": "t", "partition": p, "replicas": [3 - p % 2]} for p in range(9)]
+    assert json.loads(node.data) == {"version": 1, "partitions": entries}
+    assert nodes.assignment(zk, "t") == NINE and not changes(zk)
+
+
+@pytest.mark.spec("RSN-18X")
+def test_unchanged_entries_can_be_left_out(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    prepared = prepare(zk, plan({0: (2,), 1: (2,)}), skip_unchanged=True)
+    assert list(prepared.moves) == [tp(0)]
+    nothing = prepare(zk, plan({1: (2,)}), throttle=5000, skip_unchanged=True)
+    assert not nothing.ops
+    start(zk, nothing)
+    assert zk.get(ReassignmentZnode.PATH) is None
+
+
+@pytest.mark.spec("RSN-6")
+def test_a_plan_may_change_the_number_of_replicas(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    start(zk, prepare(zk, plan({4: (2, 3)})))
+    assert running(zk) == plan({4: (2, 3)})
+
+
+@pytest.mark.spec("RSN-7", "RSN-30X", "RSN-24X")
+@pytest.mark.parametrize(
+    ("moves", "throttle", "message"),
+    [
+        ({0: (2,), 9: (1,), 10: (1,)}, None, "The proposed assignment contains non-existent partitions: t-9, t-10"),
+        ({0: (2, 77), 1: (9,)}, None, "The proposed assignment contains non-existent brokerIDs: 9,77"),
+        ({0: (2,)}, 1023, "a throttle of 1023 B/s may never let the move end: give at least 1024, or add --force"),
+    ],
+)
+def test_a_plan_that_does_not_fit_the_cluster_is_refused(
+    zk: ZooKeeper, moves: dict[int, tuple[int, ...]], throttle: int | None, message: str
+) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    with pytest.raises(RefusedError) as refused:
+        prepare(zk, plan(moves), throttle=throttle, name_of=dashed)
+    assert str(refused.value) == message
+
+
+@pytest.mark.spec("RSN-30X")
+def test_a_running_election_of_a_plan_partition_stops_it_unless_forced(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    zk.create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode([tp(0), tp(3)]), make_parents=True)
+    prepare(zk, plan({1: (3,)}))
+    with pytest.raises(RefusedError, match=r"election is under way for \[t,0\];"):
+        prepare(zk, plan({0: (3,)}))
+    assert prepare(zk, plan({0: (77,)}), force=True).moves == plan({0: (77,)})
+
+
+@pytest.mark.spec("RSN-31X", "RSN-7")
+def test_of_two_that_start_together_one_wins_and_the_other_is_told(zk_connect: str, zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    plans = [plan({0: (2,)}), plan({0: (3,), 3: (3,)})]
+    prepared = [prepare(zk, p) for p in plans]
+    refused: list[str] = []
+    gate = threading.Barrier(2)
+
+    def go(index: int) -> None:
+        with ZooKeeper(zk_connect) as own:
+            gate.wait(60)
+            try:
+                start(own, prepared[index])
+            except RefusedError as e:
+                refused.append(str(e))
+
+    threads = [threading.Thread(target=go, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    winner = running(zk)
+    assert winner in plans
+    names = ",".join(p.bracketed for p in winner or {})
+    assert refused == [f"Partition reassignment currently in progress for {names}. Aborting operation"]
+
+
+@pytest.mark.spec("RSN-20X")
+def test_batches_depend_on_the_plan_and_the_bounds_alone(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    moves = plan({p: (3 - p % 2,) for p in range(9)})
+    every = prepare(zk, moves, max_count=4).batches
+    changing = prepare(zk, moves, max_count=4, skip_unchanged=True).batches
+    assert [list(batch) for batch in every] == [[tp(p) for p in range(n, min(n + 4, 9))] for n in (0, 4, 8)]
+    assert [list(batch) for batch in changing] == [[tp(0), tp(3)], [tp(4), tp(5), tp(6)]]

@@ -1,0 +1,73 @@
+"""Throttles of a reassignment: which nodes are written, and how they go back."""
+
+import pytest
+
+from kafkatool.core.errors import RefusedError, VersionConflictError
+from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.operations.reassignment.status import running
+from kafkatool.core.operations.reassignment.submission import prepare, start
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
+from tests.core.operations.reassignment.plans import NINE, changes, config, plan
+from tests.core.zookeeper import cluster_nodes as nodes
+
+
+@pytest.mark.spec("RSN-14")
+def test_the_throttle_names_old_replicas_for_leaders_and_new_ones_for_followers(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"big": {0: (1, 2), 1: (2, 1), 2: (2, 3)}}, brokers=(1, 2, 3, 4))
+    zk.create("/config/topics/big", ConfigZnode.encode({"retention.ms": "5"}))
+    start(zk, prepare(zk, plan({0: (3, 4), 1: (2, 3), 2: (3, 2)}, "big"), throttle=2000))
+    assert config(zk, "topics", "big") == {
+        "retention.ms": "5",
+        "leader.replication.throttled.replicas": "0:1,0:2,1:2,1:1",
+        "follower.replication.throttled.replicas": "0:3,0:4,1:3",
+    }
+    rates = {"leader.replication.throttled.rate": "2000", "follower.replication.throttled.rate": "2000"}
+    assert all(config(zk, "brokers", str(b)) == rates for b in (1, 2, 3, 4))
+    assert changes(zk) == ["brokers/1", "brokers/2", "brokers/3", "brokers/4", "topics/big"]
+
+
+@pytest.mark.spec("RSN-14")
+def test_both_lists_are_empty_texts_when_no_partition_gains_a_replica(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2), 1: (3,)}})
+    start(zk, prepare(zk, plan({0: (2, 1)}), throttle=2000))
+    assert config(zk, "topics", "t") == dict.fromkeys(throttles.REPLICAS, "")
+    assert config(zk, "brokers", "3") is not None  # in the current assignment of the plan's topic
+
+
+@pytest.mark.spec("RSN-10")
+def test_while_another_runs_only_rates_are_written_for_the_brokers_of_the_given_plan(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE, "small": {0: (1,)}}, brokers=(1, 2, 3, 4))
+    start(zk, prepare(zk, plan({0: (2,)})))
+    before = zk.get(ReassignmentZnode.PATH)
+    prepared = prepare(zk, plan({0: (4,)}, "small"), throttle=3000)
+    assert prepared.running == plan({0: (2,)})
+    start(zk, prepared)
+    assert zk.get(ReassignmentZnode.PATH) == before
+    assert config(zk, "topics", "small") is None and config(zk, "topics", "t") is None
+    assert [config(zk, "brokers", b) is not None for b in "1234"] == [True, False, False, True]
+
+
+@pytest.mark.spec("RSN-31X", "RSN-23X")
+def test_the_loser_of_the_race_takes_its_throttles_back(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    zk.create("/config/brokers/2", ConfigZnode.encode({"leader.replication.throttled.rate": "77777"}))
+    prepared = prepare(zk, plan({0: (2,)}), throttle=2000)
+    zk.create(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan({3: (3,)})), make_parents=True)
+    with pytest.raises(RefusedError):
+        start(zk, prepared)
+    assert config(zk, "brokers", "2") == {"leader.replication.throttled.rate": "77777"}
+    assert config(zk, "brokers", "1") == {} == config(zk, "topics", "t")
+
+
+@pytest.mark.spec("RSN-14")
+def test_a_config_that_somebody_else_changed_meanwhile_is_not_overwritten(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    prepared = prepare(zk, plan({0: (2,)}), throttle=2000)
+    theirs = ConfigZnode.encode({"leader.replication.throttled.rate": "1"})
+    zk.create("/config/brokers/3", theirs)
+    with pytest.raises(VersionConflictError):
+        start(zk, prepared)
+    node = zk.get("/config/brokers/3")
+    assert node is not None and node.data == theirs
+    assert config(zk, "brokers", "1") == {} and running(zk) is None
