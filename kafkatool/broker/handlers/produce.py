@@ -14,6 +14,7 @@ from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.produce import (
     API,
+    ProduceRecordError,
     ProduceRequest,
     ProduceResponse,
     ProduceResponsePartition,
@@ -88,6 +89,7 @@ def _response(request: ProduceRequest, results: AppendResults, version: int) -> 
                     base_offset=result.base_offset,
                     log_append_time_ms=result.log_append_time_ms,
                     log_start_offset=result.log_start_offset,
+                    record_errors=[ProduceRecordError(batch_index=i, message=why) for i, why in result.record_errors],
                     error_message=result.message,
                 )
             )
