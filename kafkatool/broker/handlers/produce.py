@@ -1,7 +1,8 @@
 """Produce (key 0), versions 3-8: append record batches (BRK-82 to 91, 155, 158).
 
-Left out: transactions (a transactional_id is not looked at). Versions 0-2 are announced but refused before they come
-here. The topic admin client's right to write internal topics is by client id, as in Kafka.
+Left out: transactions. A batch with the transactional bit is refused (TXN-73), a transactional_id is not looked at.
+Versions 0-2 are announced but refused before they come here. The topic admin client's right to write internal topics is
+by client id, as in Kafka.
 """
 
 from kafkatool.broker.handlers.call import Call

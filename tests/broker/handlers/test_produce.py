@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from kafkatool.broker.handlers.served import load_handlers
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.produce import API, ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
-from kafkatool.core.protocol.records.batches import Record, encode_batch
+from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import Clock, World, world
 from tests.broker.storage.batch_builders import batch
@@ -95,6 +96,21 @@ def test_an_answer_names_no_more_records_than_a_client_needs(broker: World, clie
     records = encode_batch([Record(i, 1000, None, b"") for i in range(20_000)], codec=1)
     answer = client.call(API, 8, request(records)).topics[0].partitions[0]
     assert (answer.error_code, len(answer.record_errors)) == (ErrorCode.INVALID_RECORD, 1000)
+
+
+@pytest.mark.spec("TXN-73")
+@pytest.mark.parametrize("transactional_id", [None, "mine"])
+@pytest.mark.parametrize("version", range(3, 9))
+def test_a_transactional_batch_is_refused_at_once_and_nothing_is_written(
+    broker: World, client: Client, version: int, transactional_id: str | None
+) -> None:
+    for producer in [(7, 0, 0), (-1, -1, -1)]:
+        message = request(batch(attributes=TRANSACTIONAL, producer=producer))
+        message = replace(message, transactional_id=transactional_id)
+        assert codes(client, version, message) == [ErrorCode.INVALID_TXN_STATE]
+    log = broker.partition().log
+    assert (log.log_end_offset, log.last_stable_offset, log.open_transactions()) == (0, 0, [])
+    assert codes(client, version, request(batch())) == [0]
 
 
 @pytest.mark.spec("BRK-158")

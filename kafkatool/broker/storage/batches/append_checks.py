@@ -14,7 +14,7 @@ from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_r
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, decode_records, read_header
+from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL, BatchHeader, decode_records, read_header
 from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
 
 _CRC_FROM = 21
@@ -41,6 +41,8 @@ def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_cli
     if origin_client:
         if header.attributes & CONTROL:
             raise AppendError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+        if header.attributes & TRANSACTIONAL:  # nobody could end it (TXN-73)
+            raise AppendError(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
         if header.attributes & LOG_APPEND_TIME:
             raise AppendError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
     if config.needs_records and not header.attributes & CONTROL:

@@ -9,6 +9,7 @@ from kafkatool.broker.storage.log.log_truncation import LogTruncation
 from kafkatool.broker.storage.log.log_writer import LogWriter
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_snapshot import write_snapshot
+from kafkatool.broker.storage.producers.producer_state import OpenTransaction
 
 
 class Log:
@@ -90,6 +91,11 @@ class Log:
         with state.lock:
             state.producers.last_stable_offset(state.high_watermark)  # forgets transactions that ended long ago
             state.producers.expire(before_ms)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return the transactions without a marker, which hold back the last stable offset."""
+        with self.state.lock:
+            return self.state.producers.open_transactions()
 
     def release_idle(self) -> None:
         """Give back descriptors and memory of all but the active segment."""

@@ -24,6 +24,15 @@ class ProducedBatch(NamedTuple):
     timestamp: int
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction without a marker, and the coordinator epoch of its producer's last marker, -1 if there was none."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    first_offset: int
+
+
 class ProducerEntry:
     """One producer: its epoch, its last batches, and its open transaction if it has one."""
 
@@ -121,6 +130,16 @@ class ProducerState:
     def first_open(self, otherwise: int) -> int:
         """Return the offset at which the oldest open transaction began."""
         return min(self._open, default=otherwise)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return them all."""
+        if not self._open:
+            return []
+        return [
+            OpenTransaction(producer_id, entry.epoch, entry.coordinator_epoch, entry.transaction_start)
+            for producer_id, entry in self.entries.items()
+            if entry.transaction_start is not None
+        ]
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset below which every transaction has ended, and its end is replicated."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from kafkatool.core.protocol.records.batches import decode_records
+from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL, Record, decode_records, encode_batch
 
 _KEY = Struct(">hh")  # version, type
 _VALUE = Struct(">hi")  # version, coordinator epoch
@@ -42,6 +42,14 @@ def read_marker(batch: bytes | memoryview) -> Marker | None:
             if kind in (_ABORT, _COMMIT):
                 return Marker(kind == _COMMIT, coordinator_epoch)
     return None
+
+
+def abort_marker(producer_id: int, producer_epoch: int, coordinator_epoch: int, now_ms: int) -> bytearray:
+    """Make the control batch that aborts the producer's open transaction."""
+    record = Record(0, now_ms, _KEY.pack(0, _ABORT), _VALUE.pack(0, coordinator_epoch))
+    return encode_batch(
+        [record], producer_id=producer_id, producer_epoch=producer_epoch, attributes=TRANSACTIONAL | CONTROL
+    )
 
 
 def append_aborted(path: Path, aborted: AbortedTransaction) -> None:
