@@ -29,6 +29,7 @@ _ATTRIBUTES_LOW_BYTE = 22  # of a v2 batch
 _CODEC_MASK, _ZSTD = 0x07, 4
 
 _NO_BATCH = AppendResult(ErrorCode.CORRUPT_MESSAGE, message="there is no record batch")
+_TWICE = AppendResult(ErrorCode.INVALID_REQUEST, message="the partition is listed twice")
 _ZSTD_UNKNOWN = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message="zstd needs Produce version 7")
 
 
@@ -40,15 +41,17 @@ def handle(request: ProduceRequest, call: Call) -> None:
     for topic in request.topics:
         name = topic.topic
         for partition in topic.partitions:
-            records = partition.records
-            if not records:
-                refused[TopicPartition(name, partition.partition)] = _NO_BATCH
+            records, tp = partition.records, TopicPartition(name, partition.partition)
+            if tp in entries or tp in refused:  # of two batches one would be acknowledged and not written
+                entries.pop(tp, None)
+                refused[tp] = _TWICE
+            elif not records:
+                refused[tp] = _NO_BATCH
             elif version < _KNOWS_ZSTD and _is_zstd(records):
-                refused[TopicPartition(name, partition.partition)] = _ZSTD_UNKNOWN
+                refused[tp] = _ZSTD_UNKNOWN
             else:
-                entries[TopicPartition(name, partition.partition)] = (
-                    bytearray(records) if isinstance(records, bytes) else records  # decoded ones are views, writable
-                )
+                # decoded ones are views, writable
+                entries[tp] = bytearray(records) if isinstance(records, bytes) else records
 
     def done(results: AppendResults) -> None:
         if refused:

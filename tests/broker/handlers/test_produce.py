@@ -133,3 +133,13 @@ def test_acks_0_is_not_answered_and_a_failure_ends_the_connection(broker: World,
 @pytest.mark.spec("BRK-82")
 def test_invalid_acks(client: Client) -> None:
     assert codes(client, 5, request(batch(), acks=3)) == [21]
+
+
+@pytest.mark.spec("BRK-84", "BRK-86")
+def test_of_two_batches_for_one_partition_none_is_taken(broker: World, client: Client) -> None:
+    """Kafka appends the last one and acknowledges both."""
+    once = request(batch())
+    for topics in (once.topics * 2, once.topics * 3, [*once.topics, *request(None).topics]):
+        answers = client.call(API, 8, replace(once, topics=topics)).topics
+        assert {p.error_code for t in answers for p in t.partitions} == {ErrorCode.INVALID_REQUEST}
+    assert broker.partition().log.log_end_offset == 0
