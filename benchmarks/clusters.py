@@ -157,7 +157,7 @@ def wait_ready(cluster: Cluster) -> None:
 
 
 def ask_metadata(cluster: Cluster, broker_id: int, topics: Sequence[str]) -> metadata.MetadataResponse:
-    """What that broker tells clients. Raises BrokerUnreachableError."""
+    """Return what that broker tells clients. Raises BrokerUnreachableError."""
     asked = metadata.MetadataRequest(
         topics=[metadata.MetadataRequestTopic(topic=t) for t in topics], allow_auto_topic_creation=False
     )

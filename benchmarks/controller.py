@@ -17,7 +17,7 @@ _POLL_S: Final = 0.5
 
 
 def measure(ours: Cluster, kafka: Cluster, rounds: int, partitions: int) -> list[Figure]:
-    """One topic of ``partitions`` a round: made, one of its brokers killed, deleted."""
+    """Make one topic of ``partitions`` a round, kill one of its brokers, delete it."""
 
     def run(cluster: Cluster, number: int) -> Sequence[float]:
         topic = f"wide-{number}"

@@ -12,7 +12,7 @@ TOPIC_PARTITIONS: Final = 100
 
 
 def topics(partitions: int) -> Iterator[Sequence[Op]]:
-    """One topic after the other: RF 3, a third of the partitions led by each broker, which is the preferred one."""
+    """Make topics, one after the other: RF 3, each broker leads, and is preferred by, a third of the partitions."""
     for first in range(0, partitions, TOPIC_PARTITIONS):
         topic, count = f"topic-{first}", min(TOPIC_PARTITIONS, partitions - first)
         assigned = {n: tuple(BROKERS[(n + i) % 3] for i in range(3)) for n in range(count)}

@@ -39,7 +39,7 @@ class Wire:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, frame: bytes) -> bytes:
-        """The answer, without its length."""
+        """Return the answer, without its length."""
         self._socket.sendall(frame)
         (size_bytes,) = _LENGTH.unpack(self._socket.recv(_LENGTH.size, socket.MSG_WAITALL))
         return self._socket.recv(size_bytes, socket.MSG_WAITALL)
@@ -98,7 +98,7 @@ def measure(ours: Cluster, kafka: Cluster, rounds: int, share: float) -> list[Fi
 
 
 def measure_under_control(ours: Cluster, kafka: Cluster, rounds: int, partitions: int) -> list[Figure]:
-    """The same while the leader is told the roles and the metadata of ``partitions`` partitions that it shall lead.
+    """Measure it while the leader is told roles and metadata of ``partitions`` partitions that it shall lead.
 
     The measurement plays the controller, so that only the broker's part is measured. The partitions remain behind,
     unknown to ZooKeeper: nothing else can be measured on these clusters afterwards.

@@ -29,7 +29,7 @@ _TOPIC: Final = "led"
 
 
 def measure_big_topic(ours: Cluster, kafka: Cluster, rounds: int, partitions: int) -> list[Figure]:
-    """A topic of that many partitions comes up, and goes again."""
+    """Have a topic of that many partitions come up, and go again."""
 
     def run(cluster: Cluster, number: int) -> Sequence[float]:
         topic = f"big-{number}"
@@ -43,7 +43,7 @@ def measure_big_topic(ours: Cluster, kafka: Cluster, rounds: int, partitions: in
 
 
 def measure_failover(ours: Cluster, kafka: Cluster, rounds: int, partitions: int) -> list[Figure]:
-    """A broker is killed; the controller's broker is killed."""
+    """Kill a broker, then the controller's broker."""
 
     def run(cluster: Cluster, _: int) -> Sequence[float]:
         with ZooKeeper(cluster.connect) as zk:
@@ -58,7 +58,7 @@ def measure_failover(ours: Cluster, kafka: Cluster, rounds: int, partitions: int
 
 
 def measure_shutdown(ours: Cluster, kafka: Cluster, rounds: int, partitions: int) -> list[Figure]:
-    """A broker is asked to stop while somebody produces to another; then it gets its leaderships back."""
+    """Ask a broker to stop while somebody produces to another; then give it its leaderships back."""
 
     def run(cluster: Cluster, _: int) -> Sequence[float]:
         with ZooKeeper(cluster.connect) as zk:
@@ -77,7 +77,7 @@ def measure_shutdown(ours: Cluster, kafka: Cluster, rounds: int, partitions: int
 
 
 def measure_reassignment(ours: Cluster, kafka: Cluster, rounds: int, partitions: int) -> list[Figure]:
-    """One replica of each of a topic's empty partitions moves to another broker."""
+    """Move one replica of each of a topic's empty partitions to another broker."""
 
     def run(cluster: Cluster, number: int) -> Sequence[float]:
         topic = f"moved-{number}"
@@ -144,7 +144,7 @@ class _Changes:
         self._fired.put((event.path, time.perf_counter()))
 
     def wait(self) -> float:
-        """By ``time.perf_counter``."""
+        """Wait, and return when it was, by ``time.perf_counter``."""
         waiting = dict(self._old)
         last_at = 0.0
         while waiting:
@@ -177,7 +177,7 @@ def _fail_over(cluster: Cluster, zk: ZooKeeper, *, of_controller: bool) -> float
 
 
 def fail_over(cluster: Cluster, zk: ZooKeeper, victim: int) -> tuple[float, float]:
-    """When the killed broker's session ended, and when the last partition it led had another leader.
+    """Return when the killed broker's session ended, and when the last partition it led had another leader.
 
     By ``time.perf_counter``. Afterwards it is back, in sync, and leads what it led.
     """

@@ -91,7 +91,7 @@ def run(command: Sequence[str], output: Path, **environment: str) -> Run:
 
 
 def measure(lines: int, rounds: int, directory: Path) -> str:
-    """The table for logs of that many lines."""
+    """Return the table for logs of that many lines."""
     logs = directory / "logs"
     logs.mkdir()
     paths = grow(logs, lines)

@@ -26,7 +26,7 @@ _POLL_S: Final = 0.2
 
 
 def measure(ours: Cluster, kafka: Cluster, rounds: int, partitions: int) -> list[Figure]:
-    """A topic of two thirds of ``partitions`` and brokers killed under it; then another, and silence."""
+    """Make a topic of two thirds of ``partitions`` and kill brokers under it; then another, and silence."""
     clusters = (ours, kafka)
     most = partitions * 2 // 3
     for cluster in clusters:

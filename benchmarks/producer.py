@@ -45,7 +45,7 @@ class Producer:
         self._wire.close()
 
     def _send(self) -> tuple[Sample, int]:
-        """A request, and the error code of the answer."""
+        """Send a request, and return the error code of the answer."""
         started = time.perf_counter()
         answer = self._wire.ask(self._frame)
         elapsed = time.perf_counter() - started
@@ -53,7 +53,7 @@ class Producer:
         return Sample(started, elapsed * 1000), response.topics[0].partitions[0].error_code
 
     def send_many(self, count: int) -> list[Sample]:
-        """One after the other. Raises RuntimeError when a record was refused."""
+        """Send them one after the other. Raises RuntimeError when a record was refused."""
         sent = [self._send() for _ in range(count)]
         if codes := {code for _, code in sent if code}:
             raise RuntimeError(f"records were refused with errors {codes}")

@@ -105,7 +105,7 @@ def _ruling(zk: ZooKeeper) -> int | None:
 
 
 def _wait_quiet(brokers: Sequence[StubBroker], since: float, quiet_s: float) -> float:
-    """When the last request was answered, by ``time.time()``; at least one is, after ``since``."""
+    """Return when the last request was answered, by ``time.time()``; at least one is, after ``since``."""
 
     def last() -> float:
         return max(b.answered_at for b in brokers)

@@ -83,7 +83,7 @@ def _create(cluster: Cluster, topic: str) -> Task:
 
 
 def _sized(cluster: Cluster, directory: Path, topic: str, size: int) -> list[Task]:
-    """The plan is what is there already, and every leader is the preferred one: only the tools' own work is left."""
+    """Time the tools' own work: the plan is what is there already, and every leader is the preferred one."""
     plan, election = directory / f"{topic}.plan.json", directory / f"{topic}.election.json"
     with ZooKeeper(cluster.connect) as zk:
         node = zk.get(TopicZnode.path(topic))

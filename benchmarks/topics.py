@@ -40,7 +40,7 @@ def time_topic(cluster: Cluster, topic: str, partitions: int, replication_factor
 
 
 def in_sync(zk: ZooKeeper, partitions: Sequence[TopicPartition], replicas: int) -> bool:
-    """Whether each is led with so many in its ISR. Asks for some after others until one is not: cheap while many are not."""
+    """Tell whether each is led with so many in its ISR. Asks a few at a time: cheap while many are not."""
     for start in range(0, len(partitions), _AT_ONCE):
         some = partitions[start : start + _AT_ONCE]
         states = [state.leader_and_isr for state in read_states(zk, some).values()]

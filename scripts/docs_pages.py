@@ -48,11 +48,11 @@ class Place:
         self.environment = {**callers, "PATH": path, "HOME": str(directory), **ours}
 
     def real(self, text: str) -> str:
-        """With the ports of this run."""
+        """Return the text with the ports of this run."""
         return re.sub(r"\b(2181|909[2-5])\b", lambda m: str(self._ports[int(m[0])]), text)
 
     def shown(self, text: str) -> str:
-        """With the ports of the pages."""
+        """Return the text with the ports of the pages."""
         named = {str(real): str(page) for page, real in self._ports.items()}
         text = re.sub(rf"\b({'|'.join(named)})\b", lambda m: named[m[0]], text)
         return text.replace(str(self.directory), "/home/you").replace(str(ROOT), "/home/you/kafkatool")
@@ -69,7 +69,7 @@ class Place:
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
+    """Return the first of so many free ports in a row."""
     for base in range(21_000, 30_000, 50):
         try:
             for port in range(base, base + count):
@@ -113,7 +113,7 @@ def _fenced(text: str) -> str:
 
 
 def help_of(words: tuple[str, ...]) -> str:
-    """The help text at a width of 100, as on any terminal that wide."""
+    """Return the help text at a width of 100, as on any terminal that wide."""
     command: click.Command = kt
     ctx = click.Context(kt, info_name="kt", **{**kt.context_settings, **WIDTHS})
     for word in words:
@@ -167,7 +167,7 @@ def _last(screen: str, lines: int) -> str:
 
 
 def _after(screen: str, pattern: str) -> str:
-    """From the line that matches to the last before the prompt."""
+    """Return the lines from the one that matches to the last before the prompt."""
     lines = screen.splitlines()
     first = max(i for i, line in enumerate(lines) if re.search(pattern, line))
     return "\n".join(line for line in lines[first:] if line.strip() not in ("", "$"))

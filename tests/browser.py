@@ -18,7 +18,7 @@ NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "goog
 
 
 def browser_path() -> str:
-    """A browser on this machine, or the test is skipped."""
+    """Return a browser on this machine, or skip the test."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip(f"no browser here: none of {', '.join(NAMES)} (scripts/test-slow installs one where apt-get works)")
@@ -67,7 +67,7 @@ class Browser:
         self._profile.cleanup()
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """A command's answer; events that come before it are kept."""
+        """Return a command's answer, and keep the events that come before it."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -95,20 +95,20 @@ class Browser:
                     break
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression gives in the page."""
+        """Return what a JavaScript expression gives in the page."""
         result = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
     def press(self, key: str, code: int) -> None:
-        """One key on the keyboard."""
+        """Press one key on the keyboard."""
         text = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
             down = text if kind == "keyDown" else {}
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **down)
 
     def screenshot(self, path: Path) -> None:
-        """The whole page as PNG."""
+        """Save the whole page as PNG."""
         taken = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(taken["data"]))
 

@@ -26,7 +26,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
-    """One ZooKeeper process for the whole run."""
+    """Give one ZooKeeper process for the whole run."""
     server = ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper"), free_port()).start()
     try:
         yield server.wait_ready(_READY_MS)
@@ -44,6 +44,6 @@ def zk_connect(zookeeper_server: ZooKeeperProcess) -> str:
 
 @pytest.fixture
 def zk(zk_connect: str) -> Iterator[ZooKeeper]:
-    """A session on that chroot."""
+    """Give a session on that chroot."""
     with ZooKeeper(zk_connect, session_timeout_ms=_SESSION_MS) as session:
         yield session

@@ -4,5 +4,5 @@ from kafkatool.broker.embedded.ports import free_ports
 
 
 def free_port() -> int:
-    """A port nobody listens on now, and that no outgoing connection gets while its server is down."""
+    """Return a port nobody listens on now, and that no outgoing connection gets while its server is down."""
     return next(free_ports(1))

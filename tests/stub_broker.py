@@ -49,7 +49,7 @@ class StubBroker:
         self._threads[0].start()
 
     def versions(self) -> dict[str, set[int]]:
-        """Of each kind of request that came, by its class."""
+        """Return the versions of each kind of request that came, by its class."""
         found: dict[str, set[int]] = {}
         for version, message in list(self.requests):
             found.setdefault(type(message).__name__, set()).add(version)
@@ -111,6 +111,6 @@ class StubBroker:
 
 
 def register(zookeeper: ZooKeeper, broker_id: int, port: int) -> None:
-    """A broker on this machine, for as long as that session lasts."""
+    """Register a broker on this machine, for as long as that session lasts."""
     info = BrokerInfo(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", port),))
     zookeeper.create(BrokerZnode.path(broker_id), BrokerZnode.encode(info, 0), ephemeral=True)

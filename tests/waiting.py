@@ -22,7 +22,7 @@ def eventually(what: Callable[[], bool], title: str, seconds: float = 30) -> Non
 
 
 def awaited(what: Callable[[], T | None], title: str, seconds: float = 30) -> T:
-    """What ``what`` finds, once it is not None; fails as ``eventually`` does."""
+    """Return what ``what`` finds, once it is not None; fails as ``eventually`` does."""
     latest: T | None = None
 
     def is_there() -> bool:

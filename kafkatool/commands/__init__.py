@@ -4,3 +4,5 @@
 `completion` (live values for the shell) and `lazy` (groups that import on use). No command imports another one, and only
 `servers` imports the broker.
 """
+
+__all__ = ["main"]

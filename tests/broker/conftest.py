@@ -8,6 +8,6 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 
 @pytest.fixture
 def base(zk: ZooKeeper) -> ZooKeeper:
-    """The test's session, with the persistent nodes that every cluster has."""
+    """Return the test's session, with the persistent nodes that every cluster has."""
     make_base_paths(zk)
     return zk

@@ -29,7 +29,7 @@ from kafkatool.core.protocol.records.batches import Record, decode_records, enco
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokersZnode, BrokerZnode, ConfigChangeZnode, ConfigZnode, ControllerZnode
 from tests.broker.network.raw_client import wait_until
-from tests.broker.registration.test_registration import end_session
+from tests.core.zookeeper.sessions import end_session
 from tests.ports import free_port
 
 

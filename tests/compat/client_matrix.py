@@ -47,7 +47,7 @@ class Row:
     cells: dict[str, str] = field(default_factory=dict)
 
     def note(self, cell: str, why: str) -> None:
-        """The first failure of a cell stays."""
+        """Note a failure; the first of a cell stays."""
         if self.cells.get(cell, "ok") == "ok":
             self.cells[cell] = why
 
@@ -146,7 +146,7 @@ class _Matrix:
             self._check_written(number, codec)
 
     def _check_written(self, number: int, codec: str) -> None:
-        """What is in the log: of each client every record once, in batches of that codec."""
+        """Check the log: of each client every record once, in batches of that codec."""
         found: Counter[tuple[str, str]] = Counter()
         codecs: dict[str, set[int]] = {client: set() for client in self._programs}
         for _, _, (key, value), attributes in self._stored(codec):
@@ -290,7 +290,7 @@ class _Matrix:
 
     @contextmanager
     def _noting(self, client: str, cell: str) -> Iterator[None]:
-        """What fails here is that client's failure in that cell; the others go on."""
+        """Note what fails here as that client's failure in that cell; the others go on."""
         try:
             yield
         except AssertionError as e:

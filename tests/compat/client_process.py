@@ -81,7 +81,7 @@ class ClientProcess:
         assert (code := self._process.poll()) is None, f"ended with {code}: {self.words()}"
 
     def finish(self, seconds: float = END_S) -> None:
-        """Its work has an end of its own: wait for it."""
+        """Wait for the end that its work has."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -98,5 +98,5 @@ class ClientProcess:
         self.finish(seconds)
 
     def words(self) -> str:
-        """The last it said on stderr."""
+        """Return the last it said on stderr."""
         return self._log.read_text(errors="replace").strip()[-600:] or "(it said nothing)"

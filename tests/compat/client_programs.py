@@ -42,7 +42,7 @@ def _tool(name: str, *also: Path) -> str:
 
 
 def _made(name: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
-    """The directory that ``make`` fills from the sources, made once; another process may be doing the same."""
+    """Return the directory that ``make`` fills from the sources, made once; another process may be doing the same."""
     digest = hashlib.sha256(b"".join(s.read_bytes() for s in sources)).hexdigest()[:12]
     root = Path(os.environ.get("KAFKATOOL_CLIENTS") or Path.home() / ".cache" / "kafkatool-compat" / "clients")
     home = root / f"{name}-{digest}"

@@ -34,7 +34,7 @@ class RawMember:
         return int(answer.error_code)
 
     def sync(self) -> int:
-        """As the leader: all partitions are mine; the code."""
+        """Take all partitions, as the leader; return the code."""
         mine = sync_group.SyncGroupAssignment(member_id=self.id, assignment=b"mine")
         request = sync_group.SyncGroupRequest(
             group_id=self.group, generation_id=self.generation, member_id=self.id, assignments=[mine]
@@ -67,7 +67,7 @@ class RawMember:
 
     @contextmanager
     def another_joining(self) -> Iterator[None]:
-        """A second member's JoinGroup is parked: the group prepares to rebalance."""
+        """Park a second member's JoinGroup: the group prepares to rebalance."""
         connection = self._connection()
 
         def wait() -> None:

@@ -141,7 +141,7 @@ class Mixed:
         return [states[p].leader_and_isr.leader for p in sorted(states)]
 
     def brokers(self) -> set[int]:
-        """Those registered."""
+        """Return those registered."""
         return set(read_cluster(self.zk, [], states=False).brokers)
 
     def controller(self) -> int | None:
@@ -191,7 +191,7 @@ class Mixed:
         self.kt("reassign", "--execute", "--wait", "--timeout", str(WAIT_S), "--reassignment-json-file", str(plan))
 
     def check(self, topic: str, load: Load) -> None:
-        """Nothing is lost, doubled or out of place, and the replicas' logs are equal to the byte."""
+        """Check that nothing is lost, doubled or out of place, and the replicas' logs are equal to the byte."""
         await_in_sync(self.zk, [topic], WAIT_S)
         assignment = read_cluster(self.zk, [topic]).topics[topic].assignment
         check_records(self, topic, len(assignment), load, once=True)  # type: ignore[arg-type]

@@ -49,7 +49,7 @@ def _dependency(group: str, artifact: str, version: str) -> str:
 
 
 def libraries(version: str) -> Path:
-    """The directory of that Kafka's jars, fetched on first use."""
+    """Return the directory of that Kafka's jars, fetched on first use."""
     home = _home(version)
     if (home / "ok").exists():
         return home / "libs"
@@ -135,7 +135,7 @@ class RealKafka:
 
     @contextmanager
     def without_broker(self, broker: int) -> Iterator[None]:
-        """The broker is stopped while the block runs."""
+        """Stop the broker while the block runs."""
         self.stop_broker(broker)
         try:
             yield
@@ -143,7 +143,7 @@ class RealKafka:
             self.start_broker(broker)
 
     def data_directory(self, broker: int) -> Path:
-        """Its one log directory."""
+        """Return its one log directory."""
         return self._directory / f"broker-{broker}"
 
     def tool(self, main: str, *args: str, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
@@ -152,7 +152,7 @@ class RealKafka:
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
     def command(self, main: str, *args: str) -> list[str]:
-        """The command line of such a tool."""
+        """Return the command line of such a tool."""
         return self._java(main, args, heap="256m")
 
     def _start_zookeeper(self) -> None:
@@ -212,7 +212,7 @@ class RealKafka:
                 time.sleep(0.1)
 
     def _known_to(self, broker: int) -> set[int]:
-        """The brokers it names; none while it is too busy to answer, as one that starts may be for ten seconds."""
+        """Return the brokers it names; none while it is too busy to answer, as one that starts may be for 10 s."""
         try:
             return set(layout_from_brokers([("127.0.0.1", self.ports[broker])], lambda _: ()).addresses)
         except BrokerUnreachableError:

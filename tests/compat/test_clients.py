@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 @pytest.fixture(scope="module")
 def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
-    """The matrix of the clients whose tests are to be run."""
+    """Return the matrix of the clients whose tests are to be run."""
     tests = [item for item in request.session.items if item.path == Path(__file__)]
     clients = [item.callspec.params["client"] for item in tests]  # type: ignore[attr-defined]
     return client_matrix.run(clients, tmp_path_factory.mktemp("clients"), print)

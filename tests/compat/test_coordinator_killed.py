@@ -87,7 +87,7 @@ class Pair:
         self.members.append(processes.enter_context(started))
 
     def read(self) -> list[int]:
-        """How many records of each partition."""
+        """Return the number of records of each partition."""
         return [sum(len(m.records[self.topic, p]) for m in self.members) for p in range(PARTITIONS)]
 
     def wait_read(self, records: int) -> None:
@@ -100,7 +100,7 @@ class Pair:
         return {key for member in self.members for key, _ in member.read_of(self.topic)}
 
     def shared(self) -> bool:
-        """Every partition belongs to one member."""
+        """Tell whether every partition belongs to one member."""
         assigned = sorted(partition for member in self.members for partition in member.assigned)
         return assigned == list(range(PARTITIONS)) and all(member.assigned for member in self.members)
 
@@ -124,7 +124,7 @@ class Pair:
 
 @contextmanager
 def pairs(cluster: EmbeddedCluster, zk: ZooKeeper, directory: Path) -> Iterator[tuple[list[Pair], ExitStack]]:
-    """Of each client that can run here, with its topic; the Python ones always can."""
+    """Give a member of each client that can run here, with its topic; the Python ones always can."""
     found = []
     for client in CLIENTS:
         try:

@@ -45,7 +45,7 @@ def command(main: str, *arguments: str) -> list[str]:
 
 
 def tool(main: str, *arguments: str, stdin: str = "") -> str:
-    """What the tool printed; it must end with 0."""
+    """Return what the tool printed; it must end with 0."""
     done = subprocess.run(
         command(main, *arguments), input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
     )

@@ -143,7 +143,7 @@ def test_our_directory_serves_a_real_broker_and_theirs_ours(mixed: Mixed) -> Non
     mixed.real.data_directory(OURS).symlink_to(data)
 
     def files() -> dict[int, tuple[int, bytes]]:
-        """Of each partition the log file's inode and content, as far as every replica in sync has it."""
+        """Return each partition's log file: inode, and content as far as every replica in sync has it."""
         marks = read_offsets(data / "replication-offset-checkpoint")
         kept = {}
         for partition in EACH_WAY:

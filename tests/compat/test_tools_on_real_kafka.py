@@ -42,7 +42,7 @@ def run(kafka: RealKafka, command: str, *args: object, code: int | None = 0) -> 
 
 
 def create(kafka: RealKafka, topic: str, assignment: str, *configs: str) -> None:
-    """The topic, and wait until every partition is led by its preferred replica with all replicas in sync."""
+    """Create the topic, and wait until each preferred replica leads with all replicas in sync."""
     flags = [flag for config in configs for flag in ("--config", config)]
     run(kafka, "topics create", "--topic", topic, "--replica-assignment", assignment, *flags)
     wanted = [sorted(map(int, group.split(":"))) for group in assignment.split(",")]

@@ -57,7 +57,7 @@ class Columns:
     theirs_on_ours: Mapping[str, str]
 
     def differences(self) -> list[str]:
-        """A line for each cell that is not ``same``."""
+        """Return a line for each cell that is not ``same``."""
         columns = {
             "kt, on theirs": self.kt_on_theirs,
             "kt, on ours": self.kt_on_ours,
@@ -105,7 +105,7 @@ def compare(version: str, ours: EmbeddedCluster, directory: Path, progress: Prog
 
 
 def play(stage: Stage, progress: Progress, *, short: bool, unserved: str | None) -> Played:
-    """All rows in their order. One that breaks leaves its reason; the others are played all the same.
+    """Play all rows in their order. One that breaks leaves its reason; the others are played all the same.
 
     ``unserved``: left out is what that version's tools cannot do on ours, with the reason.
     """
@@ -142,7 +142,7 @@ def difference(expected: Facts | str, found: Facts | str) -> str:
 
 
 def columns_of(versions: Sequence[str], directory: Path, progress: Progress, *, short: bool) -> dict[str, Columns]:
-    """All those versions beside one cluster of ours."""
+    """Start all those versions beside one cluster of ours."""
     with our_cluster(directory / "ours") as ours:
         found = {}
         for version in versions:

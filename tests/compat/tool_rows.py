@@ -88,7 +88,7 @@ def create_refused(stage: Stage) -> Facts:
 
 
 def add_partitions(stage: Stage) -> Facts:
-    """By rule the new ones follow from partition 0; by hand the old groups are skipped."""
+    """Add partitions: by rule the new ones follow from partition 0; by hand the old groups are skipped."""
     by_rule, by_hand = stage.make("grown", "2:3,3:1"), stage.make("placed", "1,2")
     codes = [
         stage.topics("alter", "--topic", by_rule, "--partitions", "5").code,
@@ -115,7 +115,7 @@ def list_topics(stage: Stage) -> Facts:
 
 
 def describe(stage: Stage) -> Facts:
-    """A replica on a broker that there is not keeps a partition under-replicated."""
+    """Show what a replica on a broker that does not exist keeps under-replicated."""
     topic = stage.topic("under")
     stage.topics("create", "--topic", topic, "--replica-assignment", "1:9,2:3")
     stage.settle("under")
@@ -157,7 +157,7 @@ def generate(stage: Stage) -> Facts:
 
 
 def execute(stage: Stage) -> Facts:
-    """The documents' own: four partitions, two of which the plan changes nothing of."""
+    """Move the documents' own: four partitions, two of which the plan changes nothing of."""
     stage.make("moved", "1,2,3,1")
     plan = stage.plan("moved", {0: [3], 1: [2], 2: [3], 3: [2]})
     pending = verify(stage, plan)
@@ -186,7 +186,7 @@ def resize(stage: Stage) -> Facts:
 
 
 def throttled(stage: Stage) -> Facts:
-    """The limits are looked at when the move is done, before and after verify has taken them away."""
+    """Look at the limits when the move is done, before and after verify has taken them away."""
     stage.make("limited", "1:2,2:1", "retention.ms=60000")
     plan = stage.plan("limited", {0: [3, 2], 1: [2, 3]})
     before = stage.changes()
@@ -244,7 +244,7 @@ def verify(stage: Stage, plan: str) -> Facts:
 
 
 def elect_chosen(stage: Stage) -> Facts:
-    """An election by file: two of three, and one that does not exist."""
+    """Elect by file: two of three, and one that does not exist."""
     topic = stage.make("led", "1:2:3,2:3:1,3:1:2")
     turn(stage, "led", {0: (2, 1, 3), 1: (3, 2, 1), 2: (1, 3, 2)})
     rows = [{"topic": topic, "partition": p} for p in (0, 1, 9)]
@@ -266,7 +266,7 @@ def elect_all(stage: Stage) -> Facts:
 
 
 def elect_refused(stage: Stage) -> Facts:
-    """A partition twice, and a document without partitions; no election is started."""
+    """Give a partition twice, and a document without partitions; no election is started."""
     topic = stage.make("still", "1:2")
     row = {"topic": topic, "partition": 0}
     files = {"twice": {"partitions": [row, row]}, "no partitions": {"version": 1}}
@@ -316,7 +316,7 @@ def change_configs(stage: Stage) -> Facts:
 
 
 def failed(said: Said) -> bool:
-    """By its exit code or, in versions that end with 0, by its words."""
+    """Tell if it failed by its exit code or, in versions that end with 0, by its words."""
     return said.code != 0 or bool(re.search(r"failed|[Ee]rror|Exception|empty", said.all))
 
 
@@ -325,7 +325,7 @@ def replicas(plan: dict[str, list[dict[str, object]]]) -> dict[object, object]:
 
 
 def is_kafkas(assignment: object, partitions: int, factor: int, brokers: Sequence[int]) -> bool:
-    """Whether some start and shift give that assignment (ASG-3 to ASG-5)."""
+    """Tell whether some start and shift give that assignment (ASG-3 to ASG-5)."""
     assert isinstance(assignment, dict)
     infos = [BrokerInfo(b, ()) for b in brokers]
     wanted = {p: tuple(r) for p, r in assignment.items()}

@@ -104,7 +104,7 @@ class KafkaTools(Actor):
         return run(self.command(main, *arguments), stdin)
 
     def command(self, main: str, *arguments: str) -> list[str]:
-        """The command line. A Java that does not take the archive goes on without it, and is to say nothing of it."""
+        """Return the command line. A Java that does not take the archive goes on without it, and in silence."""
         java, *options = self._kafka.command(main, *arguments)
         return [java, f"-XX:SharedArchiveFile={self._archive}", "-Xshare:auto", "-Xlog:disable", *options]
 
@@ -118,7 +118,7 @@ class KafkaTools(Actor):
         return self(ELECT_COMMAND, "--zookeeper", connect, *flags)
 
     def replicas_equal(self, bootstrap: str, topic: str) -> bool:
-        """It never ends by itself: two reports without a difference are its yes."""
+        """Tell if they are equal. It never ends by itself: two reports without a difference are its yes."""
         flags = ("--broker-list", bootstrap, "--topic-white-list", topic, "--time", "-2", "--report-interval-ms", "500")
         command = self.command(VERIFICATION_TOOL, *flags)
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -177,7 +177,7 @@ class Stage:
         return self.prefix + name
 
     def make(self, name: str, assignment: str, *configs: str) -> str:
-        """The topic, made by the actor; its name, when all replicas are in sync."""
+        """Have the actor create the topic; return its name when all replicas are in sync."""
         flags = [flag for config in configs for flag in ("--config", config)]
         said = self.topics("create", "--topic", self.topic(name), "--replica-assignment", assignment, *flags)
         assert said.code == 0, said.all
@@ -185,13 +185,13 @@ class Stage:
         return self.topic(name)
 
     def file(self, name: str, content: object) -> str:
-        """A JSON file for the actor's tool."""
+        """Write a JSON file for the actor's tool."""
         path = self.directory / f"{self.prefix}{name}"
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         return str(path)
 
     def plan(self, name: str, assignment: Mapping[int, Sequence[int]], topic: str | None = None) -> str:
-        """A plan file for one topic."""
+        """Write a plan file for one topic."""
         rows = [{"topic": self.topic(topic or name), "partition": p, "replicas": r} for p, r in assignment.items()]
         return self.file(f"{name}.json", {"version": 1, "partitions": rows})
 
@@ -224,7 +224,7 @@ class Stage:
         self.until(settled, f"{', '.join(topics)} in sync")
 
     def json(self, path: str) -> Any:
-        """The znode's document; None without one. An override left as "" or {} is as none."""
+        """Return the znode's document; None without one. An override left as "" or {} is as none."""
         node = self.zk.get(path)
         return None if node is None else json.loads(node.data)
 
@@ -237,7 +237,7 @@ class Stage:
         return [view.states[p].leader_and_isr.leader for p in view.partitions() if p.topic == self.topic(name)]
 
     def znodes(self, name: str) -> Facts:
-        """What the topic's own two znodes say, in every version's layout."""
+        """Return what the topic's own two znodes say, in every version's layout."""
         config = self.json(f"/config/topics/{self.topic(name)}")
         topic = self.json(f"/brokers/topics/{self.topic(name)}")
         return {
@@ -262,11 +262,11 @@ class Stage:
         return sorted({d["entity_path"].replace(self.prefix, "") for d in documents})
 
     def shown(self, *flags: str) -> dict[str, Facts]:
-        """What Kafka's TopicCommand shows of the actor's topics: name -> overrides, and a row for each partition."""
+        """Return what TopicCommand shows of the actor's topics: name -> overrides, and a row for each partition."""
         return self.described(self.shows.topics(self.connect, "describe", "--topic", f"{self.prefix}.*", *flags).stdout)
 
     def described(self, text: str) -> dict[str, Facts]:
-        """The same of any version's layout, kt's too."""
+        """Return the same of any version's layout, kt's too."""
         topics: dict[str, Facts] = {}
         for line in text.splitlines():
             fields = dict(re.split(r":\s*", part, maxsplit=1) for part in line.strip().split("\t") if ":" in part)

@@ -64,7 +64,7 @@ class Proxy:
         self._spawn(self._accept)
 
     def silence(self, peer: str = ANYONE) -> None:
-        """From now on no byte passes, either way; connections stay, and new ones are taken."""
+        """Let no byte pass from now on, either way; connections stay, and new ones are taken."""
         with self._lock:
             self._silent.add(peer)
             for link in self._of(peer):
@@ -183,7 +183,7 @@ class Proxy:
 
 
 def broker_of(first: bytes) -> str:
-    """The id of the broker that speaks Kafka's protocol here, as fetcher or as controller; a client's is ANYONE."""
+    """Return the id of the broker that speaks here, as fetcher or as controller; a client's is ANYONE."""
     try:
         (length,) = struct.unpack_from(">h", first, 12)
         client_id = first[14 : 14 + max(length, 0)].decode()

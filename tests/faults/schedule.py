@@ -54,7 +54,7 @@ class Step:
 
 
 def steps(seed: int, brokers: Sequence[int]) -> Iterator[Step]:
-    """Without end."""
+    """Yield steps without end."""
     chance = random.Random(seed)
     while True:
         if chance.random() < 0.3:
@@ -70,7 +70,7 @@ def steps(seed: int, brokers: Sequence[int]) -> Iterator[Step]:
 
 
 def _compatible(one: Fault, other: Fault) -> bool:
-    """A process that is dead cannot be frozen, and there is one ZooKeeper."""
+    """Tell which faults fit: a process that is dead cannot be frozen, and there is one ZooKeeper."""
     if one.kind == other.kind == "zookeeper":
         return False
     # Who waits for a session to end, or deletes a node, needs a ZooKeeper that does it.

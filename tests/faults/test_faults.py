@@ -40,7 +40,7 @@ SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
 @contextmanager
 def cluster_of(brokers: int = 3, *, session_ms: int = 3000) -> Iterator[tuple[EmbeddedCluster, ZooKeeper]]:
-    """A cluster with an in-sync topic, and a session that outlives a long absence of ZooKeeper."""
+    """Give a cluster with an in-sync topic, and a session that outlives a long absence of ZooKeeper."""
     with (
         EmbeddedCluster(brokers=brokers, options={**SAFE, "zookeeper.session.timeout.ms": str(session_ms)}) as cluster,
         ZooKeeper(cluster.zookeeper, session_timeout_ms=60_000) as zk,
@@ -52,7 +52,7 @@ def cluster_of(brokers: int = 3, *, session_ms: int = 3000) -> Iterator[tuple[Em
 
 @contextmanager
 def loaded(cluster: EmbeddedCluster, zk: ZooKeeper) -> Iterator[Load]:
-    """An idempotent producer at work; at the end everything has to be there, once, on every replica."""
+    """Give an idempotent producer at work; at the end everything has to be there, once, on every replica."""
     load = Load(cluster.bootstrap, TOPIC, idempotent=True)
     try:
         load.goes_on(200)
@@ -66,7 +66,7 @@ def loaded(cluster: EmbeddedCluster, zk: ZooKeeper) -> Iterator[Load]:
 
 
 def leader_of(zk: ZooKeeper, partition: int = 0) -> int:
-    """There is none for a moment while the sessions of several brokers have ended."""
+    """Wait for a leader: there is none for a moment while the sessions of several brokers have ended."""
     tp = TopicPartition(TOPIC, partition)
     return awaited(
         lambda: read_cluster(zk, [TOPIC]).states[tp].leader_and_isr.leader, f"a leader of {TOPIC}-{partition}", 60
@@ -79,7 +79,7 @@ def controller_of(zk: ZooKeeper) -> int:
 
 @contextmanager
 def frozen(cluster: EmbeddedCluster, broker_id: int) -> Iterator[None]:
-    """The process stands still, as after a long collection or on a machine that swaps."""
+    """Let the process stand still, as after a long collection or on a machine that swaps."""
     pid = next(b.pid for b in cluster.status().brokers if b.id == broker_id)
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)

@@ -38,7 +38,7 @@ def echo() -> Iterator[int]:
 
 
 def says(client: socket.socket, text: bytes) -> bytes | None:
-    """What comes back; None: nothing, b"": the end."""
+    """Return what comes back; None: nothing, b"": the end."""
     client.settimeout(10)
     try:
         client.sendall(text)

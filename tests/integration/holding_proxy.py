@@ -41,7 +41,7 @@ class HoldingProxy:
             found.close()
 
     def release(self) -> None:
-        """What was held goes on its way, and nothing is held again."""
+        """Let what was held go on its way, and hold nothing again."""
         self._go_on.set()
 
     def _accept(self) -> None:

@@ -107,7 +107,7 @@ def make_topic(zk: ZooKeeper, topic: str, partitions: int, replication_factor: i
 
 
 def out_of_sync(zk: ZooKeeper, topics: Iterable[str] | None = None) -> list[str]:
-    """The partitions that lack a leader, a state or an in-sync replica; None: of all topics."""
+    """Return the partitions that lack a leader, a state or an in-sync replica; None: of all topics."""
     view = read_cluster(zk, topics)
     lacking = []
     for topic, znode in view.topics.items():
@@ -137,7 +137,7 @@ class Found(NamedTuple):
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> list[Found]:
-    """Every record from start to end, partition by partition in its order."""
+    """Return every record from start to end, partition by partition in its order."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
     )
@@ -161,7 +161,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Found]:
 
 
 def end_of(consumer: Consumer, partition: TopicPartition) -> int:
-    """Its high watermark; a leader that is new may not know it yet, and says so."""
+    """Return the partition's high watermark; a leader that is new may not know it yet, and says so."""
     found: list[int] = []
     refusals: list[KafkaException] = []
 
@@ -180,7 +180,7 @@ def end_of(consumer: Consumer, partition: TopicPartition) -> int:
 
 
 def check_records(cluster: EmbeddedCluster, topic: str, partitions: int, load: Load, *, once: bool = False) -> None:
-    """Nothing acknowledged is lost, moved or garbled.
+    """Check that nothing acknowledged is lost, moved or garbled.
 
     ``once``, for an idempotent load: no broker took a batch twice, and all is in the order of sending. Without
     idempotence a client that waits for an old leader's answer sends later records to the new leader first.
@@ -210,7 +210,7 @@ def check_records(cluster: EmbeddedCluster, topic: str, partitions: int, load: L
 
 
 def _without_renumbered(bootstrap: str, topic: str, seen: list[Found]) -> list[Found]:
-    """Without the copies that the client itself left behind; asserts that all others are there once."""
+    """Return them without the copies that the client itself left behind; assert that all others are there once."""
     copies: dict[int, list[Found]] = defaultdict(list)
     for found in seen:
         copies[found.number].append(found)
@@ -222,12 +222,12 @@ def _without_renumbered(bootstrap: str, topic: str, seen: list[Found]) -> list[F
 
 
 def is_unsure(verified: str) -> bool:
-    """Whether that text of kt replica-verify leaves it open: it gives up a replica that stands still for five seconds."""
+    """Tell whether that text of kt replica-verify leaves it open: it gives up a replica that stands still for 5 s."""
     return re.search(r" (incomplete|unreachable): replicas ", verified) is not None
 
 
 def check_replicas_equal(cluster: EmbeddedCluster) -> None:
-    """As an operator would: kt replica-verify, with its exit code.
+    """Compare as an operator would: kt replica-verify, with its exit code.
 
     Where it is not sure it is asked again. What it once called different is different.
     """

@@ -27,7 +27,7 @@ class RandomRequests:
         self._apis = [APIS[key] for key in keys]
 
     def frame(self) -> bytes:
-        """A whole frame that decodes, at least on the outside; length prefix included."""
+        """Return a whole frame that decodes, at least on the outside; length prefix included."""
         api = self._chance.choice(self._apis)
         return self._frame(api, self._chance.randint(api.min_version, api.max_version))
 
@@ -40,7 +40,7 @@ class RandomRequests:
                 continue  # a value this version cannot carry
 
     def each(self) -> Iterator[bytes]:
-        """For every version of every API: a whole frame, one damaged, one cut off with a length that fits."""
+        """Yield for every version of every API a whole frame, one damaged, one cut off with a length that fits."""
         for api in self._apis:
             for version in range(api.min_version, api.max_version + 1):
                 whole = self._frame(api, version)
@@ -50,7 +50,7 @@ class RandomRequests:
                 yield struct.pack(">i", len(body)) + body
 
     def mutated(self) -> bytes:
-        """A frame, damaged behind its length prefix."""
+        """Return a frame, damaged behind its length prefix."""
         return self._damaged(self.frame())
 
     def _damaged(self, whole: bytes) -> bytes:

@@ -39,7 +39,7 @@ class Copy(Protocol):
 
 
 def superseded(bootstrap: str, topic: str, records: Iterable[Sequence[Copy]]) -> list[Copy]:
-    """Of the copies of each of these records all but the newest.
+    """Return all but the newest of the copies of each of these records.
 
     Asserts that the client wrote it again: in one partition, by one producer, each time in a later epoch. That none of
     those was acknowledged is the caller's to see.
@@ -60,7 +60,7 @@ def superseded(bootstrap: str, topic: str, records: Iterable[Sequence[Copy]]) ->
 
 
 def _batches_at(bootstrap: str, topic: str, places: Sequence[Place]) -> Mapping[Place, BatchHeader]:
-    """The header of the batch that holds each place; asked again where the leader changes meanwhile."""
+    """Return the header of the batch that holds each place; asked again where the leader changes meanwhile."""
     found: dict[Place, BatchHeader] = {}
     client = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "log_level": 0})
 

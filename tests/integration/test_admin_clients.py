@@ -29,7 +29,7 @@ TIMEOUT_S = 60
 
 
 def code_of(future: "Future[Any]") -> int | None:
-    """The error's code, None if it went well."""
+    """Return the error's code, None if it went well."""
     error = future.exception(TIMEOUT_S)
     if error is None:
         return None
@@ -42,7 +42,7 @@ def result(future: "Future[Any]") -> Any:
 
 
 def await_partitions(admin: AdminClient, topic: str, count: int) -> None:
-    """The broker that is asked may hear of them after the one that has answered."""
+    """Wait for them: the broker that is asked may hear of them after the one that has answered."""
 
     def all_led() -> bool:
         partitions = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
@@ -58,7 +58,7 @@ def admin(kafka_cluster: EmbeddedCluster) -> AdminClient:
 
 @pytest.fixture
 def topic(admin: AdminClient) -> Iterator[str]:
-    """With 3 partitions, made and deleted as clients do it."""
+    """Give a topic with 3 partitions, made and deleted as clients do it."""
     name = f"admin-{uuid.uuid4().hex[:8]}"
     wanted = NewTopic(name, 3, 3, config={"retention.ms": "3600000"})
     assert code_of(admin.create_topics([wanted], validate_only=True)[name]) is None

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 @contextmanager
 def broker(directory: Path, connect: str, said: bytes) -> Iterator[subprocess.Popen[bytes]]:
-    """A broker process whose log has come to contain ``said``; it has to end with 0 in the block."""
+    """Give a broker process whose log has come to contain ``said``; it has to end with 0 in the block."""
     properties = directory / "server.properties"
     properties.write_text(
         f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={directory / 'data'}\nzookeeper.connect={connect}\n"

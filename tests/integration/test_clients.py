@@ -23,7 +23,7 @@ RECORDS = 500
 
 @pytest.fixture
 def topic(kafka_cluster: EmbeddedCluster) -> Iterator[str]:
-    """A topic with 3 partitions x 3 replicas that has leaders."""
+    """Give a topic with 3 partitions x 3 replicas that has leaders."""
     name = f"clients-{uuid.uuid4().hex[:8]}"
     with ZooKeeper(kafka_cluster.zookeeper) as zk:
         brokers = list(read_cluster(zk, [], states=False).brokers.values())

@@ -58,7 +58,7 @@ class OurController:
         return (self._directory / "controller.out").read_text()
 
     def start(self, *flags: str) -> None:
-        """It runs, as controller or waiting to be."""
+        """Start it, as controller or waiting to be."""
         command = [sys.executable, "-m", "kafkatool", "controller", "start", "--zookeeper", self._connect]
         command += ["--broker-id", str(OURS), "--log-dir", str(self._directory), *self._options, *flags]
         with (self._directory / "controller.out").open("wb") as sink:
@@ -133,7 +133,7 @@ class Cluster:
         return self.view(MOVED.topic).topics[MOVED.topic].assignment[0]
 
     def known_to_all(self, controller: int) -> bool:
-        """Whether ZooKeeper and each broker name it."""
+        """Tell whether ZooKeeper and each broker name it."""
         if self.view().controller_id != controller:
             return False
         for port in self.kafka.ports.values():

@@ -143,16 +143,16 @@ class Rivals:
         eventually(lambda: self.leads(topic), "the topic to be led", WAIT_S)
 
     def resignations(self, controller: int) -> int:
-        """How many of its terms have ended."""
+        """Return the number of its terms that have ended."""
         return self._log(controller).count("resigns as controller")
 
     def resigned(self, controller: int, before: int) -> bool:
-        """Whether it has noticed what happened since ``before`` of its terms had ended."""
+        """Tell whether it has noticed what happened since ``before`` of its terms had ended."""
         state = self._log(controller)
         return self.resignations(controller) > before or state.rfind("resign") > state.rfind("successfully elected")
 
     def follows(self, controller: int, ruler: int) -> bool:
-        """Whether it has noticed that the other rules, who does so still."""
+        """Tell whether it has noticed that the other rules, who does so still."""
         state = self._log(controller)
         return state.rfind("resign") > state.rfind("successfully elected") and self.ruler() == ruler
 
@@ -170,7 +170,7 @@ def rivals(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rivals]:
 
 
 def check(rivals: Rivals, terms: int) -> list[Transaction]:
-    """No deposed controller's write took effect, in a log that shows that many terms and what was done in them."""
+    """Check that no deposed controller's write took effect, in a log that shows so many terms and their work."""
     transactions = rivals.transactions()
     assert written_by_deposed(transactions) == []
     assert sum(("create", "/controller") in t.changes for t in transactions) >= terms
@@ -179,7 +179,7 @@ def check(rivals: Rivals, terms: int) -> list[Transaction]:
 
 
 def depose(rivals: Rivals, while_it_stands_still: Callable[[], None] = lambda: None) -> None:
-    """The ruling one stands still until the other rules and has worked; then it goes on, and notices.
+    """Let the ruling one stand still until the other rules and has worked; then it goes on, and notices.
 
     Which of the two rules from then on is open where sessions are short: a busy machine ends one by itself.
     """
@@ -218,7 +218,7 @@ def test_one_that_believes_it_still_rules_writes_nothing(rivals: Rivals) -> None
 
 
 def deletes_topic(kind: int, request: bytes) -> bool:
-    """A transaction that deletes something of the topic ``gone``."""
+    """Return a transaction that deletes something of the topic ``gone``."""
     return kind == MULTI and _DELETE in request and TopicZnode.path("gone").encode() in request
 
 

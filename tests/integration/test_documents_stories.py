@@ -74,7 +74,7 @@ class Played:
         return result.stdout
 
     def stop(self, *brokers: int) -> None:
-        """One after the other, each with a controlled shutdown; returns when they are in no ISR that can do without."""
+        """Stop them one after the other, controlled, until they are in no ISR that can do without."""
         for broker in brokers:
             self._brokers[broker].stop()
         self._until(lambda v: not set(brokers) & set(v.brokers), f"{brokers} gone")

@@ -109,7 +109,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
 
 @contextmanager
 def at_work(cluster: EmbeddedCluster, name: str) -> Iterator[tuple[Load, Member, ZooKeeper]]:
-    """A producer and a group member on a topic of that name; afterwards everything was read and nothing told."""
+    """Give a producer and a group member on a topic of that name; afterwards everything was read and nothing told."""
     with ZooKeeper(cluster.zookeeper) as zk:
         make_topic(zk, name, PARTITIONS)
         await_in_sync(zk, [name])
@@ -136,7 +136,7 @@ def leaders(zk: ZooKeeper, topic: str) -> list[int | None]:
 
 
 def coordinator_of(zk: ZooKeeper, group: str) -> int:
-    """There is none for a moment while leaders change."""
+    """Wait for a coordinator: there is none for a moment while leaders change."""
 
     def leader() -> int | None:
         view = read_cluster(zk, [OFFSETS])

@@ -69,7 +69,7 @@ def fetching(topic: str, correlation_id: int, *, max_wait_ms: int = 0, max_bytes
 
 
 def peers_of(process: psutil.Process, port: int) -> set[int]:
-    """The ports its clients have."""
+    """Return the ports its clients have."""
     taken = process.net_connections("tcp")
     return {c.raddr.port for c in taken if c.laddr.port == port and c.status != psutil.CONN_LISTEN}
 

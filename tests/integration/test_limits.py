@@ -24,7 +24,7 @@ _SAFE = {"min.insync.replicas": "2", "auto.create.topics.enable": "false"}
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 20 MB."""
+    """Mount a file system of 20 MB."""
     path = tmp_path / "disk"
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(path)]

@@ -45,7 +45,7 @@ class LoggingKafka(RealKafka):
 
 
 def told(logs: Sequence[Path], directory: Path) -> tuple[dict[str, State], Counts]:
-    """How each partition stands by the logs, and the account of their lines."""
+    """Return how each partition stands by the logs, and the account of their lines."""
     with spool() as own:
         sources = open_logs(logs, own).sources
         gathered = gather(Logs(sources, (None,) * len(sources), own.directory), Selection(), InProcess(), len(logs))
@@ -58,7 +58,7 @@ def told(logs: Sequence[Path], directory: Path) -> tuple[dict[str, State], Count
 
 
 def held(connect: str) -> Mapping[str, State]:
-    """The same in ZooKeeper."""
+    """Return how each partition stands in ZooKeeper."""
     with ZooKeeper(connect) as zk:
         states = read_cluster(zk).states
     return {

@@ -20,7 +20,7 @@ _PRODUCER = 4711
 
 @pytest.fixture
 def connection_to_topic(kafka_cluster: EmbeddedCluster) -> tuple[Connection, str]:
-    """To the leader of an empty partition, and its topic."""
+    """Connect to the leader of an empty partition; return its topic, too."""
     topic = f"renumbered-{uuid.uuid4().hex[:8]}"
     with ZooKeeper(kafka_cluster.zookeeper) as zk:
         make_topic(zk, topic, 1, 1)
@@ -31,7 +31,7 @@ def connection_to_topic(kafka_cluster: EmbeddedCluster) -> tuple[Connection, str
 
 
 def write(connection: Connection, topic: str, epoch: int, sequence: int) -> tuple[int, ErrorCode]:
-    """The same record under that number; its offset."""
+    """Append the same record under that number; return its offset."""
     batch = encode_batch(
         [Record(0, 1, b"7", b"value-7")], producer_id=_PRODUCER, producer_epoch=epoch, base_sequence=sequence
     )

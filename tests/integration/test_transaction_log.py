@@ -5,6 +5,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.zookeeper.session import Check, Create, Delete, SetData, TransactionError, ZooKeeper
+from tests.core.zookeeper.sessions import link_of
 from tests.integration.transaction_log import Transaction, read_transactions, written_by_deposed
 
 
@@ -12,7 +13,7 @@ def test_the_reader_sees_who_did_what(zookeeper_server: ZooKeeperProcess, zk_con
     root = zk_connect.partition("/")[2]
     with ZooKeeper(zk_connect) as zk:
         session = zk.session_id
-        zk._client.set_acls("/", OPEN_ACL_UNSAFE)
+        link_of(zk).client.set_acls("/", OPEN_ACL_UNSAFE)
         zk.create("/a", b"1")
         zk.set("/a", b"2", 0)
         zk.commit([Check("/a", 1), Create("/b", ephemeral=True), SetData("/a", b"3", 1)])

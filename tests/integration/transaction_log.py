@@ -35,7 +35,7 @@ class Transaction(NamedTuple):
 
 
 def read_transactions(data: Path) -> list[Transaction]:
-    """All that the logs of this dataDir hold, up to where they are written now."""
+    """Return all that the logs of this dataDir hold, up to where they are written now."""
     files = sorted((data / "version-2").glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
     return [_transaction(entry) for file in files for entry in _entries(file.read_bytes())]
 
@@ -81,7 +81,7 @@ def _change(kind: int, body: bytes) -> tuple[str, str] | None:
 
 
 def written_by_deposed(transactions: Iterable[Transaction]) -> list[Transaction]:
-    """What took effect of sessions that had ``/controller`` before somebody else made it anew, but for their end."""
+    """Return what took effect of sessions that had lost ``/controller`` to another, but for their end."""
     deposed: set[int] = set()
     ruler: int | None = None
     found = []

@@ -1,37 +1,44 @@
-"""A double of kazoo's client for ``ZooKeeper``: the session code above it is the real one.
+"""A link of the simulation: ``ZooKeeper``'s requests on the ensemble in memory, with all that breaks below the session.
 
-What breaks is below it: requests and replies are lost with the connection, sessions expire unseen, watches come late.
-As kazoo does it: a drop fails what was sent, what is asked meanwhile waits for the next connection, be it of the same
-session or of another.
+Requests and replies are lost with the connection, sessions expire unseen, watches come late. As kazoo does it: a drop
+fails what was sent, what is asked meanwhile waits for the next connection, be it of the same session or of another.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kazoo import exceptions as kz
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
-
-from kafkatool.core.zookeeper.session import Check, Create, Delete, Node, Op, SetData, ZooKeeper, _node
-from tests.simulation.server import Server, Watcher, Writer
-from tests.simulation.world import Crash, World
+from kafkatool.core.errors import (
+    ConnectionLostError,
+    SessionExpiredError,
+    ZooKeeperError,
+    ZooKeeperUnavailableError,
+)
+from kafkatool.core.zookeeper.link import LinkWatch, SessionState
+from kafkatool.core.zookeeper.session import Create, Delete, Node, Op, SetData, ZooKeeper
+from tests.core.zookeeper.ensemble import Crash
+from tests.simulation.server import OPERATOR, Server, Writer
+from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
+
+T = TypeVar("T")
 
 SESSION_TIMEOUT_MS = 6000
 _STOPPED_ELECTING = 6  # as likely during an election: it is short, and two at a time are what it must withstand
 
 
-class KazooEvent(NamedTuple):
-    """What kazoo hands to a watch."""
-
-    type: str
+def connection_lost() -> ConnectionLostError:
+    return ConnectionLostError("the connection to ZooKeeper was lost")
 
 
-class Pending:
+def expired() -> SessionExpiredError:
+    return SessionExpiredError("the ZooKeeper session expired")
+
+
+class Pending(Generic[T]):
     """A request under way."""
 
     __slots__ = ("_client", "done", "error", "value")
@@ -39,69 +46,31 @@ class Pending:
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.done = False
-        self.value: Any = None
+        self.value: T | None = None
         self.error: Exception | None = None
 
     def fail(self, error: Exception) -> None:
         self.done, self.error = True, error
 
-    def get(self, timeout: float) -> Any:
+    def get(self, timeout_s: float, /) -> T:
         client = self._client
         if not self.done:
-            client.world.run_until(lambda: self.done or not client.process.alive, client.world.now + timeout * 1000)
+            client.world.run_until(lambda: self.done or not client.process.alive, client.world.now + timeout_s * 1000)
             client.alive_or_crash()
             if not self.done:
-                raise KazooTimeoutError
+                raise ConnectionLostError("ZooKeeper did not answer in time")
         elif client.sent and client.sent[0] is self:
             client.sent.popleft()
         if self.error is not None:
             raise self.error
-        return self.value
-
-
-class _Live:
-    def __init__(self, client: "Client") -> None:
-        self._client = client
-
-    def wait(self, timeout: float) -> bool:
-        client = self._client
-        client.world.run_until(lambda: client.connected or not client.process.alive, client.world.now + timeout * 1000)
-        client.alive_or_crash()
-        return client.connected
-
-
-class _Handler:
-    def __init__(self, client: "Client") -> None:
-        self._client = client
-
-    def dispatch_callback(self, callback: Any) -> None:
-        self._client.call_soon(lambda: callback.func(*callback.args))
-
-
-class _Transaction:
-    def __init__(self, client: "Client") -> None:
-        self._client = client
-        self._ops: list[Op] = []
-
-    def create(self, path: str, data: bytes, ephemeral: bool = False) -> None:
-        self._ops.append(Create(path, data, ephemeral))
-
-    def set_data(self, path: str, data: bytes, version: int) -> None:
-        self._ops.append(SetData(path, data, version))
-
-    def delete(self, path: str, version: int) -> None:
-        self._ops.append(Delete(path, version))
-
-    def check(self, path: str, version: int) -> None:
-        self._ops.append(Check(path, version))
-
-    def commit_async(self) -> Pending:
-        client, ops, writer = self._client, self._ops, self._client.writer()
-        return client.submit(lambda: client.server.commit(ops, writer))
+        value: Any = self.value
+        return value  # type: ignore[no-any-return]
 
 
 class Client:
-    """One per process. ``session`` is what the server knows it by, ``_session_id`` what it believes itself."""
+    """One per process. ``session`` is what the server knows it by, ``session_id`` what it believes itself."""
+
+    chroot = ""
 
     def __init__(self, world: World, server: Server, process: "Process") -> None:
         self.world = world
@@ -112,16 +81,11 @@ class Client:
         self.session = 0
         self.connected = False
         self.closed = False
-        self.sent: deque[Pending] = deque()  # and not yet taken note of
-        self.chroot = ""
-        self.handler = _Handler(self)
-        # what the session object reaches into kazoo for; nothing of it is used without sockets
-        self._connection = SimpleNamespace(_send_request=None, _read=None, _read_socket=None, _write_sock=None)
-        self._session_id: int | None = None
-        self._live = _Live(self)
-        self._listeners: list[Callable[[str], None]] = []
-        self._queue: deque[tuple[Pending, Callable[[], Any]]] = deque()
-        self._watchers: dict[Watcher, None] = {}
+        self.sent: deque[Pending[Any]] = deque()  # and not yet taken note of
+        self.session_id = 0
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._queue: deque[tuple[Pending[Any], Callable[[], Any]]] = deque()
+        self._watches: dict[LinkWatch, None] = {}
         self._expired = False  # told so, and no new session yet
         self._drops = 0
         self.blocked_until = 0.0  # no connection before
@@ -132,39 +96,37 @@ class Client:
 
     # --- life -----------------------------------------------------------------------------------------------------
 
-    def start(self, timeout: float) -> None:
+    def start(self, timeout_s: float, *, create_chroot: bool) -> None:
         self.connect()
-        self._live.wait(timeout)
-        if not self.connected:
-            raise KazooTimeoutError
-
-    def stop(self) -> None:
-        self.closed, self.connected = True, False
-        self.server.forget_watches(self)
-        self.server.end_session(self.session)
+        if not self.wait_until_connected(timeout_s):
+            raise ZooKeeperUnavailableError("the simulated ZooKeeper does not answer")
 
     def close(self) -> None:
-        pass
+        self.closed, self.connected = True, False
+        self.server.forget_watches(self)
+        self.server.end_session(self.session, OPERATOR)
 
-    def exists(self, path: str) -> bool:
-        return path in self.server.nodes
-
-    def ensure_path(self, path: str) -> None:
-        raise NotImplementedError("the simulation uses no chroot")
-
-    def add_listener(self, listener: Callable[[str], None]) -> None:
+    def add_listener(self, listener: Callable[[SessionState], None], /) -> None:
         self._listeners.append(listener)
 
-    def _tell(self, state: str) -> None:
+    def _tell(self, state: SessionState) -> None:
         for listener in self._listeners:
             listener(state)
+
+    def wait_until_connected(self, timeout_s: float) -> bool:
+        self.world.run_until(lambda: self.connected or not self.process.alive, self.world.now + timeout_s * 1000)
+        self.alive_or_crash()
+        return self.connected
+
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def alive_or_crash(self) -> None:
         if not self.process.alive:
             raise Crash
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """On the client's callback thread."""
+        """Run it on the client's callback thread."""
 
         def call() -> None:
             if not self.process.alive or self.closed:
@@ -179,7 +141,7 @@ class Client:
     # --- the connection -------------------------------------------------------------------------------------------
 
     def drop(self, for_ms: float) -> None:
-        """The connection breaks; the server waits for the session timeout."""
+        """Break the connection; the server waits for the session timeout."""
         if not self.connected or self.closed:
             return
         if (wait := self.process.stopped_until - self.world.now) > 0:
@@ -191,18 +153,18 @@ class Client:
         self.blocked_until = self.world.now + for_ms
         kept = self.world.random.randint(0, len(self.sent))  # replies that came before the end
         for pending in list(self.sent)[kept:]:
-            pending.fail(kz.ConnectionLoss())
+            pending.fail(connection_lost())
         self.sent.clear()
         self.server.forget_watches(self)
-        self._tell(KazooState.SUSPENDED)
-        watchers, self._watchers = self._watchers, {}
-        for watcher in watchers:
-            watcher(KazooEvent("NONE"))
+        self._tell(SessionState.SUSPENDED)
+        watches, self._watches = self._watches, {}
+        for watch in watches:
+            watch(None)
         self.expire_unless_back()
         self.world.after(for_ms, self.connect)
 
     def expire_unless_back(self) -> None:
-        """The server's clock of this session runs."""
+        """Start the server's clock of this session."""
         session, drops = self.session, self._drops
 
         def expire() -> None:
@@ -216,10 +178,10 @@ class Client:
         self.world.after(SESSION_TIMEOUT_MS, expire)
 
     def expire(self, session: int) -> None:
-        """The server ends the session; the client does not know."""
+        """End the session at the server; the client does not know."""
         if session in self.server.sessions:
             self.world.note("session %d of %s expires", session, self.name)
-            self.server.end_session(session)
+            self.server.end_session(session, OPERATOR)
             if self.connected:
                 self.world.soon(lambda: self._cut_off(session), 300.0)
 
@@ -234,32 +196,32 @@ class Client:
         if wait > 0 or not self.server.is_up:
             self.world.after(max(wait, 100.0), self.connect)
             return
-        if self._session_id is not None and self.session not in self.server.sessions:
+        if self.session_id and self.session not in self.server.sessions:
             self._lose_session()
             return
-        if self._session_id is None:
-            self.session = self._session_id = self.server.open_session(self)
+        if not self.session_id:
+            self.session = self.session_id = self.server.open_session()
         self._drops += 1
         self.connected, self._expired = True, False
         self.world.note("client %s is connected, session %d", self.name, self.session)
-        self._tell(KazooState.CONNECTED)
+        self._tell(SessionState.CONNECTED)
         while self._queue and self.connected:
             pending, operation = self._queue.popleft()
             self._execute(pending, operation)
 
     def _lose_session(self) -> None:
         self.world.note("client %s learns that session %d is over", self.name, self.session)
-        self._session_id = None
+        self.session_id = 0
         self._expired = self.world.random.random() < 0.5  # else it is about to connect again already
-        self._tell(KazooState.LOST)
+        self._tell(SessionState.EXPIRED)
         queue, self._queue = self._queue, deque()
         for pending, _ in queue:
-            pending.fail(kz.SessionExpiredError())
+            pending.fail(expired())
         self.world.soon(self.connect, 200.0)
 
     # --- requests -------------------------------------------------------------------------------------------------
 
-    def submit(self, operation: Callable[[], Any]) -> Pending:
+    def submit(self, operation: Callable[[], T]) -> Pending[T]:
         """Ask the server; what may go wrong on the way goes wrong here."""
         self.alive_or_crash()
         chances = self.world.chances
@@ -267,17 +229,17 @@ class Client:
         if chances.others_first:
             self._others_first()
             cut = self.world.random.random() < chances.cut
-        pending = Pending(self)
+        pending: Pending[T] = Pending(self)
         if self.closed:
-            pending.fail(kz.ConnectionClosedError())
+            pending.fail(connection_lost())
         elif self._expired:
-            pending.fail(kz.SessionExpiredError())
+            pending.fail(expired())
         elif not self.connected:
             self._queue.append((pending, operation))
         elif self.session not in self.server.sessions:  # ended behind our back: the server hangs up
             self.sent.append(pending)
             self.drop(1.0)
-            pending.fail(kz.ConnectionLoss())
+            pending.fail(connection_lost())
         else:
             random = self.world.random
             if not cut or random.random() < 0.6:
@@ -285,14 +247,14 @@ class Client:
             if cut:
                 long = random.random() < chances.expiry
                 self.drop(random.uniform(4000, 12000) if long else random.uniform(1, 1500))
-                pending.fail(kz.ConnectionLoss())
+                pending.fail(connection_lost())
         return pending
 
-    def _execute(self, pending: Pending, operation: Callable[[], Any]) -> None:
+    def _execute(self, pending: Pending[T], operation: Callable[[], T]) -> None:
         self.sent.append(pending)
         try:
             pending.value = operation()
-        except kz.KazooException as e:
+        except ZooKeeperError as e:
             pending.error = e
         pending.done = True
 
@@ -317,87 +279,76 @@ class Client:
 
     # --- watches --------------------------------------------------------------------------------------------------
 
-    def watching(self, watcher: Watcher) -> None:
-        self._watchers[watcher] = None
-
-    def on_watch(self, watcher: Watcher, kind: str) -> None:
-        """The server has sent it; it arrives later, or with the connection never."""
+    def on_watch(self, watch: LinkWatch, kind: str) -> None:
+        """Take what the server has sent; it arrives later, or with the connection never."""
         drops = self._drops
 
         def arrive() -> None:
-            if drops == self._drops and self._watchers.pop(watcher, self) is None:
-                watcher(KazooEvent(kind))
+            if drops == self._drops and watch in self._watches:
+                del self._watches[watch]
+                watch(kind)
 
         self.call_soon(arrive)
 
-    # --- kazoo's calls --------------------------------------------------------------------------------------------
+    # --- what the session asks ------------------------------------------------------------------------------------
 
-    def get_async(self, path: str, watch: Watcher | None = None) -> Pending:
-        def get() -> Any:
-            node = self.server.nodes.get(path)
-            if node is None:
-                raise kz.NoNodeError
-            if watch is not None:
-                self.server.watch_data(path, self, watch)
-            return node.data, node.stat
+    def get(self, path: str, watch: LinkWatch | None) -> Pending[Node]:
+        def get() -> Node:
+            node = self.server.get(path)
+            if watch is not None and self.server.watch_data(path, self, watch):
+                self._watches[watch] = None
+            return node
 
         return self.submit(get)
 
-    def exists_async(self, path: str, watch: Watcher | None = None) -> Pending:
-        def exists() -> Any:
-            node = self.server.nodes.get(path)
-            if watch is not None:
-                self.server.watch_data(path, self, watch)
-            return node and node.stat
+    def exists(self, path: str, watch: LinkWatch | None) -> Pending[bool]:
+        def exists() -> bool:
+            if watch is not None and self.server.watch_data(path, self, watch):
+                self._watches[watch] = None
+            return path in self.server.nodes
 
         return self.submit(exists)
 
-    def get_children_async(self, path: str, watch: Watcher | None = None) -> Pending:
-        def children() -> Any:
-            node = self.server.nodes.get(path)
-            if node is None:
-                raise kz.NoNodeError
-            if watch is not None:
-                self.server.watch_children(path, self, watch)
-            return list(node.children)
+    def children(self, path: str, watch: LinkWatch | None) -> Pending[list[str]]:
+        def children() -> list[str]:
+            names = self.server.children(path)
+            if watch is not None and self.server.watch_children(path, self, watch):
+                self._watches[watch] = None
+            return names
 
         return self.submit(children)
 
-    def create_async(
-        self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False, makepath: bool = False
-    ) -> Pending:
+    def reads(self) -> Callable[[str], Pending[Node]]:
+        return lambda path: self.get(path, None)
+
+    def reads_together(self) -> None:
+        return None
+
+    def create(self, path: str, data: bytes, *, ephemeral: bool, sequential: bool, make_parents: bool) -> Pending[str]:
         writer = self.writer()
 
-        def create() -> Any:
-            full = path
-            if sequence:
-                full += f"{self.server.nodes[path.rpartition('/')[0]].made:010d}"
-            return self.server.write(Create(full, data, ephemeral), writer)
+        def create() -> str:
+            made = self.server.next_in_sequence(path) if sequential else path
+            self.server.write(Create(made, data, ephemeral), writer, self.session)
+            return made
 
         return self.submit(create)
 
-    def set_async(self, path: str, data: bytes, version: int) -> Pending:
+    def set(self, path: str, data: bytes, version: int) -> Pending[int]:
         writer = self.writer()
-        return self.submit(lambda: self.server.write(SetData(path, data, version), writer))
+        return self.submit(lambda: self.server.write(SetData(path, data, version), writer) or 0)
 
-    def delete_async(self, path: str, version: int) -> Pending:
+    def delete(self, path: str, version: int) -> Pending[object]:
         writer = self.writer()
         return self.submit(lambda: self.server.write(Delete(path, version), writer))
 
-    def transaction(self) -> _Transaction:
-        return _Transaction(self)
+    def commit(self, ops: Sequence[Op]) -> Pending[list[int | None]]:
+        writer = self.writer()
+        return self.submit(lambda: self.server.commit(ops, writer, self.session))
 
 
 class SimulatedZooKeeper(ZooKeeper):
-    """The real session object on the double."""
+    """The real session object on the link."""
 
     def __init__(self, client: Client) -> None:
-        self._double = client
-        super().__init__("simulated:2181", session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=10_000)
-
-    def _make_client(self) -> Any:
-        return self._double
-
-    def _nodes(self, paths: Sequence[str]) -> list[Node | None]:
-        """Request by request: a bulk read lies below what is doubled, and would wait in real time."""
-        return [answer and _node(answer) for answer in self._gather(paths, paths, self._double.get_async)]
+        super().__init__("simulated:2181", connection_timeout_ms=10_000, link=client)

@@ -97,12 +97,12 @@ class Cluster:
         return process if process is not None and process.alive else None
 
     def registered(self) -> list[int]:
-        return sorted(int(n) for n in self.server.nodes[BrokersZnode.PATH].children)
+        return sorted(int(n) for n in self.server.children(BrokersZnode.PATH))
 
     # --- the operator ---------------------------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
-        return sorted(self.server.nodes[TopicsZnode.PATH].children)
+        return sorted(self.server.children(TopicsZnode.PATH))
 
     def is_marked(self, topic: str) -> bool:
         return DeleteTopicsZnode.topic_path(topic) in self.server.nodes

@@ -28,10 +28,10 @@ from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, Topi
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import SessionState
 from kafkatool.core.zookeeper.znodes import BrokerZnode, IsrChangeZnode, LogDirEventZnode, PartitionStateZnode
+from tests.core.zookeeper.ensemble import Crash
 from tests.simulation.client import Client, SimulatedZooKeeper
 from tests.simulation.network import SimulatedChannel
 from tests.simulation.replicas import Disk, Replicas, Role
-from tests.simulation.world import Crash
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster

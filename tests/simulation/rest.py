@@ -41,8 +41,8 @@ def _controller(cluster: Cluster) -> list[str]:
     process, term = ruling[0], ruling[0].worker.term
     assert term is not None
     found = []
-    if node.owner != process.client.session:
-        found.append(f"{process.id} rules, /controller belongs to session {node.owner}")
+    if node.ephemeral_owner != process.client.session:
+        found.append(f"{process.id} rules, /controller belongs to session {node.ephemeral_owner}")
     if term.context.epoch != cluster.invariants.controller_epoch():
         found.append(f"{process.id} rules by epoch {term.context.epoch}")
     if unaware := [p.id for p in cluster.alive() if p.worker.known_id != process.id]:
@@ -95,10 +95,12 @@ def _requests(cluster: Cluster) -> list[str]:
         if path in nodes:
             found.append(f"{path} is still there: {nodes[path].data!r}")
     for path in (IsrChangeZnode.PATH, LogDirEventZnode.PATH):
-        if nodes[path].children:
-            found.append(f"nobody takes note of {path}: {list(nodes[path].children)}")
-    if cluster.properties["delete.topic.enable"] == "true" and nodes[DeleteTopicsZnode.PATH].children:
-        found.append(f"topics still to be deleted: {list(nodes[DeleteTopicsZnode.PATH].children)}")
+        if names := cluster.server.children(path):
+            found.append(f"nobody takes note of {path}: {names}")
+    if cluster.properties["delete.topic.enable"] == "true" and (
+        left := cluster.server.children(DeleteTopicsZnode.PATH)
+    ):
+        found.append(f"topics still to be deleted: {left}")
     for partition, (asked_at, wanted) in cluster.reassignments.items():
         assigned = cluster.invariants.assignment(partition.topic).get(partition.partition)
         refused = cluster.refusals.reassignments.get(partition, -1.0) >= asked_at

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kazoo import exceptions as kz
 
 from kafkatool.core.errors import NodeExistsError
 from kafkatool.core.zookeeper.session import Create, Delete, TransactionError
-from tests.simulation.client import Pending
+from tests.simulation.client import Pending, connection_lost
 from tests.simulation.cluster import Cluster
 from tests.simulation.server import OPERATOR
 from tests.simulation.world import World
@@ -27,11 +26,11 @@ def test_an_empty_node_of_another_writer_does_not_make_a_lost_transaction_look_d
     process, server = cluster.processes[1], cluster.server
     submit = process.client.submit
 
-    def lost(operation: Callable[[], Any]) -> Pending:
+    def lost(operation: Callable[[], Any]) -> Pending[Any]:
         process.client.submit = submit  # type: ignore[method-assign]
         server.commit([Create("/parent"), Create("/parent/state", b"theirs")], OPERATOR)
-        pending = Pending(process.client)
-        pending.fail(kz.ConnectionLoss())
+        pending: Pending[Any] = Pending(process.client)
+        pending.fail(connection_lost())
         return pending
 
     process.client.submit = lost  # type: ignore[method-assign]
@@ -47,10 +46,10 @@ def test_a_transaction_that_took_effect_before_its_reply_was_lost_is_not_repeate
     process, server = cluster.processes[1], cluster.server
     submit = process.client.submit
 
-    def lost(operation: Callable[[], Any]) -> Pending:
+    def lost(operation: Callable[[], Any]) -> Pending[Any]:
         process.client.submit = submit  # type: ignore[method-assign]
         pending = submit(operation)
-        pending.fail(kz.ConnectionLoss())
+        pending.fail(connection_lost())
         return pending
 
     process.client.submit = lost  # type: ignore[method-assign]
@@ -68,13 +67,13 @@ def test_a_deletion_that_took_effect_before_its_reply_was_lost_spares_the_next_n
     assert node is not None
     submit = process.client.submit
 
-    def lost(operation: Callable[[], Any]) -> Pending:
+    def lost(operation: Callable[[], Any]) -> Pending[Any]:
         process.client.submit = submit  # type: ignore[method-assign]
         operation()
         if anew:
             server.commit([Create("/request", b"next")], OPERATOR)
-        pending = Pending(process.client)
-        pending.fail(kz.ConnectionLoss())
+        pending: Pending[Any] = Pending(process.client)
+        pending.fail(connection_lost())
         return pending
 
     process.client.submit = lost  # type: ignore[method-assign]

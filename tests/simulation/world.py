@@ -18,10 +18,6 @@ _MAX_STEPS = 60_000  # of one run: more means that it does not come to rest
 _MAX_DEPTH = 40  # frames of waiting on top of each other
 
 
-class Crash(BaseException):
-    """The process at work was killed: unwinds its stack through everything that catches mere errors."""
-
-
 class SimulationError(BaseException):
     """An invariant does not hold, or the cluster does not come to rest. No error handling of the program stops it."""
 

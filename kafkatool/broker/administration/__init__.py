@@ -3,3 +3,5 @@
 Doors: all modules, for the handlers. What they do is written to ZooKeeper or done on the leader; nothing is sent to
 other brokers, and no response is built.
 """
+
+__all__ = ["configs", "producer_ids", "record_deletion", "topics", "waiting_topics"]

@@ -5,3 +5,5 @@ the gauges' file in ``gauges``. Tests and the simulation drive ``worker``, witho
 The event thread never waits for a broker, and nothing here knows handlers or the logs of partitions. All that a term
 writes to ZooKeeper goes through ``writing``. See docs/architecture/controller.md.
 """
+
+__all__ = ["controller", "gauges", "standalone"]

@@ -3,3 +3,5 @@
 Doors: `cluster` (a whole cluster), `zookeeper_process`, `ports`, `processes`. A broker is started by its command line and
 seen through its process, its files and the wire: nothing here imports the server.
 """
+
+__all__ = ["cluster"]

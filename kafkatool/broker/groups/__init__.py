@@ -4,3 +4,5 @@ Doors: ``coordinator`` for the handlers and the server; ``member``, ``records`` 
 takes and gives; ``ownership`` says where a group belongs; ``zookeeper_offsets`` serves version 0 of commits.
 Never here: a request's decoding or encoding; a lock held over an append, an answer, or another group's lock.
 """
+
+__all__ = ["coordinator", "member", "ownership", "records", "zookeeper_offsets"]

@@ -3,3 +3,5 @@
 Doors: ``socket_server``, the whole of it; ``connection`` and ``request_channel``, by which a request comes and is
 answered; ``client_quotas``. No frame is decoded here and no API is known, but for the keys of those said to be quick.
 """
+
+__all__ = ["client_quotas", "connection", "request_channel", "socket_server"]

@@ -2,3 +2,5 @@
 
 Doors: all three modules, for the composition root. Nothing here knows of topics or replicas.
 """
+
+__all__ = ["controlled_stop", "identity", "registration"]

@@ -3,3 +3,5 @@
 Each module is a door: ``scheduler`` and ``timer`` for work to come, ``purgatory`` for requests that wait, ``yielding``
 and ``gc_pause`` for long work, ``file_limit`` for descriptors. Nothing here knows Kafka's terms or does I/O of its own.
 """
+
+__all__ = ["file_limit", "gc_pause", "purgatory", "scheduler", "timer", "yielding"]

@@ -3,3 +3,5 @@
 Doors: ``config`` (server.properties, checked) and ``properties`` (their text), ``protocol_versions``, ``dynamic`` and
 ``overrides`` (configs in ZooKeeper), ``description`` (all of it, as administrators see it). No config is changed here.
 """
+
+__all__ = ["config", "description", "dynamic", "overrides", "properties", "protocol_versions"]

@@ -12,6 +12,7 @@ import click
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, FORMATS, Output
 from kafkatool.commands.shared.settings import SettingOption
 from kafkatool.core.errors import NoPermissionError, RefusedError, UsageError, ZooKeeperUnavailableError
+from kafkatool.core.zookeeper.connect_string import without_spaces
 
 if TYPE_CHECKING:
     from kafkatool.core.planner.plan_files import PartitionName
@@ -74,9 +75,7 @@ def _zookeeper(required: bool) -> Callable[[F], F]:
             if required and not ctx.resilient_parsing:  # click takes a default of None for a value
                 raise click.MissingParameter(ctx=ctx, param=param)
             return None
-        if any(c.isspace() for c in value):
-            raise UsageError(f"--zookeeper {value!r} contains a space; the form is host:port[,host:port…][/chroot]")
-        return value
+        return without_spaces(value)
 
     return click.option(
         "--zookeeper",

@@ -1,7 +1,7 @@
 """A blocking connection to one broker: one request, one answer.
 
-What followers fetch with, the controller commands with and the tools ask with. It negotiates nothing: the caller says
-the version (BRK-3).
+Followers fetch with it, the controller sends its requests and the tools ask with it. It negotiates nothing: the caller
+says the version (BRK-3).
 """
 
 import socket
@@ -55,7 +55,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether it can no longer be used."""
+        """Return whether it can no longer be used."""
         return self._closing
 
     def send(self, api: Api, version: int, request: Request[_Response], *, timeout_ms: int | None = None) -> _Response:

@@ -3,3 +3,13 @@
 Doors: `values`, `assignment`, `replication_factor`, `topic_names`, `topic_configs`, `java_hash`. Nothing here opens a
 socket or a file, reads ZooKeeper, a clock or random numbers, or knows a wire format.
 """
+
+__all__ = [
+    "assignment",
+    "java_hash",
+    "replication_factor",
+    "security_protocols",
+    "topic_configs",
+    "topic_names",
+    "values",
+]

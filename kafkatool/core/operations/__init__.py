@@ -2,3 +2,5 @@
 
 Operations return values, print nothing and know no click; they report progress to a function they are given.
 """
+
+__all__ = ["election", "reassignment", "topics", "verification"]

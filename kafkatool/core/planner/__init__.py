@@ -4,3 +4,5 @@ Doors: `minimal` (the fewest moves, by the search of `balancing`), `kafkas` (as 
 and `plan_files`, which also reads and writes the files of elections. No plan reads ZooKeeper, a clock or random numbers
 of its own; only `plan_files` touches the disk.
 """
+
+__all__ = ["consequences", "kafkas", "minimal", "plan_files"]

@@ -3,3 +3,5 @@
 Doors: ``frames`` encodes and decodes what goes over a socket, ``messages`` has a file for each API, ``records`` the
 batches. No socket is opened here, and nothing is decided about a request.
 """
+
+__all__ = ["codec", "frames", "messages", "records"]

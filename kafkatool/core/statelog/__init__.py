@@ -5,3 +5,5 @@ Rooms, each built upon those after it: ``jobs`` (what runs in parallel) and ``sp
 ``kt logs``: ``jobs``, ``sources.files`` and ``sources.clocks``, ``spark.session``, ``lines.selection``. Nothing here
 prints, and a cluster is never asked.
 """
+
+__all__ = ["history", "jobs", "lines", "merging", "sources", "spark"]

@@ -1,5 +1,8 @@
-"""The ZooKeeper session, every znode's path and JSON, and snapshots of a cluster read through them.
+"""ZooKeeper: the session, every znode's path and content, and snapshots of a cluster read through them.
 
-``session`` is the connection, ``znodes`` the one home of each node, ``cluster_view`` the snapshot every tool works on.
-kazoo is imported here and nowhere else. There is no unconditional write of a shared node.
+Doors: ``session`` is the connection, ``znodes`` the one home of each node, ``cluster_view`` the snapshot that every tool
+works on; ``watched_node``, ``connect_string`` and ``unreachable`` help tools to wait, to check and to explain. kazoo is
+known to ``kazoo_link`` alone. There is no unconditional write of a shared node, and nothing is decided here.
 """
+
+__all__ = ["cluster_view", "connect_string", "session", "unreachable", "watched_node", "znodes"]

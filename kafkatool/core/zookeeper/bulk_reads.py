@@ -1,18 +1,19 @@
 """Reads of many znodes in one pass, without a lock, a condition and three tuples of kazoo's for each.
 
 A controller reads a hundred thousand states, a tool ten thousand: with an ``AsyncResult`` each, Python's work is four
-fifths of the time. Here a request is its own answer's place, whole answers are taken out of the buffer they came in,
-and who waits is woken once.
+fifths of the time. Here a request is its own answer's place, whole answers are taken out of the buffer they came in
+(``kazoo_link``), and who waits is woken once.
 
 ZooKeeper from 3.6 on takes many reads in one request, which spares it what a request costs: 0.1 ms of CPU, a node 3 us.
 """
 
 import struct
 import threading
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from kazoo import exceptions as kz
+from kafkatool.core.zookeeper.operations import Node
 
 _LENGTH: Final = struct.Struct(">i")
 _OPERATION: Final = struct.Struct(">i?i")  # before each of a request of several: its type, whether all is said, error
@@ -22,59 +23,54 @@ _STAT_BYTES: Final = 68
 _GET_DATA: Final = 4
 _MULTI_READ: Final = 22
 _FAILED: Final = -1  # in place of the type: what follows is an error's number
+_NO_NODE: Final = -101
 _ASK: Final = _OPERATION.pack(_GET_DATA, False, -1)
 _ALL_SAID: Final = _OPERATION.pack(-1, True, -1)
-_MANY: Final = 64
+_UNWATCHED: Final = b"\0"
 
-
-class Node(NamedTuple):
-    """A znode as read. ``ephemeral_owner`` is the owning session's id, 0 for a persistent node.
-
-    ``czxid`` and ``mzxid``: the transactions that made it and that last wrote it; they tell which of two things
-    happened first.
-    """
-
-    data: bytes
-    version: int
-    czxid: int
-    mzxid: int
-    ephemeral_owner: int
-    ctime_ms: int
+Outcome = BaseException | int | None
+"""Why there is no answer: kazoo's error, ZooKeeper's number of one, or None: it did not come in time."""
 
 
 class BulkRead:
-    """The reads of one pass: all are asked for, then each is got. Whoever waits, waits for the last of them."""
+    """The reads of one pass: all are asked for, then each is got. A reader waits for the last of them.
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    ``call`` is kazoo's way to queue a request with the place of its answer, ``error_of`` makes the error for a path.
+    """
+
+    def __init__(
+        self, call: Callable[[Any, Any], object], chroot: str, error_of: Callable[[Outcome, str], BaseException]
+    ) -> None:
+        self._call, self._chroot, self.error_of = call, chroot, error_of
         self._last: _Read | None = None
         self._answers = 0
         self._woken = threading.Event()
 
     def ask(self, path: str) -> "NodeRead":
         """Queue the read of that node, without a watch."""
-        request = self._last = NodeRead(self, self._whole(path))
-        self._client._call(request, request)
+        request = self._last = NodeRead(self, path)
+        self._call(request, request)
         return request
 
     def ask_together(self, paths: Sequence[str]) -> "NodesRead":
-        """Queue the read of those nodes in one request, which the server must know (``zookeeper_version``)."""
-        request = self._last = NodesRead(self, [self._whole(path) for path in paths])
-        self._client._call(request, request)
+        """Queue the read of those nodes in one request, which the server must know (``server_version``)."""
+        request = self._last = NodesRead(self, paths)
+        self._call(request, request)
         return request
 
-    def _whole(self, path: str) -> str:
-        root: str = self._client.chroot
-        return root + path if path != "/" else root or path
+    def whole(self, path: str) -> bytes:
+        """Return the path, below the chroot, as a request has it."""
+        encoded = (self._chroot + path if path != "/" else self._chroot or path).encode()
+        return _LENGTH.pack(len(encoded)) + encoded
 
     def answered(self, request: "_Read") -> None:
-        """On kazoo's thread, whatever the answer."""
+        """Note an answer, whatever it is. Called on kazoo's thread."""
         self._answers += 1
         if request is self._last:
             self._woken.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Until the last is answered, which comes last; or until none has been for that long."""
+        """Wait until the last is answered, which comes last; or until none has been for that long."""
         seen = -1
         while self._last is not None and not self._last.is_answered and seen != self._answers:
             seen = self._answers
@@ -83,116 +79,116 @@ class BulkRead:
                 self._woken.clear()
                 seen = -1
 
-    @property
-    def timeout_error(self) -> BaseException:
-        """What kazoo raises when an answer does not come in time."""
-        error: BaseException = self._client.handler.timeout_exception()
-        return error
-
 
 class _Read:
     """One request, and what kazoo takes for its pending answer."""
 
-    __slots__ = ("_bulk", "_outcome", "is_answered")
+    __slots__ = ("_outcome", "bulk", "is_answered", "path")
 
     watcher = None
 
-    def __init__(self, bulk: BulkRead) -> None:
-        self._bulk = bulk
+    def __init__(self, bulk: BulkRead, path: str) -> None:
+        self.bulk, self.path = bulk, path
         self._outcome: Any = None
         self.is_answered = False
 
     def set(self, outcome: Any) -> None:
-        """The first counts: kazoo may fail a request that it has failed already."""
+        """Keep the answer. The first counts: kazoo may fail a request that it has failed already."""
         if not self.is_answered:
             self._outcome = outcome
             self.is_answered = True
-            self._bulk.answered(self)
+            self.bulk.answered(self)
 
     set_exception = set
 
-    def get(self, timeout: float) -> Any:
-        """What the answer holds. Raises kazoo's errors."""
+    def outcome(self, timeout_s: float) -> Any:
+        """Wait for the answer and return it. Raises ZooKeeperError."""
         if not self.is_answered:
-            self._bulk.wait(timeout)
+            self.bulk.wait(timeout_s)
         outcome = self._outcome
         if outcome is None or isinstance(outcome, BaseException):
-            raise outcome or self._bulk.timeout_error
+            raise self.bulk.error_of(outcome, self.path)
         return outcome
 
 
 class NodeRead(_Read):
-    """Of one node. ``path`` is the whole one, chroot included."""
+    """The read of one node."""
 
-    __slots__ = ("path",)
+    __slots__ = ()
 
     type = _GET_DATA
 
-    def __init__(self, bulk: BulkRead, path: str) -> None:
-        super().__init__(bulk)
-        self.path = path
+    def get(self, timeout_s: float, /) -> Node:
+        """Wait for the node. Raises ZooKeeperError."""
+        node: Node = self.outcome(timeout_s)
+        return node
 
     def serialize(self) -> bytes:
-        return _asked(self.path)
+        """Return the request's body."""
+        return self.bulk.whole(self.path) + _UNWATCHED
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> Node:
-        """The node whose data and stat begin there."""
+        """Return the node whose data and stat begin there."""
         return _node(buffer, offset)[0]
 
 
 class NodesRead(_Read):
-    """Of several nodes, each of which may be absent. ``paths`` are the whole ones."""
+    """The read of several nodes, each of which may be absent."""
 
     __slots__ = ("paths",)
 
     type = _MULTI_READ
 
     def __init__(self, bulk: BulkRead, paths: Sequence[str]) -> None:
-        super().__init__(bulk)
+        super().__init__(bulk, paths[0])
         self.paths = paths
 
+    def get(self, timeout_s: float, /) -> list[Node | None]:
+        """Wait for the nodes, in the order of the paths; None: no such node. Raises ZooKeeperError."""
+        answers: list[Any] = self.outcome(timeout_s)
+        for path, answer in zip(self.paths, answers, strict=True):
+            if isinstance(answer, int):
+                raise self.bulk.error_of(answer, path)
+        return answers
+
     def serialize(self) -> bytes:
-        return b"".join(_ASK + _asked(path) for path in self.paths) + _ALL_SAID
+        """Return the request's body."""
+        return b"".join(_ASK + self.bulk.whole(path) + _UNWATCHED for path in self.paths) + _ALL_SAID
 
     @staticmethod
-    def deserialize(buffer: bytes, offset: int) -> list[Node | kz.ZookeeperError | None]:
-        """In the order of the paths; None: no such node, an error: that one could not be read."""
-        answers: list[Node | kz.ZookeeperError | None] = []
+    def deserialize(buffer: bytes, offset: int) -> list[Node | int | None]:
+        """Return the answers in the order of the paths; None: no such node, a number: ZooKeeper's, of an error."""
+        answers: list[Node | int | None] = []
         while True:
             kind, all_said, _ = _OPERATION.unpack_from(buffer, offset)
             offset += _OPERATION.size
             if all_said:
                 return answers
             if kind == _FAILED:
-                error = kz.EXCEPTIONS[_LENGTH.unpack_from(buffer, offset)[0]]()
-                answers.append(None if isinstance(error, kz.NoNodeError) else error)
+                (number,) = _LENGTH.unpack_from(buffer, offset)
+                answers.append(None if number == _NO_NODE else number)
                 offset += _LENGTH.size
             else:
                 node, offset = _node(buffer, offset)
                 answers.append(node)
 
 
-def _asked(path: str) -> bytes:
-    """Which node a read is of, and that it sets no watch."""
-    encoded = path.encode()
-    return _LENGTH.pack(len(encoded)) + encoded + b"\0"
-
-
 def _node(buffer: bytes, offset: int) -> tuple[Node, int]:
-    """The node whose data and stat begin there, and where they end."""
+    """Return the node whose data and stat begin there, and where they end."""
     start = offset + _LENGTH.size
     stat_at = start + max(0, _LENGTH.unpack_from(buffer, offset)[0])  # -1: no data
     czxid, mzxid, ctime_ms, version, owner = _STAT.unpack_from(buffer, stat_at)
     return Node(bytes(buffer[start:stat_at]), version, czxid, mzxid, owner, ctime_ms), stat_at + _STAT_BYTES
 
 
-def take_answers(client: Any, buffer: bytes, position: int) -> int:
-    """Hand out the nodes that lie next in the buffer, as long as bulk reads wait for them. Returns where they end.
+def take_answers(pending: deque[Any], buffer: bytes, position: int) -> tuple[int, int]:
+    """Hand out the nodes that lie next in the buffer, as long as bulk reads wait for them.
 
+    ``pending`` are kazoo's: request, place of the answer, xid. Returns where the nodes end, and the last zxid told, if any.
     Anything else (a ping, a watch event, an error, another kind of request, an answer in parts) is left to kazoo.
     """
-    pending, size = client._pending, len(buffer)
+    size, last_zxid = len(buffer), 0
     while pending and position + _REPLY.size <= size:
         request, _, xid = pending[0]
         length, answered_xid, zxid, error = _REPLY.unpack_from(buffer, position)
@@ -201,19 +197,13 @@ def take_answers(client: Any, buffer: bytes, position: int) -> int:
             break
         pending.popleft()
         if zxid > 0:
-            client.last_zxid = zxid
+            last_zxid = zxid
         request.set(request.deserialize(buffer, position + _REPLY.size))
         position = end
-    return position
+    return position, last_zxid
 
 
 def is_used_up(buffer: bytes, position: int) -> bool:
-    """Whether no whole message lies in the buffer from there on."""
+    """Tell whether no whole message lies in the buffer from there on."""
     left = len(buffer) - position
     return left < _LENGTH.size or left - _LENGTH.size < _LENGTH.unpack_from(buffer, position)[0]
-
-
-def awaits_many(client: Any) -> bool:
-    """Whether all is sent, and the next answers are those of a bulk read, and more than a few."""
-    pending = client._pending
-    return not client._queue and len(pending) > _MANY and pending[0][0].__class__ is NodeRead

@@ -6,6 +6,7 @@ Three round trips, whatever the number of partitions: child lists, then nodes, t
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from kafkatool.core.errors import ZnodeFormatError
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What ZooKeeper held. ``topics``, ``states`` and ``configs`` cover the topics asked for, the rest the cluster."""
+    """A snapshot of the cluster. ``topics``, ``states`` and ``configs`` cover the topics asked for, the rest the cluster."""
 
     brokers: Mapping[int, BrokerInfo]
     controller_id: int | None
@@ -43,7 +44,7 @@ class ClusterView:
     election: tuple[TopicPartition, ...] | None
 
     def partitions(self) -> list[TopicPartition]:
-        """Every partition of the topics read, sorted."""
+        """Return every partition of the topics read, sorted."""
         return [TopicPartition(t, p) for t in sorted(self.topics) for p in sorted(self.topics[t].assignment)]
 
 
@@ -65,21 +66,19 @@ def read_cluster(
     names = sorted(all_topics if wanted is None else wanted.intersection(all_topics))
     fixed = [ControllerZnode.PATH, ClusterIdZnode.PATH, ReassignmentZnode.PATH, PreferredElectionZnode.PATH]
     config_paths = [ConfigZnode.path("topics", t) for t in names] if configs else []
-    nodes = zk.get_many(
-        [*fixed, *(BrokerZnode.path(i) for i in ids), *(TopicZnode.path(t) for t in names), *config_paths]
+    nodes = iter(
+        zk.get_many([*fixed, *(BrokerZnode.path(i) for i in ids), *(TopicZnode.path(t) for t in names), *config_paths])
     )
-    controller, cluster_id, reassignment, election = nodes[: len(fixed)]
-    broker_nodes = nodes[len(fixed) : len(fixed) + len(ids)]
-    topic_nodes = nodes[len(fixed) + len(ids) : len(fixed) + len(ids) + len(names)]
-    config_nodes = nodes[len(nodes) - len(config_paths) :]
-    found_topics = _topics(names, topic_nodes)
+    controller, cluster_id, reassignment, election = islice(nodes, len(fixed))
+    brokers = decode_brokers(ids, list(islice(nodes, len(ids))))
+    found_topics = _topics(names, list(islice(nodes, len(names))))
     return ClusterView(
-        brokers=decode_brokers(ids, broker_nodes),
+        brokers=brokers,
         controller_id=ControllerZnode.decode(controller.data) if controller else None,
         cluster_id=ClusterIdZnode.decode(cluster_id.data) if cluster_id else None,
         topics=found_topics,
         states=read_states(zk, _partitions(found_topics)) if states else {},
-        configs={t: _config(t, n) for t, n in zip(names, config_nodes, strict=True)} if configs else {},
+        configs={t: _config(t, n) for t, n in zip(names, nodes, strict=True)} if configs else {},
         marked_for_deletion=frozenset(marked),
         reassignment=ReassignmentZnode.decode(reassignment.data) if reassignment else None,
         election=tuple(PreferredElectionZnode.decode(election.data)) if election else None,
@@ -98,12 +97,12 @@ class States(NamedTuple):
 
 
 def read_states(zk: ZooKeeper, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
-    """The state nodes of those partitions in one pass; partitions without a (readable) one are left out."""
+    """Read the state nodes of those partitions in one pass; partitions without a (readable) one are left out."""
     return read_all_states(zk, partitions).found
 
 
 def read_all_states(zk: ZooKeeper, partitions: Iterable[TopicPartition]) -> States:
-    """The same, telling also of which partitions the node cannot be read."""
+    """Read the same, and tell also of which partitions the node cannot be read."""
     wanted = list(partitions)
     found = {}
     written = {}
@@ -125,7 +124,7 @@ def _partitions(topics: Mapping[str, TopicZnode]) -> list[TopicPartition]:
 
 
 def decode_brokers(ids: Sequence[int], nodes: Sequence[Node | None]) -> dict[int, BrokerInfo]:
-    """What is registered under ``ids``; a node that is gone or unreadable counts as absent (Z-7, Z-35 to 37)."""
+    """Decode the nodes registered under ``ids``; one that is gone or unreadable counts as absent (Z-7, Z-35 to 37)."""
     brokers = {}
     for broker_id, node in zip(ids, nodes, strict=True):
         try:

@@ -1,10 +1,26 @@
-"""The members of a ZooKeeper transaction, and whether a node shows that one was carried out."""
+"""A znode as read, the operations of a transaction, and whether a node shows that one was carried out."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kafkatool.core.zookeeper.bulk_reads import Node
+from kafkatool.core.errors import ZooKeeperError
 
 ANY_VERSION = -1
+
+
+class Node(NamedTuple):
+    """A znode as read. ``ephemeral_owner`` is the owning session's id, 0 for a persistent node.
+
+    ``czxid`` and ``mzxid``: the transactions that made it and that last wrote it; they tell which of two things
+    happened first.
+    """
+
+    data: bytes
+    version: int
+    czxid: int
+    mzxid: int
+    ephemeral_owner: int
+    ctime_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +55,17 @@ class Check:
 Op = Create | SetData | Delete | Check
 
 
+class TransactionError(ZooKeeperError):
+    """A transaction was refused as a whole: ``index`` is the operation that failed, ``cause`` why."""
+
+    def __init__(self, index: int, cause: ZooKeeperError) -> None:
+        super().__init__(str(cause), now=cause.now)
+        self.index = index
+        self.cause = cause
+
+
 def shows(node: Node | None, op: Op) -> bool:
-    """Whether the node is as that write leaves it."""
+    """Tell whether the node is as that write leaves it."""
     match op:
         case Create(_, data, _):
             return node is not None and node.data == data

@@ -1,66 +1,45 @@
-"""The ZooKeeper session: pipelined reads, conditional writes, transactions, one-shot watches; kazoo's one user.
+"""The ZooKeeper session: pipelined reads, conditional writes, transactions, one-shot watches.
 
-What it adds to kazoo:
+It adds to what carries its requests (``link``: kazoo's client, or the ensemble in memory of the tests):
 
 - A reply lost with the connection is resolved by reading what is there (Z-40), so a write returns its true outcome.
-- kazoo forgets all watches when the connection drops, though the session lives on. Here they fire as ``reconnected``
-  once the same session is back: whoever watches reads again and misses nothing (Z-43). An expiry drops them.
+- A dropped connection takes all watches with it, though the session lives on. Here they fire as ``reconnected`` once the
+  same session is back: a watcher reads again and misses nothing (Z-43). An expiry drops them.
 - Oversized packets are refused before they are sent (COM-10X): the server answers them by closing the connection.
-- Many requests at once cost little more than their bytes: `zookeeper_pipeline`, `zookeeper_reads`.
-- A server that accepts a connection and never answers it does not cost the session: `zookeeper_handshake`.
 """
 
-import enum
-import logging
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
-
-from kazoo import exceptions as kz
-from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.states import Callback, KazooState
-from kazoo.retry import KazooRetry
+from typing import NamedTuple, Self, TypeVar
 
 from kafkatool.core.errors import (
-    ChrootMissingError,
     ConnectionLostError,
     NodeExistsError,
     NoNodeError,
-    NoPermissionError,
-    NotEmptyError,
-    SessionExpiredError,
     VersionConflictError,
     ZnodeTooLargeError,
-    ZooKeeperError,
-    ZooKeeperUnavailableError,
 )
-from kafkatool.core.zookeeper.bulk_reads import BulkRead
-from kafkatool.core.zookeeper.bulk_reads import Node as Node
-from kafkatool.core.zookeeper.connect_string import split_connect
-from kafkatool.core.zookeeper.handshake import Handshake
+from kafkatool.core.zookeeper.kazoo_link import KazooLink
+from kafkatool.core.zookeeper.link import Link, LinkWatch, Reply, UnknownRequestError
+from kafkatool.core.zookeeper.link import SessionState as SessionState
 from kafkatool.core.zookeeper.operations import ANY_VERSION as ANY_VERSION
 from kafkatool.core.zookeeper.operations import Check as Check
 from kafkatool.core.zookeeper.operations import Create as Create
 from kafkatool.core.zookeeper.operations import Delete as Delete
+from kafkatool.core.zookeeper.operations import Node as Node
 from kafkatool.core.zookeeper.operations import Op as Op
 from kafkatool.core.zookeeper.operations import SetData as SetData
+from kafkatool.core.zookeeper.operations import TransactionError as TransactionError
 from kafkatool.core.zookeeper.operations import shows
-from kafkatool.core.zookeeper.pipeline import Pipeline
-from kafkatool.core.zookeeper.server_version import MultiRead
 
 T = TypeVar("T")
+Asked = TypeVar("Asked")
 
 DEFAULT_MAX_PACKET_BYTES = 1_048_575  # ZooKeeper's jute.maxbuffer
 _TOGETHER = 256  # nodes read by one request; fewer than a quarter of that are not worth asking whether it is known
 _CREATE_BYTES, _SET_BYTES, _TRANSACTION_BYTES = 47, 20, 110  # what a packet adds to path and data (COM-10X)
-
-
-class SessionState(enum.Enum):
-    CONNECTED = "connected"
-    SUSPENDED = "suspended"  # no connection, the session may live on
-    EXPIRED = "expired"  # told before the next session is used
 
 
 class WatchEvent(NamedTuple):
@@ -73,49 +52,11 @@ class WatchEvent(NamedTuple):
 Watch = Callable[[WatchEvent], None]
 
 
-class TransactionError(ZooKeeperError):
-    """A transaction was refused as a whole: ``index`` is the operation that failed, ``cause`` why."""
-
-    def __init__(self, index: int, cause: ZooKeeperError) -> None:
-        super().__init__(str(cause), now=cause.now)
-        self.index = index
-        self.cause = cause
-
-
-class _UnknownRequestError(ZooKeeperError):
-    """The server is too old for it."""
-
-
-_ERRORS: dict[type[Exception], tuple[type[ZooKeeperError], str]] = {
-    kz.NoNodeError: (NoNodeError, "no znode {}"),
-    kz.NodeExistsError: (NodeExistsError, "znode {} exists already"),
-    kz.BadVersionError: (VersionConflictError, "znode {} was changed by somebody else meanwhile"),
-    kz.NotEmptyError: (NotEmptyError, "znode {} still has children"),
-    kz.NoAuthError: (NoPermissionError, "no permission for znode {}: its ACL does not allow this"),
-    kz.UnimplementedError: (_UnknownRequestError, "the ZooKeeper server does not know this request ({})"),
-    kz.SessionExpiredError: (SessionExpiredError, "the ZooKeeper session expired ({})"),
-    kz.ConnectionLoss: (ConnectionLostError, "the connection to ZooKeeper was lost ({})"),
-    kz.ConnectionClosedError: (ConnectionLostError, "the connection to ZooKeeper was closed ({})"),
-    KazooTimeoutError: (ConnectionLostError, "ZooKeeper did not answer in time ({})"),
-}
-
-
-def _translate(error: BaseException, path: str) -> ZooKeeperError:
-    for known, (ours, text) in _ERRORS.items():
-        if isinstance(error, known):
-            return ours(text.format(path))
-    return ZooKeeperError(f"ZooKeeper: {type(error).__name__} on {path}: {error}")
-
-
-def _node(answer: tuple[bytes | None, Any]) -> Node:
-    data, stat = answer
-    return Node(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.ctime)
-
-
 class ZooKeeper:
     """One session, kept over reconnects, replaced after an expiry. Thread-safe; watches run on its callback thread.
 
-    Time-outs are in milliseconds. ``create_chroot`` is for brokers; tools never create it (Z-2).
+    Time-outs are in milliseconds. ``create_chroot`` is for brokers; tools never create it (Z-2). ``link`` is what requests
+    go through, kazoo's client when left out.
     """
 
     def __init__(
@@ -126,10 +67,9 @@ class ZooKeeper:
         connection_timeout_ms: int = 30_000,
         create_chroot: bool = False,
         max_packet_bytes: int = DEFAULT_MAX_PACKET_BYTES,
+        link: Link | None = None,
     ) -> None:
         self.connect = connect
-        self._hosts, self._chroot = split_connect(connect)
-        self._session_timeout = session_timeout_ms / 1000
         self._timeout = connection_timeout_ms / 1000
         self._create_chroot = create_chroot
         self._max_packet_bytes = max_packet_bytes
@@ -139,56 +79,24 @@ class ZooKeeper:
         self._connected = False
         self._expiries = 0
         self._closing = False
-        self._client = self._make_client()
-        self._pipeline = Pipeline(self._client)
-        self._multi_read = MultiRead(self._client)
-        self._client.add_listener(self._on_state)
-
-    def _make_client(self) -> KazooClient:
-        client = KazooClient(
-            hosts=self._hosts,
-            timeout=self._session_timeout,
-            handler=SequentialThreadingHandler(),
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5, ignore_expire=False),
-            logger=logging.getLogger("kafkatool.core.zookeeper.kazoo"),
-        )
-        client._connection._invoke = Handshake(client._connection._invoke)
-        return client
+        self.link = KazooLink(connect, session_timeout_ms=session_timeout_ms) if link is None else link
+        self.link.add_listener(self._on_state)
 
     # --- life ---------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Connect. Raises ZooKeeperUnavailableError, ChrootMissingError."""
         try:
-            self._start()
-            if self._create_chroot and self._chroot:
-                self._client.ensure_path(self._chroot)
-            self._client.chroot = self._chroot
-            if self._chroot and self._client.exists("/") is None:
-                raise ChrootMissingError(
-                    f"ZooKeeper at {self._hosts} has no path {self._chroot}: check the chroot of {self.connect!r}; "
-                    "brokers create it at their first start"
-                )
+            self.link.start(self._timeout, create_chroot=self._create_chroot)
         except BaseException:
             self.close()
             raise
         return self
 
-    def _start(self) -> None:
-        try:
-            self._client.start(timeout=self._timeout)
-            self._pipeline.started()
-        except KazooTimeoutError as e:
-            raise ZooKeeperUnavailableError(
-                f"ZooKeeper at {self._hosts} did not answer within {self._timeout:g} s: "
-                "is it running, is the address right?"
-            ) from e
-
     def close(self) -> None:
         """End the session; its ephemeral nodes go at once. Safe to call twice."""
         self._closing = True
-        self._client.stop()
-        self._client.close()
+        self.link.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -198,58 +106,44 @@ class ZooKeeper:
 
     @property
     def session_id(self) -> int:
-        """The current session's id, 0 while there is none; a node of ours has it as ``ephemeral_owner``."""
-        return self._client._session_id or 0
+        """Return the current session's id, 0 while there is none; a node of ours has it as ``ephemeral_owner``."""
+        return self.link.session_id
 
     def add_session_listener(self, listener: Callable[[SessionState], None]) -> None:
-        """``listener`` runs on the connection's thread: it must not call this object, only note the state."""
+        """Call ``listener`` on the connection's thread: it must not call this object, only note the state."""
         self._listeners.append(listener)
 
-    def _on_state(self, state: str) -> None:
+    def _on_state(self, state: SessionState) -> None:
         if self._closing:
             return
         fire: list[tuple[Watch, str]] = []
         with self._lock:
-            self._connected = state == KazooState.CONNECTED
-            if state != KazooState.SUSPENDED:
+            self._connected = state is SessionState.CONNECTED
+            if state is not SessionState.SUSPENDED:
                 fire, self._interrupted = self._interrupted, []
-            if state == KazooState.LOST:
+            if state is SessionState.EXPIRED:
                 self._expiries += 1
-        told = {
-            KazooState.CONNECTED: SessionState.CONNECTED,
-            KazooState.SUSPENDED: SessionState.SUSPENDED,
-            KazooState.LOST: SessionState.EXPIRED,
-        }[state]
         for listener in self._listeners:
-            listener(told)
-        if told is SessionState.CONNECTED:
+            listener(state)
+        if state is SessionState.CONNECTED:
             for watch, path in fire:
-                event = WatchEvent("reconnected", path)
-                self._client.handler.dispatch_callback(Callback("watch", watch, (event,)))
+                self.link.call_soon(functools.partial(watch, WatchEvent("reconnected", path)))
 
-    def _wrap(self, watch: Watch | None, path: str) -> Callable[[], Callable[[Any], None] | None]:
-        """What makes the watch for each attempt of a read: it belongs to the session that the attempt is made in.
+    def _wrap(self, watch: Watch | None, path: str) -> Callable[[], LinkWatch | None]:
+        """Return what makes the watch for each attempt of a read: it belongs to the session that the attempt is made in.
 
-        One per session: kazoo keeps a set, so that a node asked about twice still calls it once.
+        One per session: a link keeps a set, so that a node asked about twice still calls it once.
         """
-        made: dict[int, Callable[[Any], None]] = {}
+        if watch is None:
+            return lambda: None
+        of_session = functools.cache(functools.partial(self._fired, watch, path))
+        return lambda: of_session(self._expiries)
 
-        def for_attempt() -> Callable[[Any], None] | None:
-            if watch is None:
-                return None
-            expiries = self._expiries
-            if expiries not in made:
-                made[expiries] = self._fired(watch, path, expiries)
-            return made[expiries]
+    def _fired(self, watch: Watch, path: str, expiries: int) -> LinkWatch:
+        """Return the watch as the link calls it; ``expiries`` tells its session."""
 
-        return for_attempt
-
-    def _fired(self, watch: Watch, path: str, expiries: int) -> Callable[[Any], None]:
-        """The watch as kazoo calls it; ``expiries`` tells its session."""
-
-        def fired(event: Any) -> None:
-            if event.type != "NONE":
-                kind = {"CREATED": "created", "DELETED": "deleted", "CHANGED": "changed"}.get(event.type, "children")
+        def fired(kind: str | None) -> None:
+            if kind is not None:
                 watch(WatchEvent(kind, path))
                 return
             with self._lock:
@@ -264,88 +158,66 @@ class ZooKeeper:
 
     # --- reads --------------------------------------------------------------------------------------------------
 
-    def _wait(self, pending: Any, path: str) -> Any:
-        try:
-            return pending.get(timeout=self._timeout)
-        except (kz.KazooException, KazooTimeoutError) as e:
-            raise _translate(e, path) from e
+    def _is_worth_asking_again(self) -> bool:
+        """Wait for the next connection; tell whether it has come in time."""
+        return not self._closing and self.link.wait_until_connected(self._timeout)
 
-    def _read(self, request: Callable[[], Any], path: str) -> Any:
+    def _read(self, request: Callable[[], Reply[T]]) -> T | None:
         """Ask again while the connection comes and goes; an expired session ends it. None: no such node."""
         while True:
             try:
-                return self._wait(request(), path)
+                return request().get(self._timeout)
             except NoNodeError:
                 return None
             except ConnectionLostError:
-                if self._closing or not self._client._live.wait(self._timeout):
+                if not self._is_worth_asking_again():
                     raise
 
     def get(self, path: str, watch: Watch | None = None) -> Node | None:
-        """The node, or None. A watch on an absent node fires when it is created (Z-44)."""
+        """Return the node, or None. A watch on an absent node fires when it is created (Z-44)."""
         wrapped = self._wrap(watch, path)
         while True:
-            answer = self._read(lambda: self._client.get_async(path, watch=wrapped()), path)
-            if answer is not None:
-                return _node(answer)
-            if watch is None or self._read(lambda: self._client.exists_async(path, watch=wrapped()), path) is None:
-                return None
+            node = self._read(lambda: self.link.get(path, wrapped()))
+            if node is not None or watch is None or not self._read(lambda: self.link.exists(path, wrapped())):
+                return node
 
     def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
-        """Names of the children, unsorted; None: no such node."""
+        """Return the names of the children, unsorted; None: no such node."""
         wrapped = self._wrap(watch, path)
-        names: list[str] | None = self._read(lambda: self._client.get_children_async(path, watch=wrapped()), path)
-        return names
+        return self._read(lambda: self.link.children(path, wrapped()))
 
     def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        """All nodes in one pipelined pass, in order; absent ones are None (and not watched)."""
-
-        def ask(path: str) -> Any:
-            return self._client.get_async(path, watch=self._wrap(watch, path)())
-
-        if watch is None:
-            return self._nodes(paths)
-        return [n and _node(n) for n in self._gather(paths, paths, ask)]
-
-    def _nodes(self, paths: Sequence[str]) -> list[Node | None]:
-        """Without watches: many of them in few requests, if the server knows such."""
-        if len(paths) > _TOGETHER // 4 and self._multi_read.is_served():
+        """Read all nodes in one pipelined pass, in order; absent ones are None (and not watched)."""
+        if watch is not None:
+            return self._gather(paths, lambda path: self.link.get(path, self._fired(watch, path, self._expiries)))
+        if len(paths) > _TOGETHER // 4 and (ask := self.link.reads_together()) is not None:
             groups = [paths[start : start + _TOGETHER] for start in range(0, len(paths), _TOGETHER)]
             try:
-                answers = self._gather(groups, [group[0] for group in groups], BulkRead(self._client).ask_together)
-            except _UnknownRequestError:
-                self._multi_read.refused()
-            else:
-                nodes = [answer for group in answers for answer in group]
-                for path, node in zip(paths, nodes, strict=True):
-                    if isinstance(node, kz.ZookeeperError):
-                        raise _translate(node, path) from node
-                return nodes
-        return self._gather(paths, paths, BulkRead(self._client).ask)
+                return [node for group in self._gather(groups, ask) for node in group or ()]
+            except UnknownRequestError:
+                pass  # the link asks that server no more
+        return self._gather(paths, self.link.reads())
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """The children of each path in one pipelined pass, in order."""
-        return self._gather(paths, paths, self._client.get_children_async)
+        """Read the children of each path in one pipelined pass, in order."""
+        return self._gather(paths, lambda path: self.link.children(path, None))
 
-    def _gather(self, asked: Sequence[T], paths: Sequence[str], ask: Callable[[T], Any]) -> list[Any]:
-        """What each is answered, None where there is no node; what a lost connection took is asked for again.
-
-        ``paths`` name them in errors.
-        """
-        answers: list[Any] = [None] * len(asked)
+    def _gather(self, asked: Sequence[Asked], ask: Callable[[Asked], Reply[T]]) -> list[T | None]:
+        """Return the answer to each, None where there is no node; what a lost connection took is asked for again."""
+        answers: list[T | None] = [None] * len(asked)
         missing: Sequence[int] = range(len(asked))
         while missing:
-            with self._pipeline.held():
+            with self.link.held():
                 pending = [(index, ask(asked[index])) for index in missing]
             lost: dict[int, ConnectionLostError] = {}
-            for index, request in pending:
+            for index, reply in pending:
                 try:
-                    answers[index] = self._wait(request, paths[index])
+                    answers[index] = reply.get(self._timeout)
                 except NoNodeError:
                     pass
                 except ConnectionLostError as e:
                     lost[index] = e
-            if lost and (self._closing or not self._client._live.wait(self._timeout)):
+            if lost and not self._is_worth_asking_again():
                 raise next(iter(lost.values()))
             missing = list(lost)
         return answers
@@ -368,21 +240,16 @@ class ZooKeeper:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """Exclusive create; returns the path made. Raises NodeExistsError, NoNodeError (no parent)."""
-        self._check_size(path, len(self._chroot) + len(path) + len(data) + _CREATE_BYTES)
+        """Make the node, exclusively; returns its path. Raises NodeExistsError, NoNodeError (no parent)."""
+        self._check_size(path, len(self.link.chroot) + len(path) + len(data) + _CREATE_BYTES)
         while True:
             try:
-                return str(
-                    self._wait(
-                        self._client.create_async(
-                            path, data, ephemeral=ephemeral, sequence=sequential, makepath=make_parents
-                        ),
-                        path,
-                    )
-                )
+                return self.link.create(
+                    path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
+                ).get(self._timeout)
             except ConnectionLostError:
                 if sequential:  # one that was made after all is harmless: it notifies twice
-                    if self._closing or not self._client._live.wait(self._timeout):
+                    if not self._is_worth_asking_again():
                         raise
                     continue
                 node = self.get(path)
@@ -394,10 +261,10 @@ class ZooKeeper:
 
     def set(self, path: str, data: bytes, version: int) -> int:
         """Write on that version; returns the new one. Raises NoNodeError, VersionConflictError."""
-        self._check_size(path, len(self._chroot) + len(path) + len(data) + _SET_BYTES)
+        self._check_size(path, len(self.link.chroot) + len(path) + len(data) + _SET_BYTES)
         while True:
             try:
-                return int(self._wait(self._client.set_async(path, data, version), path).version)
+                return self.link.set(path, data, version).get(self._timeout)
             except ConnectionLostError:
                 node = self.get(path)
                 if node is None:
@@ -408,73 +275,54 @@ class ZooKeeper:
                     raise VersionConflictError(f"znode {path} was changed by somebody else meanwhile") from None
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises NoNodeError, VersionConflictError, NotEmptyError."""
+        """Delete the node on that version. Raises NoNodeError, VersionConflictError, NotEmptyError."""
         while True:
             try:
-                self._wait(self._client.delete_async(path, version), path)
+                self.link.delete(path, version).get(self._timeout)
                 return
             except ConnectionLostError:
                 if self.get(path) is None:
                     return
 
     def commit(self, ops: Sequence[Op]) -> list[int | None]:
-        """All or nothing; one entry per operation, the new version for SetData. Raises TransactionError."""
+        """Do all or nothing; returns one entry per operation, the new version for SetData. Raises TransactionError."""
+        return self._outcome(self._submit(ops), ops)
+
+    def commit_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[int | None] | TransactionError]:
+        """Commit several transactions in one pipelined pass, each all or nothing by itself."""
+        with self.link.held():
+            pending = [self._submit(ops) for ops in transactions]
+        outcomes: list[list[int | None] | TransactionError] = []
+        for reply, ops in zip(pending, transactions, strict=True):
+            try:
+                outcomes.append(self._outcome(reply, ops))
+            except TransactionError as e:
+                outcomes.append(e)
+        return outcomes
+
+    def _outcome(self, reply: Reply[list[int | None]], ops: Sequence[Op]) -> list[int | None]:
+        """Wait for a transaction's outcome; one that was lost before it took effect is committed again."""
         while True:
             try:
-                return self._outcome(self._wait(self._submit(ops), "a transaction"), ops)
+                return reply.get(self._timeout)
             except ConnectionLostError:
                 if self._was_committed(ops):
                     return [op.version + 1 if isinstance(op, SetData) else None for op in ops]
+            reply = self._submit(ops)
 
-    def commit_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[int | None] | TransactionError]:
-        """Several transactions in one pipelined pass, each all or nothing by itself."""
-        with self._pipeline.held():
-            pending = [self._submit(ops) for ops in transactions]
-        outcomes: list[list[int | None] | TransactionError] = []
-        for request, ops in zip(pending, transactions, strict=True):
-            try:
-                outcomes.append(self._outcome(self._wait(request, "a transaction"), ops))
-            except TransactionError as e:
-                outcomes.append(e)
-            except ConnectionLostError:
-                if self._was_committed(ops):
-                    outcomes.append([op.version + 1 if isinstance(op, SetData) else None for op in ops])
-                else:
-                    try:
-                        outcomes.append(self.commit(ops))
-                    except TransactionError as e:
-                        outcomes.append(e)
-        return outcomes
-
-    def _submit(self, ops: Sequence[Op]) -> Any:
-        size_bytes = _TRANSACTION_BYTES
-        transaction = self._client.transaction()
+    def _submit(self, ops: Sequence[Op]) -> Reply[list[int | None]]:
+        size_bytes = _TRANSACTION_BYTES + len(ops) * (len(self.link.chroot) + _SET_BYTES)
         for op in ops:
-            size_bytes += len(self._chroot) + len(op.path) + _SET_BYTES
-            match op:
-                case Create(path, data, ephemeral):
-                    transaction.create(path, data, ephemeral=ephemeral)
-                    size_bytes += len(data) + _CREATE_BYTES - _SET_BYTES
-                case SetData(path, data, version):
-                    transaction.set_data(path, data, version)
-                    size_bytes += len(data)
-                case Delete(path, version):
-                    transaction.delete(path, version)
-                case Check(path, version):
-                    transaction.check(path, version)
+            size_bytes += len(op.path)
+            if isinstance(op, Create):
+                size_bytes += len(op.data) + _CREATE_BYTES - _SET_BYTES
+            elif isinstance(op, SetData):
+                size_bytes += len(op.data)
         self._check_size(ops[0].path if ops else "/", size_bytes)
-        return transaction.commit_async()
-
-    @staticmethod
-    def _outcome(results: list[Any], ops: Sequence[Op]) -> list[int | None]:
-        for index, result in enumerate(results):
-            # ZooKeeper marks the operations before the failing one RolledBack, those after it RuntimeInconsistency.
-            if isinstance(result, Exception) and not isinstance(result, kz.RolledBackError):
-                raise TransactionError(index, _translate(result, ops[index].path))
-        return [r.version if isinstance(op, SetData) else None for r, op in zip(results, ops, strict=True)]
+        return self.link.commit(ops)
 
     def _was_committed(self, ops: Sequence[Op]) -> bool:
-        """Whether a transaction whose reply was lost took effect (Z-40): then all its writes are there.
+        """Tell whether a transaction whose reply was lost took effect (Z-40): then all its writes are there.
 
         One alone proves nothing: an empty node, for instance, is the same whoever made it.
         """

@@ -1,4 +1,4 @@
-"""Why ZooKeeper does not answer, as far as a plain socket can tell: what an operator would try next by hand."""
+"""The reason why ZooKeeper does not answer, as far as a plain socket can tell: an operator's next steps by hand."""
 
 import socket
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ NO_SUCH_HOST: Final = {socket.EAI_NONAME, *([socket.EAI_NODATA] if hasattr(socke
 
 
 def unknown_hosts(connect: str) -> list[str]:
-    """Names of the connect string that mean no address, if that is so of all of them; else none."""
+    """Return the names of the connect string that mean no address, if that is so of all of them; else none."""
     names = [host for host, _ in _addresses(connect)]
     unknown = [name for name in names if not _known(name)]
     return unknown if len(unknown) == len(names) else []
 
 
 def why_unreachable(connect: str) -> str:
-    """What the first server of the connect string does, in a few words."""
+    """Tell in a few words what the first server of the connect string does."""
     host, port = _addresses(connect)[0]
     try:
         with socket.create_connection((host, port), timeout=PROBE_S) as probe:
@@ -41,7 +41,7 @@ def _addresses(connect: str) -> Sequence[tuple[str, int]]:
 
 
 def _known(name: str) -> bool:
-    """False only where the name service answered that there is none; kazoo asks again one that has no answer yet."""
+    """Return False only where the name service answered that there is none; one without answer is asked again by kazoo."""
     try:
         socket.getaddrinfo(name, None)
     except socket.gaierror as e:

@@ -6,7 +6,7 @@ from kafkatool.core.zookeeper.session import Node, ZooKeeper
 
 
 class WatchedNode:
-    """Watched once until that fires: kazoo keeps every watch until then, and a move may take days.
+    """A node with one watch until that fires: kazoo keeps every watch until then, and a move may take days.
 
     An expired session takes its watches with it; the next read then sets one anew. Used by one thread.
     """
@@ -18,7 +18,7 @@ class WatchedNode:
         self._session = 0
 
     def read(self) -> Node | None:
-        """As it is now. Raises ZooKeeperError."""
+        """Read the node as it is now. Raises ZooKeeperError."""
         session = self._zk.session_id
         if session == self._session and not self._changed.is_set():
             return self._zk.get(self._path)
@@ -27,5 +27,5 @@ class WatchedNode:
         return self._zk.get(self._path, lambda _: changed.set())
 
     def wait(self, seconds: float) -> None:
-        """Until it has changed since it was read, or time is up."""
+        """Wait until it has changed since it was read, or time is up."""
         self._changed.wait(seconds)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import quote
 
 import orjson
@@ -72,7 +72,7 @@ class BrokerZnode:
 
     @classmethod
     def decode(cls, broker_id: int, data: bytes, czxid: int | None = None) -> BrokerInfo:
-        """Versions 1 to 5 and above. Raises ZnodeFormatError: the broker counts as absent (Z-7, Z-35)."""
+        """Read versions 1 to 5 and above. Raises ZnodeFormatError: the broker counts as absent (Z-7, Z-35)."""
         path = cls.path(broker_id)
         value = _object(path, data)
         if _field(path, value, "version", int) < 1:
@@ -95,7 +95,7 @@ class BrokerZnode:
 
     @staticmethod
     def encode(info: BrokerInfo, timestamp_ms: int) -> bytes:
-        """Version 4 (BRK-120). ``host`` and ``port`` are those of the first PLAINTEXT endpoint, else null and -1."""
+        """Write version 4 (BRK-120). ``host`` and ``port`` are those of the first PLAINTEXT endpoint, else null and -1."""
         plain = next((e for e in info.endpoints if e.protocol == "PLAINTEXT"), None)
         value: dict[str, Any] = {
             "listener_security_protocol_map": {e.listener: e.protocol for e in info.endpoints},
@@ -155,14 +155,14 @@ class TopicZnode:
         return orjson.dumps({"version": 1, **self.raw, "partitions": partitions})
 
     def with_assignment(self, assignment: Assignment) -> Self:
-        """The same node with another assignment; version, topic_id and unknown keys stay (Z-13)."""
+        """Return the same node with another assignment; version, topic_id and unknown keys stay (Z-13)."""
         return type(self)(dict(sorted(assignment.items())), self.raw)
 
     def with_moved(self, moved: Assignment) -> Self:
-        """Those partitions have other replicas, and Kafka >= 2.4 is moving none of them.
+        """Return the node with other replicas of those partitions, and with none of them being moved by Kafka >= 2.4.
 
-        What it noted of its own move (adding_replicas, removing_replicas) does not fit any more: its next controller would
-        go on with that move, and leave the partition without leader (seen with 2.8.2).
+        The notes of its own move (adding_replicas, removing_replicas) do not fit any more: its next controller would go
+        on with that move, and leave the partition without leader (seen with 2.8.2).
         """
         raw = dict(self.raw)
         for key in _MOVES:
@@ -215,7 +215,7 @@ class PartitionStateZnode:
 
     @classmethod
     def decode(cls, partition: TopicPartition, data: bytes) -> LeaderAndIsr:
-        """Of thousands of partitions few differ in their leadership: those that do not share what is decoded once."""
+        """Read the node. Of thousands of partitions few differ in leadership: equal ones share what is decoded once."""
         try:
             return _leadership(data)
         except ZnodeFormatError:
@@ -235,7 +235,7 @@ class PartitionStateZnode:
 
 
 class ControllerZnode:
-    """/controller: who rules; ephemeral (Z-18)."""
+    """/controller: the id of the broker that is controller; ephemeral (Z-18)."""
 
     PATH: Final = "/controller"
 
@@ -245,7 +245,7 @@ class ControllerZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> int:
-        """The broker id; a bare integer is the form before 0.8. Anything else raises ZnodeFormatError."""
+        """Return the broker id; a bare integer is the form before 0.8. Anything else raises ZnodeFormatError."""
         if re.fullmatch(rb"\s*\d+\s*", data):
             return int(data)
         return int(_field(cls.PATH, _object(cls.PATH, data), "brokerid", int))
@@ -290,46 +290,36 @@ class ReassignmentZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-        """Of a partition listed twice the last entry counts."""
+        """Return the wanted replicas; of a partition listed twice the last entry counts."""
         entries = _partitions(cls.PATH, _object(cls.PATH, data))
         return {TopicPartition(e["topic"], e["partition"]): _ids(cls.PATH, e.get("replicas")) for e in entries}
 
 
-def _encode_partition_list(partitions: Iterable[TopicPartition]) -> bytes:
-    return orjson.dumps({"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]})
+class _PartitionList:
+    """A node that names partitions."""
+
+    PATH: ClassVar[str]
+
+    @staticmethod
+    def encode(partitions: Iterable[TopicPartition]) -> bytes:
+        return orjson.dumps({"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]})
+
+    @classmethod
+    def decode(cls, data: bytes) -> list[TopicPartition]:
+        return [TopicPartition(e["topic"], e["partition"]) for e in _partitions(cls.PATH, _object(cls.PATH, data))]
 
 
-def _decode_partition_list(path: str, data: bytes) -> list[TopicPartition]:
-    return [TopicPartition(e["topic"], e["partition"]) for e in _partitions(path, _object(path, data))]
-
-
-class PreferredElectionZnode:
+class PreferredElectionZnode(_PartitionList):
     """/admin/preferred_replica_election: partitions whose preferred replica is to lead (Z-22, Z-23)."""
 
-    PATH: Final = "/admin/preferred_replica_election"
-
-    @staticmethod
-    def encode(partitions: Iterable[TopicPartition]) -> bytes:
-        return _encode_partition_list(partitions)
-
-    @classmethod
-    def decode(cls, data: bytes) -> list[TopicPartition]:
-        return _decode_partition_list(cls.PATH, data)
+    PATH = "/admin/preferred_replica_election"
 
 
-class IsrChangeZnode:
+class IsrChangeZnode(_PartitionList):
     """/isr_change_notification/isr_change_N: partitions whose ISR their leader changed (Z-30)."""
 
-    PATH: Final = "/isr_change_notification"
+    PATH = "/isr_change_notification"
     PREFIX: Final = "/isr_change_notification/isr_change_"
-
-    @staticmethod
-    def encode(partitions: Iterable[TopicPartition]) -> bytes:
-        return _encode_partition_list(partitions)
-
-    @classmethod
-    def decode(cls, data: bytes) -> list[TopicPartition]:
-        return _decode_partition_list(cls.PATH, data)
 
 
 class LogDirEventZnode:
@@ -344,7 +334,7 @@ class LogDirEventZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> int:
-        """The broker's id."""
+        """Return the broker's id."""
         return int(_field(cls.PATH, _object(cls.PATH, data), "broker", int))
 
 
@@ -355,19 +345,19 @@ class ConfigZnode:
 
     @classmethod
     def path(cls, entity_type: str, name: str) -> str:
-        """``entity_type`` is topics, clients, users or brokers. Users and clients are URL-encoded (Z-24)."""
+        """Return the path of topics, clients, users or brokers; users and clients are URL-encoded (Z-24)."""
         return f"/config/{cls.entity_path(entity_type, name)}"
 
     @classmethod
     def entity_path(cls, entity_type: str, name: str) -> str:
-        """What a change notification names: ``topics/t``."""
+        """Return the name in change notifications: ``topics/t``."""
         if entity_type in ("users", "clients") and name != cls.DEFAULT:
             name = quote(name, safe="-._~").replace("*", "%2A")
         return f"{entity_type}/{name}"
 
     @staticmethod
     def decode(path: str, data: bytes) -> dict[str, str]:
-        """The overrides; empty data means none. Raises ZnodeFormatError on anything but JSON objects."""
+        """Return the overrides; empty data means none. Raises ZnodeFormatError on anything but JSON objects."""
         if not data:
             return {}
         config = _object(path, data).get("config") or {}
@@ -399,7 +389,7 @@ class ConfigChangeZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> str:
-        """The entity path, from versions 1, 2 and the bare topic name of 0.8. Raises ZnodeFormatError (Z-28)."""
+        """Return the entity path, from versions 1, 2 and the bare topic name of 0.8. Raises ZnodeFormatError (Z-28)."""
         try:
             value = orjson.loads(data)
         except orjson.JSONDecodeError as e:
@@ -423,7 +413,7 @@ class ConsumerOffsetZnode:
 
     @classmethod
     def path(cls, group: str, partition: TopicPartition) -> str:
-        """Raises ValueError for a group that no node can be named after."""
+        """Return the path. Raises ValueError for a group that no node can be named after."""
         if cls._ILLEGAL.search(group):
             raise ValueError(f"group id {group!r} cannot be the name of a znode")
         return f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}"
@@ -434,7 +424,7 @@ class ConsumerOffsetZnode:
 
     @staticmethod
     def decode(path: str, data: bytes) -> int:
-        """Raises ZnodeFormatError."""
+        """Return the offset. Raises ZnodeFormatError."""
         try:
             return int(data)
         except ValueError as e:
@@ -470,7 +460,7 @@ class ProducerIdBlockZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> tuple[int, int, int]:
-        """(broker, first id, last id)."""
+        """Return broker, first id and last id."""
         value = _object(cls.PATH, data)
         try:
             return int(value["broker"]), int(value["block_start"]), int(value["block_end"])
@@ -493,4 +483,4 @@ PERSISTENT_PATHS: Final = (
     LogDirEventZnode.PATH,
     ProducerIdBlockZnode.PATH,
 )
-"""What a broker makes sure exists at its start (Z-4)."""
+"""The nodes that a broker makes sure exist at its start (Z-4)."""

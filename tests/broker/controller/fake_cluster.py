@@ -40,7 +40,8 @@ from kafkatool.core.zookeeper.znodes import (
     ReassignmentZnode,
     TopicZnode,
 )
-from tests.broker.controller.fake_zookeeper import Crash, Ensemble, FakeZooKeeper
+from tests.core.zookeeper.ensemble import Crash
+from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
 
 _MAX_STEPS = 100_000
 
@@ -72,7 +73,7 @@ class FakeBroker:
     """What a broker remembers of what it was told."""
 
     id: int
-    session: FakeZooKeeper
+    session: MemoryZooKeeper
     epoch: int = 0
     roles: dict[TopicPartition, LeaderAndIsrPartition] = field(default_factory=dict)
     deleted: list[TopicPartition] = field(default_factory=list)
@@ -87,7 +88,7 @@ class FakeChannel:
 
     cluster: "FakeCluster"
     broker: BrokerInfo
-    owner: FakeZooKeeper
+    owner: MemoryZooKeeper
     closed: bool = False
 
     def send(self, request: ControlRequest) -> None:
@@ -102,8 +103,8 @@ class FakeCluster:
     """``FakeCluster(1, 2, 3)``: brokers registered and electing in this order. ``sent`` holds (receiver, message)."""
 
     def __init__(self, *broker_ids: int, properties: Mapping[str, str] | None = None) -> None:
-        self.ensemble = Ensemble()
-        self.zk = FakeZooKeeper(self.ensemble)  # the observer's
+        self.ensemble = MemoryEnsemble()
+        self.zk = MemoryZooKeeper(self.ensemble)  # the observer's
         self.properties = dict(properties or {})
         self.network: deque[tuple[FakeChannel, ControlRequest]] = deque()
         self.sent: list[tuple[int, Message]] = []
@@ -122,7 +123,7 @@ class FakeCluster:
 
     def start(self, broker_id: int, *, slow_election: bool = False) -> None:
         """Start a broker: controller first, then registration (CTL-1); a slow controller wins after registration."""
-        session = FakeZooKeeper(self.ensemble)
+        session = MemoryZooKeeper(self.ensemble)
         self.brokers[broker_id] = FakeBroker(broker_id, session)
         config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", **self.properties})
 

@@ -7,7 +7,7 @@ import pytest
 from kafkatool.core.zookeeper.session import Node, Op, Watch
 from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, ControllerZnode
 from tests.broker.controller.fake_cluster import FakeCluster
-from tests.broker.controller.fake_zookeeper import FakeZooKeeper
+from tests.core.zookeeper.memory import MemoryZooKeeper
 
 
 @pytest.mark.spec("CTL-19", "CTL-20")
@@ -53,7 +53,7 @@ def test_a_session_lost_before_the_epoch_is_raised_does_not_fence_the_successor(
             session.reconnect()
         return read(path, watch)
 
-    writers: list[FakeZooKeeper] = []
+    writers: list[MemoryZooKeeper] = []
     cluster.ensemble.on_write = lambda who, op: writers.append(who) if op.path == ControllerEpochZnode.PATH else None
     session.get = interrupted  # type: ignore[method-assign]
     cluster.zk.delete(ControllerZnode.PATH)

@@ -26,7 +26,7 @@ from kafkatool.core.zookeeper.znodes import (
     ProducerIdBlockZnode,
 )
 from tests.broker.network.raw_client import wait_until
-from tests.waiting import eventually
+from tests.core.zookeeper.sessions import end_session
 
 INFO = BrokerInfo(3, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INNER", "::1", 9093)), "rack-a")
 
@@ -105,38 +105,6 @@ def test_a_new_session_registers_again_over_the_remnant_of_the_old_one(base: Zoo
         assert node is not None and node.czxid == registered.broker_epoch
         assert node.ephemeral_owner == session.session_id != former
         registered.stop()
-
-
-def end_session(connect: str, session_id: Callable[[], int]) -> None:
-    """Close a session behind its client's back, as an expiry does: the same id and password from elsewhere.
-
-    The client comes back at once, and may have its session again before it is closed. So until ``session_id`` is another.
-    """
-    from kazoo.client import KazooClient
-
-    former = session_id()
-
-    def is_over() -> bool:
-        twin = KazooClient(hosts=connect, client_id=(former, _password(former)), timeout=60)
-        try:
-            twin.start(60)
-        finally:
-            twin.stop()
-            twin.close()
-        return session_id() != former
-
-    eventually(is_over, "the end of the session", 60)
-
-
-def _password(session_id: int) -> bytes:
-    """Return a session's password, which ZooKeeper makes of its id with java.util.Random (server/ZooKeeperServer.java)."""
-    mask, factor = (1 << 48) - 1, 0x5DEECE66D
-    state = (session_id ^ 0xB3415C00 ^ factor) & mask
-    password = b""
-    for _ in range(4):
-        state = (state * factor + 0xB) & mask
-        password += (state >> 16).to_bytes(4, "little")
-    return password
 
 
 @pytest.mark.spec("Z-9", "BRK-6")

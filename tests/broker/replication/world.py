@@ -16,7 +16,7 @@ from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.directories.log_manager import LogManager
-from kafkatool.core.errors import NoNodeError, VersionConflictError, ZooKeeperError
+from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequestPartition
 from kafkatool.core.protocol.messages.leader_and_isr import (
@@ -31,9 +31,10 @@ from kafkatool.core.protocol.messages.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
-from kafkatool.core.zookeeper.session import Node, Op, SessionState, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.session import Node, Op, TransactionError
 from kafkatool.core.zookeeper.znodes import PartitionStateZnode
 from tests.broker.storage.batch_builders import batch
+from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
 
 TP = TopicPartition("t", 0)
 BROKER_EPOCH = 50
@@ -78,57 +79,35 @@ class ManualScheduler(Scheduler):
             self.jobs.pop(0)()
 
 
-class MemoryZooKeeper(ZooKeeper):
-    """Nodes in a dict. ``fail_next``: raised by the next write; ``lose_replies``: writes happen, replies do not come."""
+class FaultyZooKeeper(MemoryZooKeeper):
+    """``fail_next``: raised by the next write; ``lose_replies``: writes happen, replies do not come."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, tuple[bytes, int]] = {}
+        super().__init__(MemoryEnsemble())
         self.fail_next: ZooKeeperError | None = None
         self.lose_replies = False
-        self.on_session: Callable[[SessionState], None] = lambda _: None
-        self.sequence = 0
         self.writes = 0
 
-    def add_session_listener(self, listener: Callable[[SessionState], None]) -> None:
-        self.on_session = listener
-
     def put_state(self, partition: TopicPartition, state: LeaderAndIsr, version: int) -> None:
-        self.nodes[PartitionStateZnode.path(partition)] = (PartitionStateZnode.encode(state), version)
+        self.nodes[PartitionStateZnode.path(partition)] = Node(PartitionStateZnode.encode(state), version, 1, 1, 0, 0)
 
     def state(self, partition: TopicPartition) -> tuple[LeaderAndIsr, int]:
-        data, version = self.nodes[PartitionStateZnode.path(partition)]
-        return PartitionStateZnode.decode(partition, data), version
+        node = self.nodes[PartitionStateZnode.path(partition)]
+        return PartitionStateZnode.decode(partition, node.data), node.version
 
     def _check(self) -> None:
         if self.fail_next is not None:
             error, self.fail_next = self.fail_next, None
             raise error
 
-    def get_many(self, paths: Sequence[str], watch: Any = None) -> list[Node | None]:
-        found = [self.nodes.get(path) for path in paths]
-        return [Node(f[0], f[1], 1, 1, 0, 0) if f else None for f in found]
-
     def create(self, path: str, data: bytes = b"", **options: Any) -> str:
         self._check()
-        made = f"{path}{self.sequence:010d}"
-        self.sequence += 1
-        self.nodes[made] = (data, 0)
-        return made
+        return super().create(path, data, **options)
 
     def commit_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[int | None] | TransactionError]:
         self._check()
-        outcomes: list[list[int | None] | TransactionError] = []
-        for (op,) in transactions:
-            assert isinstance(op, SetData)
-            current = self.nodes.get(op.path)
-            if current is None:
-                outcomes.append(TransactionError(0, NoNodeError(op.path)))
-            elif current[1] != op.version:
-                outcomes.append(TransactionError(0, VersionConflictError(op.path)))
-            else:
-                self.nodes[op.path] = (op.data, op.version + 1)
-                self.writes += 1
-                outcomes.append([op.version + 1])
+        outcomes = super().commit_many(transactions)
+        self.writes += sum(not isinstance(outcome, TransactionError) for outcome in outcomes)
         if self.lose_replies:
             raise ZooKeeperError("connection lost")
         return outcomes
@@ -158,7 +137,7 @@ class World:
 
     manager: ReplicaManager
     logs: LogManager
-    zookeeper: MemoryZooKeeper
+    zookeeper: FaultyZooKeeper
     scheduler: ManualScheduler
     clock: Clock
     cache: MetadataCache
@@ -233,7 +212,7 @@ class World:
     def produce(
         self, partition: TopicPartition = TP, *, acks: int = 1, count: int = 1, timeout_ms: int = 60_000, **options: Any
     ) -> list[AppendResult]:
-        """One batch; the list gets the result when it is there."""
+        """Append one batch; the list returned gets the result when it is there."""
         results: list[AppendResult] = []
         self.manager.appends.append(
             {partition: batch(count)},
@@ -256,7 +235,7 @@ class World:
         max_bytes: int = 1 << 20,
         log_start: int = 0,
     ) -> list[PartitionRead]:
-        """One partition; the list gets the result when it is there."""
+        """Fetch one partition; the list returned gets the result when it is there."""
         results: list[PartitionRead] = []
         self.manager.fetches.fetch(
             [(partition, wanted(partition.partition, offset, epoch=epoch, log_start=log_start))],
@@ -343,13 +322,13 @@ def world(
     overrides_of: Callable[[str], Mapping[str, str]] = lambda topic: {},
     **properties: str,
 ) -> Iterator[World]:
-    """A broker's replication in that directory; properties are given with ``_`` for ``.``."""
+    """Give a broker's replication in that directory; properties are given with ``_`` for ``.``."""
     dirs = properties.pop("log_dirs", str(directory / "logs"))
     for path in dirs.split(","):
         Path(path).mkdir(parents=True, exist_ok=True)
     given = {name.replace("_", "."): text for name, text in properties.items()}
     config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", "log.dirs": dirs, **given})
-    scheduler, zookeeper, cache, lines = ManualScheduler(), MemoryZooKeeper(), MetadataCache(broker_id), Lines()
+    scheduler, zookeeper, cache, lines = ManualScheduler(), FaultyZooKeeper(), MetadataCache(broker_id), Lines()
     logs = LogManager(config, overrides_of, scheduler)
     logs.load()
     timer = Timer("test-timer")

@@ -11,13 +11,13 @@ PAUSE_S: Final = 0.05
 
 
 def emit(**line: object) -> None:
-    """One JSON line on stdout, at once."""
+    """Print one JSON line on stdout, at once."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
 def value(prefix: str, number: int) -> bytes:
-    """The value of record ``number``."""
+    """Return the value of record ``number``."""
     return b"%s-%d-%s" % (prefix.encode(), number, b"x" * 100)
 
 
@@ -26,7 +26,7 @@ def emit_record(topic: str, partition: int, offset: int, key: bytes, content: by
 
 
 def stdin_ended() -> threading.Event:
-    """An event that is set when stdin ends."""
+    """Return an event that is set when stdin ends."""
     ended = threading.Event()
 
     def wait() -> None:

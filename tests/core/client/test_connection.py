@@ -22,7 +22,7 @@ _HEARTBEAT = heartbeat.HeartbeatRequest(group_id="g", generation_id=1, member_id
 
 @contextmanager
 def _peer(answer: Answer) -> Iterator[int]:
-    """Port of a peer that takes one connection and answers each request of it."""
+    """Yield the port of a peer that takes one connection and answers each request of it."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -177,11 +177,13 @@ class _Waiting:
 
 
 @pytest.mark.spec("BRK-127")
-def test_a_descriptor_is_given_back_by_the_thread_that_waits_for_it_not_under_it() -> None:
+def test_a_descriptor_is_given_back_by_the_thread_that_waits_for_it_not_under_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
+    stub = _Waiting(socket.create_connection(listener.getsockname()))
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: stub)
     connection = _connect(listener.getsockname()[1])
-    stub = _Waiting(connection._socket)
-    connection._socket = stub  # type: ignore[assignment]
     errors: list[Exception] = []
 
     def ask() -> None:

@@ -29,7 +29,7 @@ def make_cluster(
     controller: int | None = 1,
     racks: Mapping[int, str] | None = None,
 ) -> None:
-    """Broker, topic and state nodes. A partition not in ``states`` is led by its preferred replica, all in sync."""
+    """Make broker, topic and state nodes. A partition not in ``states`` is led by its preferred replica, all in sync."""
     for path in PERSISTENT_PATHS:
         zk.create(path, make_parents=True)
     zk.create(ClusterIdZnode.PATH, ClusterIdZnode.encode("the-cluster"), make_parents=True)
@@ -65,7 +65,7 @@ def assignment(zk: ZooKeeper, topic: str) -> dict[int, tuple[int, ...]]:
 
 
 def elect(zk: ZooKeeper, live: Sequence[int], *, fail: Sequence[TopicPartition] = ()) -> None:
-    """What a controller does with the election znode (ELE-7, ELE-8)."""
+    """Answer the election znode as a controller does (ELE-7, ELE-8)."""
     node = zk.get(PreferredElectionZnode.PATH)
     if node is None:
         return
@@ -97,7 +97,7 @@ def reassign(zk: ZooKeeper) -> None:
 
 @contextmanager
 def controller(connect: str, path: str, act: Callable[[ZooKeeper], None]) -> Iterator[None]:
-    """While the block runs, a thread of its own calls ``act`` whenever the node at ``path`` is there."""
+    """Let a thread of its own call ``act`` whenever the node at ``path`` is there, while the block runs."""
     wake, ended = threading.Event(), threading.Event()
 
     def run() -> None:

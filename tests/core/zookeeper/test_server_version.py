@@ -4,7 +4,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kazoo.security import make_digest_acl
@@ -14,6 +14,7 @@ from kafkatool.core.zookeeper import server_version as zookeeper_version
 from kafkatool.core.zookeeper.bulk_reads import NodeRead, NodesRead
 from kafkatool.core.zookeeper.server_version import MultiRead
 from kafkatool.core.zookeeper.session import Create, Node, ZooKeeper
+from tests.core.zookeeper.sessions import link_of
 from tests.waiting import eventually
 
 COUNT = 600
@@ -21,7 +22,7 @@ COUNT = 600
 
 @pytest.fixture
 def paths(zk: ZooKeeper) -> list[str]:
-    """Of nodes and, between them, of none."""
+    """Return paths of nodes and, between them, of none."""
     zk.commit_many([[Create(f"/n{i}", b"%d" % i)] for i in range(COUNT)])
     return [f"/{kind}{i}" for i in range(COUNT) for kind in ("n", "absent")]
 
@@ -35,16 +36,16 @@ EXPECTED = [value for i in range(COUNT) for value in (b"%d" % i, None)]
 
 @pytest.fixture
 def requests(zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What is sent from here on, to a server that may take its time to tell its version."""
+    """Return the reads sent from here on, to a server that may take its time to tell its version."""
     monkeypatch.setattr(zookeeper_version, "_TIMEOUT_S", 60.0)
     sent: list[object] = []
-    call = zk._client._call
+    for kind in (NodeRead, NodesRead):
 
-    def note(request: object, answer: object) -> object:
-        sent.append(request)
-        return call(request, answer)
+        def note(request: Any, serialize: Callable[[Any], bytes] = kind.serialize) -> bytes:
+            sent.append(request)
+            return serialize(request)
 
-    monkeypatch.setattr(zk._client, "_call", note)
+        monkeypatch.setattr(kind, "serialize", note)
     return sent
 
 
@@ -75,7 +76,7 @@ def test_a_server_that_does_not_know_such_requests_after_all_is_asked_one_by_one
 
 
 def test_a_node_that_may_not_be_read_is_named(zk: ZooKeeper, paths: list[str]) -> None:
-    zk._client.create("/closed", b"", acl=[make_digest_acl("someone", "else", all=True)])
+    link_of(zk).client.create("/closed", b"", acl=[make_digest_acl("someone", "else", all=True)])
     with pytest.raises(NoPermissionError, match="no permission for znode /closed"):
         zk.get_many([*paths, "/closed"])
 
@@ -84,11 +85,11 @@ def test_a_node_that_may_not_be_read_is_named(zk: ZooKeeper, paths: list[str]) -
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[bytes | None], SimpleNamespace]]:
-    """A client of a server that answers that to whoever connects; None: it never answers."""
+def serve() -> Iterator[Callable[[bytes | None], socket.socket]]:
+    """Yield what makes the socket of a client whose server answers that to whoever connects; None: it never answers."""
     stack: list[socket.socket] = []
 
-    def make(answer: bytes | None) -> SimpleNamespace:
+    def make(answer: bytes | None) -> socket.socket:
         listener = socket.create_server(("127.0.0.1", 0))
         client = socket.create_connection(listener.getsockname())
         stack.extend((listener, client, listener.accept()[0]))
@@ -102,7 +103,7 @@ def serve() -> Iterator[Callable[[bytes | None], SimpleNamespace]]:
                     connection.recv(1)  # until the other end gives up
 
         threading.Thread(target=answer_one, daemon=True).start()
-        return SimpleNamespace(_connection=SimpleNamespace(_socket=client))
+        return client
 
     yield make
     for each in stack:
@@ -124,23 +125,24 @@ def serve() -> Iterator[Callable[[bytes | None], SimpleNamespace]]:
     ],
 )
 def test_the_server_tells_its_version(
-    serve: Callable[[bytes | None], SimpleNamespace],
+    serve: Callable[[bytes | None], socket.socket],
     monkeypatch: pytest.MonkeyPatch,
     answer: bytes | None,
     served: bool,
 ) -> None:
     monkeypatch.setattr(zookeeper_version, "_TIMEOUT_S", 60.0 if answer is not None else 0.1)
-    assert MultiRead(serve(answer)).is_served() is served
+    connected = serve(answer)
+    assert MultiRead(lambda: connected).is_served() is served
 
 
 def test_it_is_asked_once_for_each_connection(
-    serve: Callable[[bytes | None], SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+    serve: Callable[[bytes | None], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zookeeper_version, "_TIMEOUT_S", 60.0)
-    client = serve(b"Zookeeper version: 3.9.5-abc, built on 2025\n")
-    knows = MultiRead(client)
+    connected: socket.socket | None = serve(b"Zookeeper version: 3.9.5-abc, built on 2025\n")
+    knows = MultiRead(lambda: connected)
     assert knows.is_served() and knows.is_served()  # its server answers one question only
-    client._connection = serve(b"Zookeeper version: 3.5.9-abc, built on 2021\n")._connection
+    connected = serve(b"Zookeeper version: 3.5.9-abc, built on 2021\n")
     assert not knows.is_served() and not knows.is_served()
-    client._connection = SimpleNamespace(_socket=None)  # while there is none
+    connected = None  # while there is none
     assert not knows.is_served()

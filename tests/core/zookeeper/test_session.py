@@ -1,17 +1,11 @@
 """The session against a real ZooKeeper: conditional writes, transactions, watches, lost connections, expiry."""
 
-import contextlib
 import queue
-import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionLoss
-from kazoo.protocol.states import KazooState, WatchedEvent
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
@@ -27,10 +21,12 @@ from kafkatool.core.errors import (
     ZooKeeperUnavailableError,
 )
 from kafkatool.core.zookeeper.connect_string import split_connect
+from kafkatool.core.zookeeper.link import LinkWatch, Reply
 from kafkatool.core.zookeeper.session import (
     Check,
     Create,
     Delete,
+    Node,
     Op,
     SessionState,
     SetData,
@@ -38,6 +34,8 @@ from kafkatool.core.zookeeper.session import (
     WatchEvent,
     ZooKeeper,
 )
+from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
+from tests.core.zookeeper.sessions import end_session, link_of
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -124,9 +122,10 @@ def test_a_transaction_is_all_or_nothing(zk: ZooKeeper) -> None:
 @pytest.mark.spec("Z-6")
 def test_nodes_are_open_to_all_and_a_permission_error_is_told_as_such(zk: ZooKeeper) -> None:
     zk.create("/open")
-    acls, _ = zk._client.get_acls("/open")
+    kazoo = link_of(zk).client
+    acls, _ = kazoo.get_acls("/open")
     assert acls == OPEN_ACL_UNSAFE
-    zk._client.create("/closed", b"", acl=[make_digest_acl("somebody", "secret", all=True)])
+    kazoo.create("/closed", b"", acl=[make_digest_acl("somebody", "secret", all=True)])
     for forbidden in (
         lambda: zk.get("/closed"),
         lambda: zk.children("/closed"),
@@ -156,7 +155,7 @@ def test_a_watch_on_an_absent_node_fires_at_its_creation(zk: ZooKeeper) -> None:
 def test_an_oversized_packet_is_refused_before_it_is_sent(zk: ZooKeeper) -> None:
     with pytest.raises(ZnodeTooLargeError, match="1048575"):
         zk.create("/large", b"x" * 1_048_575)
-    largest = 1_048_575 - len("/large") - 47 - len(zk._chroot)
+    largest = 1_048_575 - len("/large") - 47 - len(zk.link.chroot)
     assert zk.create("/large", b"x" * largest) == "/large"
     with pytest.raises(ZnodeTooLargeError):
         zk.commit([SetData("/large", b"x" * 600_000, 0), SetData("/large", b"x" * 600_000, 1)])
@@ -193,7 +192,7 @@ def test_a_restart_of_zookeeper_keeps_session_and_watches(own_server: ZooKeeperP
 
 @pytest.mark.spec("Z-40")
 def test_a_write_whose_connection_drops_tells_its_true_outcome(own_server: ZooKeeperProcess) -> None:
-    """Writers go on while the server is killed again and again: what they were told is what is there."""
+    """Keep writing while the server is killed again and again: what was told is what is there."""
     with ZooKeeper(own_server.connect, session_timeout_ms=60_000, connection_timeout_ms=60_000) as zk:
         zk.create("/counter", b"0")
         stop = threading.Event()
@@ -222,29 +221,18 @@ def test_a_write_whose_connection_drops_tells_its_true_outcome(own_server: ZooKe
 
 
 @pytest.mark.spec("CTL-19")
-def test_expiry_is_told_before_the_new_session_is_used(own_server: ZooKeeperProcess) -> None:
-    states: list[SessionState] = []
-    with ZooKeeper(own_server.connect, session_timeout_ms=60_000) as zk:
-        zk.add_session_listener(states.append)
-        zk.create("/mine", ephemeral=True)
+def test_expiry_is_told_before_the_new_session_is_used(zookeeper_server: ZooKeeperProcess) -> None:
+    told: list[tuple[SessionState, int]] = []
+    with ZooKeeper(zookeeper_server.connect, session_timeout_ms=60_000) as zk:
+        zk.add_session_listener(lambda state: told.append((state, zk.session_id)))
         session = zk.session_id
-        own_server.stop(gentle=False)
-        own_server.start().wait_ready(_READY_MS)
-        with ZooKeeper(own_server.connect, session_timeout_ms=60_000) as other:
-            other.create("/other")
-
-            # The server counts sessions anew from its start; only a client that stays away loses its session.
-            def is_told() -> bool:
-                if SessionState.EXPIRED not in states and zk._client.connected:
-                    zk._client._session_passwd = b"x" * 16
-                    with contextlib.suppress(OSError, AttributeError):  # it has just dropped by itself
-                        zk._client._connection._socket.shutdown(socket.SHUT_RDWR)
-                return SessionState.EXPIRED in states
-
-            eventually(is_told, "the expiry")
-            eventually(lambda: zk._client.connected and zk.session_id != session, "a new session")
-            eventually(lambda: states[-1] is SessionState.CONNECTED, "it to be told, a moment later")
-    assert states.index(SessionState.EXPIRED) < len(states) - 1 and states[-1] is SessionState.CONNECTED
+        end_session(zk.connect, lambda: zk.session_id)
+        eventually(
+            lambda: SessionState.EXPIRED in dict(told) and told[-1][0] is SessionState.CONNECTED, "a new session"
+        )
+        assert told[-1][1] == zk.session_id != session
+    until_expiry = told[: [state for state, _ in told].index(SessionState.EXPIRED) + 1]
+    assert {used for _, used in until_expiry} == {session}
 
 
 @pytest.mark.spec("Z-40")
@@ -252,46 +240,61 @@ def test_no_write_waits_longer_than_the_connection_timeout_for_a_server_that_is_
     own_server: ZooKeeperProcess,
 ) -> None:
     with ZooKeeper(own_server.connect, session_timeout_ms=60_000, connection_timeout_ms=60_000) as zk:
-        zk._timeout = 0.5  # from here on: to connect may take longer
         own_server.stop(gentle=False)
+        hasty = ZooKeeper(own_server.connect, connection_timeout_ms=500, link=zk.link)  # to connect may take longer
         for sequential in (False, True):
             with pytest.raises(ConnectionLostError):
-                zk.create("/node", sequential=sequential)
+                hasty.create("/node", sequential=sequential)
 
 
 @pytest.mark.spec("Z-43")
 def test_a_read_repeated_in_a_new_session_watches_in_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    zk = ZooKeeper("127.0.0.1:1")
-    zk._on_state(KazooState.CONNECTED)
-    zk._client._live.set()
-    watches: list[Any] = []
+    zk = MemoryZooKeeper(MemoryEnsemble())
+    zk.create("/a", b"x")
+    watches: list[LinkWatch | None] = []
+    get = zk.memory.get
 
-    class Reply:
-        def get(self, timeout: float) -> Any:
-            if len(watches) > 1:
-                return b"x", SimpleNamespace(version=0, czxid=1, mzxid=1, ephemeralOwner=0, ctime=0)
-            for state in (KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED):
-                zk._on_state(state)
-            raise ConnectionLoss
+    class Lost:
+        def get(self, timeout_s: float, /) -> Node:
+            for state in (SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTED):
+                zk.memory.tell(state)
+            raise ConnectionLostError("lost")
 
-    def get_async(path: str, watch: Any) -> Reply:
+    def lost_once(path: str, watch: LinkWatch | None) -> Reply[Node]:
         watches.append(watch)
-        return Reply()
+        return Lost() if len(watches) == 1 else get(path, watch)
 
-    monkeypatch.setattr(zk._client, "get_async", get_async)
+    monkeypatch.setattr(zk.memory, "get", lost_once)
     events: list[WatchEvent] = []
     assert zk.get("/a", events.append) is not None
     first, second = watches
-    first(WatchedEvent("NONE", "SUSPENDED", "/a"))
+    assert first is not None and second is not None
+    first(None)
     assert events == [], "an expiry drops the watches of its session"
-    second(WatchedEvent("NONE", "SUSPENDED", "/a"))
+    second(None)
     assert events == [WatchEvent("reconnected", "/a")]
 
 
 @pytest.mark.spec("Z-40")
-def test_a_node_deleted_and_made_anew_shows_that_its_transaction_was_committed(zk: ZooKeeper) -> None:
+def test_a_node_deleted_and_made_anew_shows_that_its_transaction_was_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    zk = MemoryZooKeeper(MemoryEnsemble())
     zk.create("/place", b"old")
     taken: list[Op] = [Delete("/place", 0), Create("/place", b"new")]
-    assert not zk._was_committed(taken)
-    zk.commit(taken)
-    assert zk._was_committed(taken)
+    commit, times = zk.memory.commit, 0
+
+    class Lost:
+        def get(self, timeout_s: float, /) -> list[int | None]:
+            raise ConnectionLostError("lost")
+
+    def lost_before_and_after(ops: Sequence[Op]) -> Reply[list[int | None]]:
+        nonlocal times
+        times += 1
+        if times == 2:
+            commit(ops)
+        return Lost()
+
+    monkeypatch.setattr(zk.memory, "commit", lost_before_and_after)
+    assert zk.commit(taken) == [None, None]
+    assert times == 2, "again after the one that did not take effect, not after the one that did"
+    node = zk.get("/place")
+    assert node is not None and node.data == b"new"

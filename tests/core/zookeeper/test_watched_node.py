@@ -5,14 +5,14 @@ import pytest
 from kafkatool.core.errors import SessionExpiredError
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.watched_node import WatchedNode
-from tests.broker.registration.test_registration import end_session
+from tests.core.zookeeper.sessions import end_session, link_of
 from tests.waiting import eventually
 
 
 @pytest.mark.spec("Z-43")
 def test_a_new_session_watches_anew_and_a_change_wakes_who_waits(zk: ZooKeeper) -> None:
     def watches() -> int:
-        return sum(map(len, zk._client._data_watchers.values()))
+        return link_of(zk).client.watch_count
 
     def reads() -> bool:
         try:

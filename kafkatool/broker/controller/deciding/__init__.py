@@ -2,3 +2,5 @@
 
 Doors: ``partition_machine``, ``replica_machine``. Nothing here watches ZooKeeper or knows why a move is asked for.
 """
+
+__all__ = ["partition_machine", "replica_machine"]

@@ -2,3 +2,5 @@
 
 Doors: ``request_batch``, ``channels``. Nothing here decides, and nothing here touches ZooKeeper.
 """
+
+__all__ = ["channels", "request_batch", "transition_lines"]

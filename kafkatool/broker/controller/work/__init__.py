@@ -3,3 +3,14 @@
 `Term` makes and connects them, and no other room imports them. No part knows the term, and none writes to ZooKeeper but
 through ``writing``; moves and elections are asked of ``deciding``.
 """
+
+__all__ = [
+    "broker_changes",
+    "controlled_shutdown",
+    "notifications",
+    "preferred_election",
+    "reassignment",
+    "rebalance",
+    "topic_changes",
+    "topic_deletion",
+]

@@ -2,3 +2,5 @@
 
 The door is ``commands``. The one place where a partition gets or loses a role; no data passes through here.
 """
+
+__all__ = ["commands"]

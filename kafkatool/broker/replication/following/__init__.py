@@ -3,3 +3,5 @@
 The door is ``fetcher_manager``; ``truncation`` decides where a log is cut. Nothing here serves a request, and nothing
 of ``leading`` is used.
 """
+
+__all__ = ["fetcher_manager"]

@@ -3,3 +3,14 @@
 The doors are ``partition``, ``partition_reads`` and ``local_partitions``. Nothing here starts a thread, waits for a
 request's condition or knows a request that waits; ZooKeeper is written by ``isr_writer`` and ``isr_propagation`` alone.
 """
+
+__all__ = [
+    "isr_propagation",
+    "isr_writer",
+    "local_partitions",
+    "partition",
+    "partition_reads",
+    "replica",
+    "replication_quota",
+    "session_epochs",
+]

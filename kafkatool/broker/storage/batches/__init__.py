@@ -3,3 +3,5 @@
 Door for other rooms: ``append_error``. Never here: an open file other than one handed in; records of a batch
 decoded where its header tells enough.
 """
+
+__all__ = ["append_checks", "append_error", "batch_filter", "batch_scan", "received_batches"]

@@ -3,3 +3,5 @@
 Door: ``log_cleaner``, run by the log manager. Never here: work under a log's lock, but for putting a finished segment
 in place.
 """
+
+__all__ = ["log_cleaner"]

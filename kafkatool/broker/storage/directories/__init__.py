@@ -2,3 +2,5 @@
 
 Doors: ``log_manager``, ``meta_properties``. Never here: the contents of a log.
 """
+
+__all__ = ["log_manager", "meta_properties"]

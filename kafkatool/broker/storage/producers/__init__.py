@@ -2,3 +2,5 @@
 
 Used by ``log`` only. Never here: a lock (the log's is held), the coordination of transactions.
 """
+
+__all__ = ["producer_reload", "producer_snapshot", "producer_state"]

@@ -3,3 +3,5 @@
 Used by ``log``, ``producers`` and ``compaction`` only. Never here: a decision about the log as a whole; the log's lock
 is handed in and guards every change.
 """
+
+__all__ = ["retention", "rolling", "segment", "segment_copy", "segment_swap", "segments", "transaction_index"]

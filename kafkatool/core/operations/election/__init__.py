@@ -2,3 +2,5 @@
 
 Door: `election`. It asks, waits and reads the outcome; it never writes a partition's state.
 """
+
+__all__ = ["election"]

@@ -5,3 +5,5 @@ operations it consists of: ``--dry-run`` shows them, the function beside it carr
 unseen: each write is a create or bound to the version read. Kafka's texts are those of 0.10.2.1 (AdminUtils.scala), for
 added replica lists those of 1.1 (AdminZkClient.scala).
 """
+
+__all__ = ["configs", "creation", "deletion", "description", "growth", "replica_lists"]

@@ -3,3 +3,5 @@
 Doors: ``batches``, of every format; ``compression``; ``varints``. Bytes are read and built in memory; segments on disk
 are in ``kafkatool/broker/storage``.
 """
+
+__all__ = ["batches", "compression", "legacy", "varints"]

@@ -3,3 +3,5 @@
 Doors: ``facts`` (``history_of``), ``timeline``, ``report``, ``skew``. Pure functions of observations, whatever brings
 these together; only ``skew_at_the_end`` reads logs. Nothing here knows of tasks, and order never goes by clocks alone.
 """
+
+__all__ = ["facts", "observations", "overview", "partition_summary", "report", "skew", "timeline"]

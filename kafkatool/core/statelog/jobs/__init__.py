@@ -4,3 +4,5 @@ Doors: ``merge``, ``ordered_merge``, ``gathering``, ``timeline``, ``report``. Wh
 as pure functions; how tasks are started is the caller's ``Mapper``: Spark, or in tests the process itself. A second
 carrier of the same functions would be a room beside this one. pyspark is never imported here.
 """
+
+__all__ = ["gathering", "merge", "ordered_merge", "report", "timeline"]

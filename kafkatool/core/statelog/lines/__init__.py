@@ -3,3 +3,5 @@
 Doors: ``grammar``, ``details``, ``shapes``, ``selection``. The forms of each Kafka version are ``forms``; a new one is
 added there. Pure functions of text: no file is read here.
 """
+
+__all__ = ["details", "forms", "grammar", "selection", "shapes", "tally"]

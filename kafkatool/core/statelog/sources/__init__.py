@@ -3,3 +3,5 @@
 Doors: ``files`` (``find_files``, ``open_logs``), ``source``, ``slices``, ``chunks``, ``clocks``. A log is read at any
 offset and never held as a whole; what its lines mean is asked of ``lines``.
 """
+
+__all__ = ["blocks", "chunks", "clocks", "files", "slices", "source", "spool", "streams"]

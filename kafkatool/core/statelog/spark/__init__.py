@@ -3,3 +3,5 @@
 Doors: ``session`` (a ``Mapper`` for the jobs), ``parquet``, ``remote``. pyspark is imported here and nowhere else, and
 only when a job runs; its private members only in ``pyspark_private``. Nothing here knows a line of a log.
 """
+
+__all__ = ["parquet", "remote", "session"]

@@ -11,7 +11,8 @@ from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.zookeeper.session import Delete, Op, SetData
 from kafkatool.core.zookeeper.znodes import ControllerZnode, PartitionStateZnode, ReassignmentZnode, TopicZnode
 from tests.broker.controller.fake_cluster import FakeCluster
-from tests.broker.controller.fake_zookeeper import Crash, FakeZooKeeper
+from tests.core.zookeeper.ensemble import Crash
+from tests.core.zookeeper.memory import MemoryZooKeeper
 
 T0 = TopicPartition("t", 0)
 STABLE = {"auto.leader.rebalance.enable": "false"}
@@ -112,7 +113,7 @@ def test_a_topic_whose_node_is_damaged_by_then_does_not_hold_up_those_that_end_w
     cluster.slow_controller = True
     path, states = TopicZnode.path("damaged"), 0
 
-    def damage(session: FakeZooKeeper, op: Op) -> None:
+    def damage(session: MemoryZooKeeper, op: Op) -> None:
         nonlocal states
         states += op.path == PartitionStateZnode.path(TopicPartition("damaged", 0))
         if states == 3:  # step 8
@@ -129,7 +130,7 @@ def test_a_topic_whose_node_is_damaged_by_then_does_not_hold_up_those_that_end_w
 def reassignment_with_a_crash_after_write(
     number: int, wanted: Sequence[int], *, requests_are_lost: bool = False
 ) -> FakeCluster | None:
-    """The controller (broker 8, without replicas) dies right after its n-th write; None: it made fewer.
+    """Have the controller (broker 8, without replicas) die right after its n-th write; None: it made fewer.
 
     Its requests under way arrive all the same, or are lost with it.
     """
@@ -138,7 +139,7 @@ def reassignment_with_a_crash_after_write(
     controller = cluster.brokers[8].session
     writes = 0
 
-    def die(session: FakeZooKeeper, op: Op) -> None:
+    def die(session: MemoryZooKeeper, op: Op) -> None:
         nonlocal writes
         if session is controller:
             writes += 1
@@ -293,7 +294,7 @@ def test_many_partitions_move_in_few_transactions() -> None:
     controller = cluster.brokers[1].session
     written = 0
 
-    def count(session: FakeZooKeeper, op: Op) -> None:
+    def count(session: MemoryZooKeeper, op: Op) -> None:
         nonlocal written
         if session is controller and isinstance(op, SetData) and op.path == TopicZnode.path("t"):
             written += 1

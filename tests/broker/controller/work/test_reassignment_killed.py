@@ -189,7 +189,7 @@ class Run:
                     axe.count()
 
             def close(self) -> None:
-                """There is nothing to close."""
+                """Do nothing: there is nothing to close."""
 
         def make(broker: BrokerInfo) -> Channel:
             return Direct(broker)

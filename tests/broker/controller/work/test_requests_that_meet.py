@@ -6,7 +6,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import Op
 from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
 from tests.broker.controller.fake_cluster import FakeCluster
-from tests.broker.controller.fake_zookeeper import FakeZooKeeper
+from tests.core.zookeeper.memory import MemoryZooKeeper
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PROPERTIES = {"auto.leader.rebalance.enable": "false", "delete.topic.enable": "true"}
@@ -57,10 +57,10 @@ def test_a_broker_that_had_deleted_its_replica_and_died_does_not_hold_the_deleti
 def test_a_partition_made_while_the_failover_reads_is_reassigned_all_the_same() -> None:
     cluster = FakeCluster(1, 2, 3, properties=PROPERTIES)
     cluster.create_topic("t", {0: [2]})
-    read = FakeZooKeeper.get_many
+    read = MemoryZooKeeper.get_many
     met: list[bool] = []
 
-    def grow_behind(session: FakeZooKeeper, paths: list[str], watch: object = None) -> object:
+    def grow_behind(session: MemoryZooKeeper, paths: list[str], watch: object = None) -> object:
         nodes = read(session, paths, watch)  # type: ignore[arg-type]
         if TopicZnode.path("t") in paths and watch is not None and session is cluster.brokers[2].session and not met:
             met.append(True)
@@ -70,7 +70,7 @@ def test_a_partition_made_while_the_failover_reads_is_reassigned_all_the_same() 
         return nodes
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FakeZooKeeper, "get_many", grow_behind)
+        patch.setattr(MemoryZooKeeper, "get_many", grow_behind)
         cluster.kill(1)
         cluster.run()
     assert met
@@ -84,7 +84,7 @@ def test_the_old_replicas_stay_assigned_until_they_are_deleted() -> None:
     cluster.create_topic("t", {0: [2]})
     early: list[str] = []
 
-    def look(session: FakeZooKeeper, op: Op) -> None:
+    def look(session: MemoryZooKeeper, op: Op) -> None:
         if op.path == TopicZnode.path("t") and cluster.assignment("t") == {0: (3,)} and not cluster.brokers[2].deleted:
             early.append(op.path)
 

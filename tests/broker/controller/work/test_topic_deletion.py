@@ -14,7 +14,8 @@ from kafkatool.core.zookeeper.znodes import (
     TopicZnode,
 )
 from tests.broker.controller.fake_cluster import FakeCluster
-from tests.broker.controller.fake_zookeeper import Crash, FakeZooKeeper
+from tests.core.zookeeper.ensemble import Crash
+from tests.core.zookeeper.memory import MemoryZooKeeper
 
 T0 = TopicPartition("t", 0)
 DELETES = {"delete.topic.enable": "true", "auto.leader.rebalance.enable": "false"}
@@ -141,7 +142,7 @@ def test_deletion_waits_for_a_preferred_election_found_at_failover() -> None:
     cluster.sent.clear()
     stops_before: list[int] = []
 
-    def note(session: FakeZooKeeper, op: Op) -> None:
+    def note(session: MemoryZooKeeper, op: Op) -> None:
         if isinstance(op, Delete) and op.path == PreferredElectionZnode.PATH:
             stops_before.append(len(cluster.stops()))
 
@@ -158,7 +159,7 @@ def test_a_deletion_cut_short_is_finished_by_the_next_controller(last: str) -> N
     cluster = FakeCluster(9, 1, 2, properties=DELETES)
     cluster.create_topic("t", {0: [1, 2]})
 
-    def die(session: FakeZooKeeper, op: Op) -> None:
+    def die(session: MemoryZooKeeper, op: Op) -> None:
         if isinstance(op, Delete) and op.path == last:
             cluster.ensemble.on_write = lambda session, op: None
             session.crash()

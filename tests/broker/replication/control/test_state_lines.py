@@ -22,7 +22,7 @@ def stop(broker: World, *partitions: TopicPartition, delete: bool, controller_ep
 
 
 def live_through_everything(broker: World) -> None:
-    """Each outcome of each control request once."""
+    """Bring about each outcome of each control request once."""
     broker.leader_and_isr(role(TP, 1, 0, [1], [1, 2]), role(U0, 2, 0, [2], [2, 1]), controller_epoch=2, live=LIVE)
     broker.leader_and_isr(role(TP, 1, 0, [1], [1, 2]), controller_epoch=3)  # an old leader epoch
     broker.leader_and_isr(role(TP, 1, 1, [1], [1, 2]), controller_epoch=3)  # leads already

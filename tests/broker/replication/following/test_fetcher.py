@@ -45,7 +45,7 @@ class FullResponses:
         return FetchResponse(topics=[FetchResponseTopic(topic="t", partitions=answers)])
 
     def disconnect(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is held."""
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ FAST: dict[str, Any] = {"replica_fetch_wait_max_ms": "50", "replica_fetch_backof
 
 @contextmanager
 def served(node: World) -> Iterator[int]:
-    """The port where others fetch from that broker."""
+    """Give the port where others fetch from that broker."""
     handlers = {key: s for key, s in load_handlers().items() if key in (1, 2, 23)}
     context = handler_context(replica_manager=node.manager, metadata_cache=node.cache)
     with broker_of(handlers, context) as client:

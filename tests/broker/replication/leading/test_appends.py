@@ -141,8 +141,8 @@ def test_a_repeated_idempotent_batch_waits_for_its_first_copy(broker: World) -> 
 def test_with_the_session_in_doubt_acks_all_is_refused_if_so_configured(tmp_path: Path, configured: bool) -> None:
     with world(tmp_path, clock=Clock(), kt_fence_on_zk_session_loss=str(configured).lower()) as broker:
         broker.lead()
-        broker.zookeeper.on_session(SessionState.SUSPENDED)
+        broker.zookeeper.memory.tell(SessionState.SUSPENDED)
         assert broker.produce(acks=-1)[0].error == (19 if configured else 0)
         assert broker.produce(acks=1)[0].error == 0
-        broker.zookeeper.on_session(SessionState.CONNECTED)
+        broker.zookeeper.memory.tell(SessionState.CONNECTED)
         assert broker.produce(acks=-1)[0].error == 0

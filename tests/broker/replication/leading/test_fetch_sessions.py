@@ -41,13 +41,13 @@ def looked_at(plan: FetchPlan) -> dict[int, int]:
 
 
 def told(plan: FetchPlan, **reads: PartitionRead) -> list[int]:
-    """What the client hears when those looked at are quiet but for ``reads``."""
+    """Return what the client hears when those looked at are quiet but for ``reads``."""
     results = [(tp, reads.get(f"p{tp.partition}", quiet(w.fetch_offset))) for tp, w in plan.entries]
     return [tp.partition for tp, _ in plan.to_tell(results, Reader(2))]
 
 
 def quiet(offset: int) -> PartitionRead:
-    """Nothing after that offset."""
+    """Return a read that found nothing after that offset."""
     return PartitionRead(
         high_watermark=5, last_stable_offset=5, log_start_offset=0, start=LogOffset(offset), leader_end=offset
     )

@@ -31,7 +31,7 @@ def _offsets(data: bytes) -> list[int]:
 
 
 def _parked(broker: World, *, isr: tuple[int, ...] = (1, 2), replica_id: int = 2, max_bytes: int = 1 << 20) -> Client:
-    """A follower that has one record and waits for the next."""
+    """Return a follower that has one record and waits for the next."""
     broker.lead(isr=isr, replicas=(1, 2, 3))
     broker.produce()
     client = Client(broker, replica_id)

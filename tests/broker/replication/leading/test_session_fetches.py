@@ -57,7 +57,7 @@ class Client:
 
 
 def closing(session: FetchSession) -> FetchRequest:
-    """The request that closes a session."""
+    """Return the request that closes a session."""
     return FetchRequest(
         replica_id=-1,
         max_wait_ms=0,
