@@ -11,8 +11,7 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.leading.appends import Appends
 from kafkatool.broker.replication.leading.delayed_produce import AppendResults
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
-from kafkatool.broker.storage.producers.producer_state import OpenTransaction
-from kafkatool.broker.storage.segment.transaction_index import abort_marker
+from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction, abort_marker
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -48,7 +47,6 @@ class HangingTransactions:
         self._seen = found
 
     def _abort(self, topic_partition: TopicPartition, transaction: OpenTransaction) -> None:
-        producer_id, producer_epoch, coordinator_epoch, first_offset = transaction
 
         def told(results: AppendResults) -> None:
             error = results[topic_partition].error
@@ -56,11 +54,10 @@ class HangingTransactions:
             log.warning(
                 "%s: the transaction of producer %d from offset %d on, which no coordinator can end, %s",
                 topic_partition,
-                producer_id,
-                first_offset,
+                transaction.producer_id,
+                transaction.first_offset,
                 outcome,
             )
 
-        # An epoch of -1 is no coordinator's; 0 is at most that of any there may be one day, as kafka-transactions does.
-        marker = abort_marker(producer_id, producer_epoch, max(coordinator_epoch, 0), int(time.time() * 1000))
+        marker = abort_marker(transaction, int(time.time() * 1000))
         self._appends.append({topic_partition: marker}, acks=1, timeout_ms=0, internal=True, on_done=told)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_reader import LogReader
 from kafkatool.broker.storage.log.log_state import LogState
@@ -9,7 +10,6 @@ from kafkatool.broker.storage.log.log_truncation import LogTruncation
 from kafkatool.broker.storage.log.log_writer import LogWriter
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_snapshot import write_snapshot
-from kafkatool.broker.storage.producers.producer_state import OpenTransaction
 
 
 class Log:

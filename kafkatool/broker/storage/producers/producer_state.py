@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, BatchHeader
 
@@ -22,15 +23,6 @@ class ProducedBatch(NamedTuple):
     last_offset: int
     offset_delta: int
     timestamp: int
-
-
-class OpenTransaction(NamedTuple):
-    """A transaction without a marker, and the coordinator epoch of its producer's last marker, -1 if there was none."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    first_offset: int
 
 
 class ProducerEntry:
