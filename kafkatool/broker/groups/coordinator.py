@@ -6,17 +6,17 @@ two decisions of different threads may interleave. A record says what was decide
 held up between decision and append can be stored after a later one.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kafkatool.broker.groups.clock import GroupsClock
 from kafkatool.broker.groups.description import UNKNOWN_GROUP, GroupDescription, ListedGroups, describe
 from kafkatool.broker.groups.expiry import expire_group
 from kafkatool.broker.groups.group import Group, StoreGroup
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.offsets import Commit
 from kafkatool.broker.groups.owned import OwnedGroup, OwnedGroups
-from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue
+from kafkatool.broker.groups.records import GroupKey, Key, OffsetKey, OffsetValue, storable
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.groups.writer import GroupsWriter, protocol_version
 from kafkatool.broker.metadata_cache import MetadataCache
@@ -25,6 +25,9 @@ from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+_SUFFIX_BYTES = 37  # of a member id: "-" and a UUID, after the client's or the instance's id
+_PROTOCOL_OVERHEAD_BYTES = 6  # of each protocol a member offers, beside name and metadata
 
 
 class OffsetToCommit(NamedTuple):
@@ -42,7 +45,7 @@ class FetchedOffsets(NamedTuple):
 
 
 class GroupCoordinator:
-    """The coordinator, made by the composition root. Time is a clock in ms that follows the wall but is never set back."""
+    """The coordinator, made by the composition root."""
 
     def __init__(
         self,
@@ -52,10 +55,13 @@ class GroupCoordinator:
         scheduler: Scheduler,
         *,
         count_partitions: Callable[[], int | None] = lambda: None,
+        clock: GroupsClock | None = None,
     ) -> None:
         """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic."""
         self._config = config
         self._scheduler = scheduler
+        self._clock = GroupsClock() if clock is None else clock
+        self.now_ms = self._clock.now_ms
         self.groups = OwnedGroups(
             config,
             replica_manager,
@@ -63,7 +69,7 @@ class GroupCoordinator:
             scheduler,
             count_partitions=count_partitions,
             store=self._store,
-            now_ms=self.now_ms,
+            clock=self._clock,
         )
         # Where groups are, and how they come and go, is known there (GRP-1 to 17).
         self.partition_count = self.groups.partition_count
@@ -73,8 +79,6 @@ class GroupCoordinator:
         self._stopping = False
         self._writer = GroupsWriter(config, replica_manager)
         self.static_members_allowed = protocol_version(config) >= (2, 3)  # GRP-36
-        self._started_ms = time.time() * 1000
-        self._started_at = time.monotonic()
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -92,14 +96,11 @@ class GroupCoordinator:
         """Have the work done on a thread that may wait."""
         self._scheduler.submit(work, "group-request")
 
-    def now_ms(self) -> float:
-        return self._started_ms + (time.monotonic() - self._started_at) * 1000
-
     # --- membership ---------------------------------------------------------------------------------------------
 
     def _refusal(self, group: str, *, empty_id_allowed: bool = False) -> ErrorCode:
         """Make the checks that every request that names a group begins with (GRP-8)."""
-        if not group and not empty_id_allowed:
+        if not (group or empty_id_allowed) or not storable(group):
             return ErrorCode.INVALID_GROUP_ID
         if self._stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -110,6 +111,8 @@ class GroupCoordinator:
         smallest, largest = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
         if error is ErrorCode.NONE and not smallest <= request.session_timeout_ms <= largest:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and not self._can_be_stored(request):
+            error = ErrorCode.INVALID_REQUEST
         owned = self.groups.get(group)
         if error is ErrorCode.NONE and owned is None:
             if request.member_id:
@@ -123,6 +126,19 @@ class GroupCoordinator:
         with owned.lock:
             effects = owned.group.join(request, parked, self.now_ms())
         self.groups.carry_out(owned, effects)
+
+    def _can_be_stored(self, request: JoinRequest) -> bool:
+        """Tell whether the member fits a group's record, and the answers that name it.
+
+        One that does not would be let in, and then no assignment could be stored for any member (fault 3).
+        """
+        size_bytes = sum(len(n.encode()) + len(data) + _PROTOCOL_OVERHEAD_BYTES for n, data in request.protocols)
+        return (
+            size_bytes <= self._config.message_max_bytes
+            and all(storable(name) for name, _ in request.protocols)
+            and all(map(storable, (request.member_id, request.protocol_type)))
+            and all(storable(i, suffix_bytes=_SUFFIX_BYTES) for i in (request.client_id, request.instance_id))
+        )
 
     def sync(
         self,
@@ -166,20 +182,21 @@ class GroupCoordinator:
         self.groups.carry_out(owned, effects)
         return error
 
-    def _store(self, group: str, wanted: StoreGroup) -> None:
-        """Append a group record; its outcome goes back into the group (GRP-41, 50)."""
-        owned = self.groups.get(group)
-        if owned is None:  # unloaded since: what waits for this record in no member's name is answered here
-            for effect in wanted.done(ErrorCode.NOT_COORDINATOR, self.now_ms()):
-                effect()
-            return
+    def _store(self, owned: OwnedGroup, wanted: StoreGroup) -> None:
+        """Append a group record; its outcome goes back into the group that wanted it (GRP-41, 50).
+
+        That one may have been unloaded since, and its id be another object's that was loaded: then nothing is written.
+        """
 
         def done(error: ErrorCode) -> None:
             with owned.lock:
                 effects = wanted.done(error, self.now_ms())
             self.groups.carry_out(owned, effects)
 
-        self._writer.store_group(owned.partition, group, wanted.value, done)
+        if self.groups.holds(owned):
+            self._writer.store_group(owned.partition, owned.group.id, wanted.value, done)
+        else:
+            done(ErrorCode.NOT_COORDINATOR)
 
     # --- offsets ------------------------------------------------------------------------------------------------
 
@@ -204,21 +221,25 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE or owned is None:
             done(dict.fromkeys(offsets, error))
             return
+        self._clock.look()
         with owned.lock:
             error = self._may_commit(owned.group, member_id, instance_id, generation)
-            stored = {tp: o.value for tp, o in offsets.items() if not o.metadata_too_large}
+            too_large = {tp for tp, o in offsets.items() if o.metadata_too_large or not storable(o.value.metadata)}
+            stored = {tp: o.value for tp, o in offsets.items() if tp not in too_large}
             if error is ErrorCode.NONE:
                 owned.group.offsets.begin(stored)
         if error is not ErrorCode.NONE:
             done(dict.fromkeys(offsets, error))
             return
-        answers = {tp: ErrorCode.OFFSET_METADATA_TOO_LARGE for tp, o in offsets.items() if o.metadata_too_large}
+        answers = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if not stored:
             done(answers)
             return
 
         def appended(code: ErrorCode, base_offset: int) -> None:
             with owned.lock:
+                if code is ErrorCode.NONE and not self.groups.holds(owned):
+                    code = ErrorCode.NOT_COORDINATOR  # written after the load of its successor, which does not have it
                 for index, (partition, value) in enumerate(stored.items()):
                     commit = Commit(value, base_offset + index) if code is ErrorCode.NONE else None
                     owned.group.offsets.finish(partition, commit)
@@ -331,8 +352,8 @@ class GroupCoordinator:
 
     def expire(self) -> None:
         """Drop what has outlived its retention, with tombstones; a group without anything left is forgotten."""
-        now_ms = self.now_ms()
         retention_ms = self._config.offsets_retention_minutes * 60_000
+        now_ms = self._clock.expiry_ms(retention_ms)
         for owned in self.groups.all():
             with owned.lock:
                 gone, dead = expire_group(owned.group, now_ms, retention_ms)

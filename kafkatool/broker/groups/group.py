@@ -34,14 +34,18 @@ class StoreGroup:
 
 @dataclass(slots=True)
 class Group:
-    """A group. ``store`` is called, as an effect, with each record to write. Members are kept in order of admission."""
+    """A group. ``store`` is called, as an effect, with each record to write. Members are kept in order of admission.
+
+    ``to_wall_ms`` turns a time it was given into the wall's, as records have it.
+    """
 
     id: str
     store: Callable[[StoreGroup], None]
     max_size: int = 2**31 - 1
     initial_delay_ms: int = 3000
+    to_wall_ms: Callable[[float], float] = float
     state: GroupState = GroupState.EMPTY
-    state_timestamp_ms: float | None = None
+    state_timestamp_ms: float | None = None  # by the wall clock
     protocol_type: str | None = None
     generation: int = 0
     protocol: str | None = None
@@ -400,7 +404,7 @@ class Group:
         if self.state not in LEGAL[state]:
             raise RuntimeError(f"group {self.id} cannot go from {self.state.value} to {state.value}")
         self.state = state
-        self.state_timestamp_ms = now_ms
+        self.state_timestamp_ms = self.to_wall_ms(now_ms)
 
     def to_value(self, assignments: dict[str, bytes] | None = None) -> GroupValue:
         """Return the record that stores the group as it is, with those assignments if given."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from kafkatool.broker.groups.clock import GroupsClock
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.offsets import CommittedOffsets
@@ -50,8 +51,8 @@ class OwnedGroups:
         scheduler: Scheduler,
         *,
         count_partitions: Callable[[], int | None],
-        store: Callable[[str, StoreGroup], None],
-        now_ms: Callable[[], float],
+        store: Callable[[OwnedGroup, StoreGroup], None],
+        clock: GroupsClock,
     ) -> None:
         """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic.
 
@@ -63,7 +64,8 @@ class OwnedGroups:
         self._scheduler = scheduler
         self._count_partitions = count_partitions
         self._store = store
-        self._now_ms = now_ms
+        self._clock = clock
+        self._now_ms = clock.now_ms
         self.partitions = OwnedPartitions()
         self._groups: dict[int, dict[str, OwnedGroup]] = {}  # by partition: thousands come and go in one step (GRP-17)
         self._broken: dict[int, dict[str, set[Key]]] = {}  # by partition: groups that get 14 until deleted, their keys
@@ -138,16 +140,24 @@ class OwnedGroups:
             groups = self._groups.setdefault(partition, {})
             owned = groups.get(group)
             if owned is None and self.partitions.get(partition) is Ownership.OWNED:
-                owned = groups[group] = OwnedGroup(self._new_group(group), partition)
+                owned = groups[group] = self._new_group(group, partition)
             return owned
 
-    def _new_group(self, group: str) -> Group:
-        return Group(
-            group,
-            lambda wanted: self._store(group, wanted),
+    def _new_group(self, group_id: str, partition: int) -> OwnedGroup:
+        group = Group(
+            group_id,
+            lambda wanted: self._store(owned, wanted),
             max_size=self._config.group_max_size,
             initial_delay_ms=self._config.group_initial_rebalance_delay_ms,
+            to_wall_ms=self._clock.to_wall_ms,
         )
+        owned = OwnedGroup(group, partition)
+        return owned
+
+    def holds(self, owned: OwnedGroup) -> bool:
+        """Tell whether it is the group of its id still: not unloaded, nor forgotten, since it was looked up."""
+        with self._lock:
+            return self._groups.get(owned.partition, {}).get(owned.group.id) is owned
 
     def all(self) -> list[OwnedGroup]:
         with self._lock:
@@ -174,9 +184,16 @@ class OwnedGroups:
     # --- what groups want done ----------------------------------------------------------------------------------
 
     def carry_out(self, owned: OwnedGroup, effects: Sequence[Effect]) -> None:
-        """Do what the group decided, in order; its lock must not be held."""
+        """Do what the group decided, in order; its lock must not be held.
+
+        Each effect is carried out by itself: one that raises concerns one client, not the others of its group, nor the
+        groups that are handed over after this one.
+        """
         for effect in effects:
-            effect()
+            try:
+                effect()
+            except Exception:
+                log.exception("group %s: an effect of a decision failed", owned.group.id)
         self._arm(owned)
 
     def _arm(self, owned: OwnedGroup) -> None:
@@ -231,20 +248,20 @@ class OwnedGroups:
                 loaded = load(
                     source, self._config.offsets_load_buffer_size, lambda: self.partitions.still_loading(number, epoch)
                 )
-        except (KafkatoolError, OSError) as e:
-            log.error("loading %s failed, again in %d ms: %s", source.partition, retry_ms, e)
+            if loaded is not None:
+                self._take_over(number, epoch, loaded)
+        except Exception as e:
+            known = isinstance(e, KafkatoolError | OSError)
+            log.error("loading %s failed, again in %d ms: %s", source.partition, retry_ms, e, exc_info=not known)
             again = min(retry_ms * 2, _LONGEST_RETRY_MS)
             self._scheduler.schedule("group-load", lambda: self.load(number, epoch, again), delay_ms=retry_ms)
-            return
-        if loaded is not None:
-            self._take_over(number, epoch, loaded)
 
     def _take_over(self, number: int, epoch: int, loaded: Loaded) -> None:
         now_ms = self._now_ms()
         groups: dict[str, OwnedGroup] = {}
         started: list[tuple[OwnedGroup, list[Effect]]] = []
         for group_id in loaded.group_ids():
-            owned = groups[group_id] = OwnedGroup(self._new_group(group_id), number)
+            owned = groups[group_id] = self._new_group(group_id, number)
             value = loaded.groups.get(group_id)
             effects = owned.group.restore(value, now_ms) if value else []
             owned.group.offsets = loaded.offsets[group_id]

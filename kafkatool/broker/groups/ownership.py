@@ -16,10 +16,19 @@ class Ownership(enum.Enum):
     OWNED = "owned"
 
 
-@functools.lru_cache(maxsize=10_000)
+_REMEMBERED_LENGTH = 256  # longer ids are rare, and 10,000 of the longest would be a gigabyte
+
+
 def partition_for(group: str, partitions: int) -> int:
     """Return the group's partition, of so many (GRP-1)."""
+    return _remembered(group, partitions) if len(group) <= _REMEMBERED_LENGTH else _computed(group, partitions)
+
+
+def _computed(group: str, partitions: int) -> int:
     return java_bucket(java_string_hash(group), partitions)
+
+
+_remembered = functools.lru_cache(maxsize=10_000)(_computed)
 
 
 class OwnedPartitions:

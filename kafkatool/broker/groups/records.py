@@ -27,6 +27,18 @@ class GroupKey(NamedTuple):
 
 Key = OffsetKey | GroupKey
 
+_LONGEST_TEXT_BYTES = 2**15 - 1  # a string's length is an int16, in records as in answers
+
+
+def storable(text: str | None, *, suffix_bytes: int = 0) -> bool:
+    """Tell whether the text, and so many bytes more, fits a record.
+
+    What a client sent may not: bytes that are no UTF-8 are read as U+FFFD, which takes three of them.
+    """
+    if text is None or len(text) * 4 + suffix_bytes <= _LONGEST_TEXT_BYTES:
+        return True
+    return len(text.encode()) + suffix_bytes <= _LONGEST_TEXT_BYTES
+
 
 class OffsetValue(NamedTuple):
     """A committed offset. Times in ms; ``expire_timestamp_ms`` None: the broker's retention rules (GRP-49, 54)."""

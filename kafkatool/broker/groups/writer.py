@@ -1,5 +1,6 @@
 """The writer of ``__consumer_offsets``, which turns the outcome of an append into codes clients know (GRP-50, 51)."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -11,6 +12,8 @@ from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch
+
+log = logging.getLogger(__name__)
 
 _COMMIT_CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -53,7 +56,10 @@ def _batches(keys: Sequence[Key]) -> Iterator[list[tuple[bytes, None]]]:
 
 
 class GroupsWriter:
-    """The writer. One batch per request; versions by the inter-broker protocol version."""
+    """The writer. One batch per request; versions by the inter-broker protocol version.
+
+    It raises nothing: what cannot be written is told to ``done`` like any other failure, once.
+    """
 
     def __init__(self, config: BrokerConfig, replica_manager: ReplicaManager) -> None:
         self._config = config
@@ -64,8 +70,11 @@ class GroupsWriter:
 
     def store_group(self, partition: int, group: str, value: GroupValue, done: Callable[[ErrorCode], None]) -> None:
         """Append a group's record; ``done`` hears SyncGroup's code."""
-        record = (encode_key(GroupKey(group)), encode_group(value, version=self._group_version))
-        self._append(partition, [record], lambda code, _: done(_SYNC_CODES.get(code, code)))
+
+        def records() -> list[tuple[bytes, bytes | None]]:
+            return [(encode_key(GroupKey(group)), encode_group(value, version=self._group_version))]
+
+        self._append(partition, records, lambda code, _: done(_SYNC_CODES.get(code, code)))
 
     def store_offsets(
         self,
@@ -75,10 +84,13 @@ class GroupsWriter:
         done: Callable[[ErrorCode, int], None],
     ) -> None:
         """Append commits; ``done`` hears OffsetCommit's code and the first record's offset, the others follow in order."""
-        records = [
-            (encode_key(OffsetKey(group, t, p)), encode_offset_value(value, with_epoch=self._offset_with_epoch))
-            for (t, p), value in offsets.items()
-        ]
+
+        def records() -> list[tuple[bytes, bytes | None]]:
+            return [
+                (encode_key(OffsetKey(group, t, p)), encode_offset_value(value, with_epoch=self._offset_with_epoch))
+                for (t, p), value in offsets.items()
+            ]
+
         self._append(partition, records, lambda code, base: done(_COMMIT_CODES.get(code, code), base))
 
     def delete_keys(self, partition: int, keys: Sequence[Key], done: Callable[[ErrorCode], None]) -> None:
@@ -93,34 +105,49 @@ class GroupsWriter:
 
         def stored(code: ErrorCode, _base: int) -> None:
             if code is ErrorCode.NONE and rest:
-                self._append(partition, rest.pop(0), stored)
+                batch = rest.pop(0)
+                self._append(partition, lambda: batch, stored)
             else:
                 done(_COMMIT_CODES.get(code, code))
 
-        self._append(partition, first, stored)
+        self._append(partition, lambda: first, stored)
 
     def store_tombstones(self, partition: int, keys: Sequence[Key]) -> None:
         """Append tombstones, not waited for: what fails comes back with a later load and expires again (GRP-55)."""
-        for records in _batches(keys):
-            self._append(partition, records, lambda _code, _base: None, acks=0)
+        for batch in _batches(keys):
+            self._append(partition, lambda batch=batch: batch, lambda _code, _base: None, acks=0)  # type: ignore[misc]
 
     def _append(
         self,
         partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Callable[[], Sequence[tuple[bytes, bytes | None]]],
         done: Callable[[ErrorCode, int], None],
         acks: int | None = None,
     ) -> None:
-        now_ms = int(time.time() * 1000)
-        batch = encode_batch(
-            [Record(i, now_ms, key, value, ()) for i, (key, value) in enumerate(records)],
-            codec=self._config.offsets_topic_compression_codec,
-        )
         tp = offsets_partition(partition)
-        self._replica_manager.appends.append(
-            {tp: batch},
-            acks=self._config.offsets_commit_required_acks if acks is None else acks,
-            timeout_ms=self._config.offsets_commit_timeout_ms,
-            internal=True,
-            on_done=lambda results: done(results[tp].error, results[tp].base_offset),
-        )
+        told = False
+
+        def tell(code: ErrorCode, base_offset: int) -> None:
+            nonlocal told
+            if not told:
+                told = True
+                done(code, base_offset)
+
+        try:
+            now_ms = int(time.time() * 1000)
+            batch = encode_batch(
+                [Record(i, now_ms, key, value, ()) for i, (key, value) in enumerate(records())],
+                codec=self._config.offsets_topic_compression_codec,
+            )
+            self._replica_manager.appends.append(
+                {tp: batch},
+                acks=self._config.offsets_commit_required_acks if acks is None else acks,
+                timeout_ms=self._config.offsets_commit_timeout_ms,
+                internal=True,
+                on_done=lambda results: tell(results[tp].error, results[tp].base_offset),
+            )
+        except Exception:
+            if told:
+                raise  # it was not the append that failed
+            log.exception("a record of a group could not be written to %s", tp)
+            tell(ErrorCode.UNKNOWN_SERVER_ERROR, -1)

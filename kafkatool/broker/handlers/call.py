@@ -24,6 +24,7 @@ from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.directories.log_manager import LogManager
+from kafkatool.core.errors import ProtocolError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.codec.types import Chunk
@@ -142,7 +143,11 @@ class Call:
         return self._answered
 
     def respond(self, response: Any, *, throttle_time_ms: int = 0) -> None:
-        """Send the answer, from any thread; once. ``throttle_time_ms``: told to the client, which is held back so long."""
+        """Send the answer, from any thread; once. ``throttle_time_ms``: told to the client, which is held back so long.
+
+        One that cannot be written, as it names what no string can hold, ends the connection. It may be completed by
+        another client's request, which must not fail for it.
+        """
         if not self._claim():
             return
         try:
@@ -150,6 +155,10 @@ class Call:
             if (delay_ms := self._hold_back_ms(chunks)) > throttle_time_ms:
                 throttle_time_ms = delay_ms
                 chunks = self._encode(response, throttle_time_ms)
+        except ProtocolError as e:
+            log.warning("closing %s: the answer to %s cannot be written: %s", self._connection, self.header, e)
+            self._connection.end()
+            return
         except BaseException:
             self._answered = False  # nothing went out: an error reply still may
             raise

@@ -23,12 +23,14 @@ from kafkatool.core.protocol.messages.describe_configs import (
 @Served(API, versions=(0, 2))
 def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     admin = call.context.config_admin
-    results = [_describe(admin, resource, synonyms=request.include_synonyms) for resource in request.resources]
+    resources = {(r.resource_type, r.resource_name): r for r in request.resources}  # each once, as in Kafka
+    results = [_describe(admin, resource, synonyms=request.include_synonyms) for resource in resources.values()]
     return DescribeConfigsResponse(results=results)
 
 
 def _describe(admin: ConfigAdmin, resource: DescribeConfigsResource, *, synonyms: bool) -> DescribeConfigsResult:
-    kind, name, wanted = resource.resource_type, resource.resource_name, resource.configuration_keys
+    kind, name = resource.resource_type, resource.resource_name
+    wanted = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
     try:
         settings = admin.describe(kind, name)
     except (AdminError, ZooKeeperError) as e:

@@ -17,7 +17,9 @@ _NOT_ASKED_FOR = -(2**31)
 @Served(API, versions=(0, 3))
 def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     asked = request.include_authorized_operations
-    return DescribeGroupsResponse(groups=[_describe(group, call, operations=asked) for group in request.groups])
+    return DescribeGroupsResponse(
+        groups=[_describe(group, call, operations=asked) for group in dict.fromkeys(request.groups)]
+    )
 
 
 def _describe(group: str, call: Call, *, operations: bool) -> DescribedGroup:

@@ -18,9 +18,9 @@ from kafkatool.core.protocol.messages.offset_fetch import (
 
 @Served(API, versions=(0, 5), quick=True)
 def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | None:
-    asked = (
-        None if request.topics is None else [TopicPartition(t.topic, p) for t in request.topics for p in t.partitions]
-    )
+    asked: list[TopicPartition] | None = None
+    if request.topics is not None:  # each once: its metadata is a thousand times what it takes to name it
+        asked = list(dict.fromkeys(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions))
     if call.header.api_version == 0:
         # This handler's thread is one that others rely on not to wait for ZooKeeper.
         call.context.groups.in_background(lambda: call.respond(_from_zookeeper(request.group_id, asked or [], call)))

@@ -1,7 +1,8 @@
 """Produce (key 0), versions 3-8: append record batches (BRK-82 to 91, 155, 158).
 
-Left out: transactions (a transactional_id is not looked at). Versions 0-2 are announced but refused before they come
-here. The topic admin client's right to write internal topics is by client id, as in Kafka.
+Left out: transactions. A batch with the transactional bit is refused (TXN-73), a transactional_id is not looked at.
+Versions 0-2 are announced but refused before they come here. The topic admin client's right to write internal topics is
+by client id, as in Kafka.
 """
 
 from kafkatool.broker.handlers.call import Call, Served
@@ -13,6 +14,7 @@ from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.produce import (
     API,
+    ProduceRecordError,
     ProduceRequest,
     ProduceResponse,
     ProduceResponsePartition,
@@ -26,6 +28,7 @@ _ATTRIBUTES_LOW_BYTE = 22  # of a v2 batch
 _CODEC_MASK, _ZSTD = 0x07, 4
 
 _NO_BATCH = AppendResult(ErrorCode.CORRUPT_MESSAGE, message="there is no record batch")
+_TWICE = AppendResult(ErrorCode.INVALID_REQUEST, message="the partition is listed twice")
 _ZSTD_UNKNOWN = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message="zstd needs Produce version 7")
 
 
@@ -49,15 +52,17 @@ def handle(request: ProduceRequest, call: Call) -> None:
     for topic in request.topics:
         name = topic.topic
         for partition in topic.partitions:
-            records = partition.records
-            if not records:
-                refused[TopicPartition(name, partition.partition)] = _NO_BATCH
+            records, tp = partition.records, TopicPartition(name, partition.partition)
+            if tp in entries or tp in refused:  # of two batches one would be acknowledged and not written
+                entries.pop(tp, None)
+                refused[tp] = _TWICE
+            elif not records:
+                refused[tp] = _NO_BATCH
             elif version < _KNOWS_ZSTD and _is_zstd(records):
-                refused[TopicPartition(name, partition.partition)] = _ZSTD_UNKNOWN
+                refused[tp] = _ZSTD_UNKNOWN
             else:
-                entries[TopicPartition(name, partition.partition)] = (
-                    bytearray(records) if isinstance(records, bytes) else records  # decoded ones are views, writable
-                )
+                # decoded ones are views, writable
+                entries[tp] = bytearray(records) if isinstance(records, bytes) else records
 
     def done(results: AppendResults) -> None:
         if refused:
@@ -99,6 +104,7 @@ def _response(request: ProduceRequest, results: AppendResults, version: int) -> 
                     base_offset=result.base_offset,
                     log_append_time_ms=result.log_append_time_ms,
                     log_start_offset=result.log_start_offset,
+                    record_errors=[ProduceRecordError(batch_index=i, message=why) for i, why in result.record_errors],
                     error_message=result.message,
                 )
             )

@@ -15,6 +15,8 @@ from kafkatool.broker.replication.leading.appends import Appends
 from kafkatool.broker.replication.leading.delayed_requests import LIVE_BROKERS, DelayedRequests
 from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
 from kafkatool.broker.replication.leading.fetches import Fetches
+from kafkatool.broker.replication.leading.hanging_transactions import PERIOD_MS as HANGING_TRANSACTIONS_PERIOD_MS
+from kafkatool.broker.replication.leading.hanging_transactions import HangingTransactions
 from kafkatool.broker.replication.partition.isr_writer import PROPAGATION_PERIOD_MS, IsrPropagation, IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
@@ -101,6 +103,7 @@ class ReplicaManager:
             self._start_checkpoints,
         )
         self.appends = Appends(self.partitions, self.delayed, acks_all_allowed=lambda: self._session_confirmed)
+        self.hanging_transactions = HangingTransactions(self.partitions, metadata_cache, self.appends)
         self.fetches = Fetches(self.partitions, self.delayed, self.isr_writer, self.leader_quota)
 
     def startup(self) -> None:
@@ -112,6 +115,7 @@ class ReplicaManager:
         for name, task, period_ms in (
             ("isr-expiration", self.shrink_isrs, config.replica_lag_time_max_ms / 2),
             ("isr-change-propagation", self.isr_propagation.run, PROPAGATION_PERIOD_MS),
+            ("hanging-transactions", self.hanging_transactions.run, HANGING_TRANSACTIONS_PERIOD_MS),
         ):
             self._tasks.append(self._scheduler.schedule(name, task, delay_ms=period_ms, period_ms=period_ms))
 

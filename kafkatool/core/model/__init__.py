@@ -4,11 +4,4 @@ Doors: `values`, `assignment`, `topic_names`, `topic_configs`, `java_hash`. Noth
 file, reads ZooKeeper, a clock or random numbers, or knows a wire format.
 """
 
-__all__ = [
-    "assignment",
-    "java_hash",
-    "security_protocols",
-    "topic_configs",
-    "topic_names",
-    "values",
-]
+__all__ = ["assignment", "java_hash", "security_protocols", "topic_configs", "topic_names", "values"]

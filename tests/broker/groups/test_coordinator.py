@@ -1,6 +1,7 @@
 """The coordinator over a real log: commits, loading them again, losing the partition, joins through real timers."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkatool.broker.groups.clock import GroupsClock
 from kafkatool.broker.groups.coordinator import GroupCoordinator, OffsetToCommit
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.owned import OwnedGroup
@@ -27,15 +29,17 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class OneReplica:
-    """Stands for the replica manager of a broker that leads the one offsets partition alone."""
+    """Stands for the replica manager of a broker that leads the offsets partitions alone; ``log`` is the first's."""
 
-    def __init__(self, log: Log) -> None:
-        self.log = log
+    def __init__(self, *logs: Log) -> None:
+        self.log = logs[0]
+        self._logs = {log.partition: log for log in logs}
         self.refuse: ErrorCode | None = None
         self.partitions = self.appends = self
 
     def get(self, tp: TopicPartition) -> Any:
-        return SimpleNamespace(tp=tp, log=self.log, leader_epoch=0) if tp == OFFSETS_PARTITION else None
+        log = self._logs.get(tp)
+        return SimpleNamespace(tp=tp, log=log, leader_epoch=0) if log is not None else None
 
     def append(
         self,
@@ -51,20 +55,20 @@ class OneReplica:
         if self.refuse is not None:
             on_done({tp: SimpleNamespace(error=self.refuse, base_offset=-1)})
             return
-        base = self.log.append_as_leader(entries[tp], 0, origin_client=False).first_offset
+        base = self._logs[tp].append_as_leader(entries[tp], 0, origin_client=False).first_offset
         on_done({tp: SimpleNamespace(error=ErrorCode.NONE, base_offset=base)})
 
 
 class Stage:
     """A coordinator over ``log``; ``lead`` and ``follow`` play the LeaderAndIsr requests."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, partitions: int = 1) -> None:
         self.config = BrokerConfig.from_properties(
             {
                 "zookeeper.connect": "x:1",
                 "broker.id": "1",
                 "log.dirs": str(directory),
-                "offsets.topic.num.partitions": "1",
+                "offsets.topic.num.partitions": str(partitions),
                 "group.initial.rebalance.delay.ms": "0",
                 "group.min.session.timeout.ms": "10",
             }
@@ -73,24 +77,50 @@ class Stage:
         self.scheduler = Scheduler(2, "test")
         self.logs = LogManager(self.config, lambda _: {"cleanup.policy": "compact"}, self.scheduler, "cluster")
         self.logs.load()
-        self.replica = OneReplica(self.logs.get_or_create(OFFSETS_PARTITION, is_new=True))
-        self.metadata = SimpleNamespace(snapshot=SimpleNamespace(partitions={OFFSETS_TOPIC: {0: None}}))
+        self.numbers = range(partitions)
+        self.replica = OneReplica(
+            *(self.logs.get_or_create(TopicPartition(OFFSETS_TOPIC, n), is_new=True) for n in self.numbers)
+        )
+        known = {OFFSETS_TOPIC: dict.fromkeys(self.numbers)}
+        self.metadata = SimpleNamespace(snapshot=SimpleNamespace(partitions=known))
         self.epoch = 0
+        self.passed_ms = self.stepped_ms = 0.0  # what clocks show beyond the real ones: both of them, the wall's alone
         self.coordinator = self.make()
 
     def make(self) -> GroupCoordinator:
-        return GroupCoordinator(self.config, self.replica, self.metadata, self.scheduler)  # type: ignore[arg-type]
+        clock = GroupsClock(
+            lambda: time.monotonic() * 1000 + self.passed_ms,
+            self.wall_ms,
+        )
+        replica: Any = self.replica
+        metadata: Any = self.metadata
+        return GroupCoordinator(self.config, replica, metadata, self.scheduler, clock=clock)
+
+    def wall_ms(self) -> float:
+        return time.time() * 1000 + self.passed_ms + self.stepped_ms
+
+    def expire_after(self, days: float) -> None:
+        """Let the time pass, in steps of a quarter of a day, with a round of expiry after each."""
+        for _ in range(round(days * 4)):
+            self.passed_ms += 6 * 3_600_000
+            self.coordinator.expire()
 
     def state(self) -> Any:
+        """Return the first partition in a new leader epoch."""
         self.epoch += 1
         return SimpleNamespace(tp=OFFSETS_PARTITION, leader_epoch=self.epoch)
 
+    def states(self) -> list[Any]:
+        """Return all partitions in a new leader epoch."""
+        self.epoch += 1
+        return [SimpleNamespace(tp=TopicPartition(OFFSETS_TOPIC, n), leader_epoch=self.epoch) for n in self.numbers]
+
     def lead(self) -> None:
-        self.coordinator.on_leadership_change([self.state()], [])
+        self.coordinator.on_leadership_change(self.states(), [])
         eventually(lambda: not self.coordinator.groups.partitions.loading(), "the load")
 
     def follow(self) -> None:
-        self.coordinator.on_leadership_change([], [self.state()])
+        self.coordinator.on_leadership_change([], self.states())
 
     def restart(self) -> None:
         """Start another coordinator with nothing but the log."""
@@ -104,9 +134,13 @@ class Stage:
         member: str = "",
         generation: int = -1,
         large: bool = False,
+        metadata: str = "m",
+        at_ms: float = 1,
     ) -> Mapping[TopicPartition, ErrorCode]:
         answers: list[Mapping[TopicPartition, ErrorCode]] = []
-        wanted = {tp: OffsetToCommit(OffsetValue(o, None, "m", 1, None), large) for tp, o in offsets.items()}
+        wanted = {
+            tp: OffsetToCommit(OffsetValue(o, None, metadata, int(at_ms), None), large) for tp, o in offsets.items()
+        }
         self.coordinator.commit(group, member, None, generation, wanted, answers.append)
         return answers[0]
 

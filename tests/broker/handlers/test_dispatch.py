@@ -3,6 +3,7 @@
 import struct
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,9 @@ from kafkatool.core.errors import KafkatoolError, StorageError
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import api_versions, fetch, heartbeat, leader_and_isr, metadata, produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from tests.broker.handlers.served import broker_of, handler_context
+from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.network.raw_client import frame
+from tests.waiting import eventually
 
 
 def served(api: Api, handle: Callable[[Any, Call], Any]) -> dict[int, Served]:
@@ -141,6 +143,28 @@ def test_a_second_answer_is_dropped() -> None:
 
     with broker_of(served(heartbeat.API, twice), handler_context()) as client:
         assert [client.call(heartbeat.API, 0, BEAT).error_code for _ in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.spec("BRK-17")
+def test_an_answer_that_cannot_be_written_ends_its_connection_and_harms_nobody_else() -> None:
+    parked: list[Call] = []
+    name = b"\xff" * (2**15 - 1)  # no UTF-8: three times as long when it is written again
+
+    def park(request: Any, call: Call) -> metadata.MetadataResponse | None:
+        if request.topics:
+            parked.append(call)
+            return None
+        unwritable = metadata.MetadataResponseTopic(topic=name.decode(errors="replace"), partitions=[])
+        parked.pop().respond(metadata.MetadataResponse(brokers=[], topics=[unwritable]))
+        return metadata.MetadataResponse(brokers=[], topics=[])
+
+    with broker_of(served(metadata.API, park), handler_context()) as waiting:
+        waiting.send(struct.pack(">hhihih", 3, 1, 1, -1, 1, len(name)) + name)
+        eventually(lambda: bool(parked), "the request to be parked")
+        with closing(Client(waiting.socket.getpeername()[1])) as other:
+            answer = other.call(metadata.API, 1, metadata.MetadataRequest(topics=[]))
+            assert answer == metadata.MetadataResponse(brokers=[], topics=[])
+        assert waiting.is_closed_by_server()
 
 
 @pytest.mark.spec("BRK-22")

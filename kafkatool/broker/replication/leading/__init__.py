@@ -4,4 +4,12 @@ The doors are ``appends``, ``fetches``, ``fetch_sessions`` and ``delayed_request
 truncated, and nothing of ``following`` is used.
 """
 
-__all__ = ["appends", "delayed_produce", "delayed_requests", "fetch_session", "fetch_sessions", "fetches"]
+__all__ = [
+    "appends",
+    "delayed_produce",
+    "delayed_requests",
+    "fetch_session",
+    "fetch_sessions",
+    "fetches",
+    "hanging_transactions",
+]

@@ -79,7 +79,7 @@ class Appends:
             info, raised = partition.append_as_leader(records, acks=acks, origin_client=not internal)
         except AppendError as e:
             partition.counts.failed_appends += 1
-            return AppendResult(e.code, message=str(e))
+            return AppendResult(e.code, message=str(e), record_errors=e.record_errors)
         except StorageError as e:
             log.error("append to %s failed: %s", topic_partition, e)
             return _DISK_FAILED

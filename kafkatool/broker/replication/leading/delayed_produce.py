@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.runtime.purgatory import DelayedOperation
+from kafkatool.broker.storage.batches.append_error import RecordError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
@@ -20,6 +21,7 @@ class AppendResult(NamedTuple):
     message: str | None = None
     next_offset: int = -1
     """The offset after the last record appended."""
+    record_errors: tuple[RecordError, ...] = ()
 
 
 AppendResults = Mapping[TopicPartition, AppendResult]

@@ -15,6 +15,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchRequest
 
+_MOST_PARTITIONS = 1_000_000  # a few hundred megabytes; without a session a fetch is served as well
 _EVICTION_MS = 120_000  # a session not used for that long is closed when another is opened
 
 
@@ -41,10 +42,12 @@ class FetchPlan(NamedTuple):
 class FetchSessions:
     """The sessions of one broker, at most ``slots``. Thread-safe."""
 
-    def __init__(self, slots: int, clock_ms: Callable[[], float]) -> None:
+    def __init__(self, slots: int, clock_ms: Callable[[], float], *, most_partitions: int = _MOST_PARTITIONS) -> None:
+        """Take ``most_partitions``: what all sessions of consumers, or all of followers, may hold together."""
         self.on_closed: Callable[[FetchSession], object] = lambda _: None
         """SessionPartition of each session that was closed; must not wait for anything."""
         self._slots = slots
+        self._most_partitions = most_partitions
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
@@ -76,6 +79,8 @@ class FetchSessions:
             self._sessions[session.id] = self._sessions.pop(session.id)
         if request.topics or request.forgotten_topics:
             self._update(session, request)
+            if request.session_id not in self._sessions:
+                return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)  # the client begins anew
         if not len(session):
             with self._lock:
                 self._close(session.id)
@@ -86,10 +91,11 @@ class FetchSessions:
         if request.session_id != NO_SESSION:
             with self._lock:
                 self._close(request.session_id)
-        entries = [(TopicPartition(t.topic, p.partition), p) for t in request.topics for p in t.partitions]
+        wanted = {TopicPartition(t.topic, p.partition): p for t in request.topics for p in t.partitions}
+        entries = list(wanted.items())  # each once, as in Kafka
         if request.session_epoch == FINAL_EPOCH or not entries:
             return FetchPlan(entries)
-        session = self._open(privileged=request.replica_id >= 0)
+        session = self._open(len(entries), privileged=request.replica_id >= 0)
         if session is None:
             return FetchPlan(entries)
         self._update(session, request)
@@ -104,6 +110,8 @@ class FetchSessions:
                 for topic_partition in added:
                     self._watching[topic_partition] = (*self.watching(topic_partition), session)
             self._unwatch(session, gone)
+            if added and not self._have_room(0, session.privileged):
+                self._close(session.id)
 
     def _unwatch(self, session: FetchSession, partitions: Iterable[TopicPartition]) -> None:
         for topic_partition in partitions:
@@ -113,10 +121,12 @@ class FetchSessions:
             else:
                 self._watching.pop(topic_partition, None)
 
-    def _open(self, *, privileged: bool) -> FetchSession | None:
+    def _open(self, size: int, *, privileged: bool) -> FetchSession | None:
         with self._lock:
             now_ms = self._clock_ms()
             self._close_stale(now_ms)
+            if not self._have_room(size, privileged):
+                return None
             if len(self._sessions) >= self._slots and not self._evict_for(privileged):
                 return None
             session_id = random.randrange(1, MAX_EPOCH)
@@ -124,6 +134,11 @@ class FetchSessions:
                 session_id = random.randrange(1, MAX_EPOCH)
             session = self._sessions[session_id] = FetchSession(session_id, now_ms, privileged=privileged)
             return session
+
+    def _have_room(self, size: int, privileged: bool) -> bool:
+        """Tell whether the sessions of consumers, or those of followers, may hold so many partitions more."""
+        held = sum(len(session) for session in self._sessions.values() if session.privileged == privileged)
+        return held + size <= self._most_partitions
 
     def _close_stale(self, now_ms: float) -> None:
         """Close sessions out of use. Kafka waits until their slot is needed; here each costs a little at every change."""

@@ -10,7 +10,7 @@ from struct import Struct
 
 import crc32c
 
-from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError, RecordError
 from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.core.errors import CorruptRecordsError
@@ -18,6 +18,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import (
     CONTROL,
     HEADER_BYTES,
+    TRANSACTIONAL,
     BatchHeader,
     Record,
     iter_records,
@@ -34,6 +35,7 @@ _PACKED_RECORDS_PER_BYTE = (
 )
 _WALKED_RECORDS = 16  # of each batch: 4 us; a walk through all would double the cost of an append
 _CRC_FROM = 21
+_MOST_BLAMED = 1000  # records that an answer names; the others were "part of a batch" to clients
 _TIMESTAMP = Struct(">q")
 _CRC = Struct(">I")
 _AT_CRC, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP = 17, 22, 35
@@ -56,7 +58,9 @@ def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_cli
     if origin_client:
         _check_structure(batch, header)
         if header.attributes & CONTROL:
-            raise _corrupt("clients may not write control batches")
+            raise AppendError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+        if header.attributes & TRANSACTIONAL:  # nobody could end it (TXN-73)
+            raise AppendError(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
         if header.attributes & LOG_APPEND_TIME:
             raise AppendError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
     if config.needs_records and not header.attributes & CONTROL:
@@ -142,14 +146,19 @@ def _check_records(batch: memoryview, config: LogConfig, now_ms: int) -> None:
 def _check_each(records: Iterator[Record], config: LogConfig, now_ms: int) -> None:
     limit = config.message_timestamp_difference_max_ms
     check_time = config.message_timestamp_type == "CreateTime"
-    for record in records:
+    code = ErrorCode.INVALID_RECORD
+    to_blame: list[RecordError] = []
+    for index, record in enumerate(records):
         if config.compacted and record.key is None:
-            raise _corrupt("a compacted topic takes no record without a key")
-        if check_time and record.timestamp >= 0 and abs(record.timestamp - now_ms) > limit:
-            raise AppendError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {record.timestamp} is more than message.timestamp.difference.max.ms={limit} from now",
-            )
+            to_blame.append(RecordError(index, "a compacted topic takes no record without a key"))
+        elif check_time and record.timestamp >= 0 and abs(record.timestamp - now_ms) > limit:
+            why = f"timestamp {record.timestamp} is more than message.timestamp.difference.max.ms={limit} from now"
+            to_blame.append(RecordError(index, why))
+            code = ErrorCode.INVALID_TIMESTAMP
+        if len(to_blame) == _MOST_BLAMED:
+            break
+    if to_blame:
+        raise AppendError(code, f"the batch is refused for its records: {to_blame[0].message}", tuple(to_blame))
 
 
 def _corrupt(why: str) -> AppendError:

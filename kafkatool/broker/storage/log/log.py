@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_reader import LogReader
 from kafkatool.broker.storage.log.log_state import LogState
@@ -90,6 +91,11 @@ class Log:
         with state.lock:
             state.producers.last_stable_offset(state.high_watermark)  # forgets transactions that ended long ago
             state.producers.expire(before_ms)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return the transactions without a marker, which hold back the last stable offset."""
+        with self.state.lock:
+            return self.state.producers.open_transactions()
 
     def release_idle(self) -> None:
         """Give back descriptors and memory of all but the active segment."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, BatchHeader
 
@@ -113,6 +114,16 @@ class ProducerState:
     def first_open(self, otherwise: int) -> int:
         """Return the offset at which the oldest open transaction began."""
         return min(self._open, default=otherwise)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return them all."""
+        if not self._open:
+            return []
+        return [
+            OpenTransaction(producer_id, entry.epoch, entry.coordinator_epoch, entry.transaction_start)
+            for producer_id, entry in self.entries.items()
+            if entry.transaction_start is not None
+        ]
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset below which every transaction has ended, and its end is replicated."""

@@ -1,7 +1,7 @@
-"""Transaction markers and ``N.txnindex``, of logs replicated or taken over from a broker that serves transactions.
+"""``N.txnindex`` of logs that were replicated or taken over from a broker which serves transactions.
 
-A marker is a control batch with one record (BRK-153). An abort is noted in the segment's index, so that read_committed
-consumers can be told what to skip (BRK-103). Source: Kafka 1.1.1 log/TransactionIndex.scala.
+An abort is noted in the segment's index, so that read_committed consumers can be told what to skip (BRK-103).
+Source: Kafka 1.1.1 log/TransactionIndex.scala.
 """
 
 from collections.abc import Iterator
@@ -9,19 +9,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from kafkatool.core.protocol.records.batches import iter_records
-
-_KEY = Struct(">hh")  # version, type
-_VALUE = Struct(">hi")  # version, coordinator epoch
 _ENTRY = Struct(">hqqqq")  # version 0, producer id, first offset, last offset, last stable offset
-_ABORT, _COMMIT = 0, 1
-
-
-class Marker(NamedTuple):
-    """The end of a transaction."""
-
-    committed: bool
-    coordinator_epoch: int
 
 
 class AbortedTransaction(NamedTuple):
@@ -31,17 +19,6 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
-
-
-def read_marker(batch: bytes | memoryview) -> Marker | None:
-    """Decode the control batch; None for an empty one or a type this broker does not know."""
-    for record in iter_records(batch):
-        if record.key is not None and record.value is not None and len(record.key) >= 4 and len(record.value) >= 6:
-            _, kind = _KEY.unpack_from(record.key)
-            _, coordinator_epoch = _VALUE.unpack_from(record.value)
-            if kind in (_ABORT, _COMMIT):
-                return Marker(kind == _COMMIT, coordinator_epoch)
-    return None
 
 
 def append_aborted(path: Path, aborted: AbortedTransaction) -> None:

@@ -5,7 +5,13 @@ Every length is held against the bytes left before anything is allocated or slic
 
 from typing import Any
 
-from kafkatool.core.protocol.codec.primitives import malformed, numbers_struct, read_uvarint, skip_tagged_fields
+from kafkatool.core.protocol.codec.primitives import (
+    malformed,
+    numbers_struct,
+    read_uvarint,
+    skip_tagged_fields,
+    too_many,
+)
 from kafkatool.core.protocol.codec.schema import NO_DEFAULT, Array, Blob, Field, Struct, Text, WireType, fields_of
 from kafkatool.core.protocol.codec.source import Source
 from kafkatool.core.protocol.codec.types import INT16, INT32, Fixed
@@ -23,8 +29,12 @@ class DecodeSource(Source):
             "numbers": numbers_struct,
             "read_uvarint": read_uvarint,
             "skip_tagged_fields": skip_tagged_fields,
+            "too_many": too_many,
         }
+        self._most_elements: int | None = getattr(cls, "most_elements", None)
         self.line("size = len(data)")
+        if self._most_elements is not None:
+            self.line(f"left = {self._most_elements}")
         self._struct(cls, self.fields(cls), "m", 0)
         self.line("return m")
 
@@ -110,6 +120,7 @@ class DecodeSource(Source):
     def _array(self, element: WireType, target: str, label: str, depth: int) -> None:
         if isinstance(element, Fixed):
             self._check_end(f"n * {element.width}", label)
+            self._count(label)
             self.line(f"{target} = list(numbers({element.code!r}, n).unpack_from(data, pos))")
             self.line("pos = end")
             return
@@ -127,9 +138,18 @@ class DecodeSource(Source):
         """Make the list and open the loop over ``n`` elements."""
         with self.block(f"if n < 0 or n * {fewest_bytes} > size - pos:"):
             self.line(f"raise malformed({label!r}, n)")
+        self._count(label)
         self.line(f"{target} = []")
         self.line(f"add{depth} = {target}.append")
         return self.block("for _ in range(n):")
+
+    def _count(self, label: str) -> None:
+        """Take the ``n`` elements off those that the request may still have."""
+        if self._most_elements is None:
+            return
+        self.line("left -= n")
+        with self.block("if left < 0:"):
+            self.line(f"raise too_many({label!r})")
 
     def _grouped(self, field: Field, target: str, depth: int) -> None:
         """Read an array of topics, each with an array of elements that lack it, into one flat list."""
@@ -145,6 +165,7 @@ class DecodeSource(Source):
             bare = len(inner) == 1 and isinstance(inner[0].type, Fixed)  # numbers have no tagged fields of their own
             with self.block(f"if n < 0 or n * {max(1, fewest)} > size - pos:"):
                 self.line(f"raise malformed({field.name!r}, n)")
+            self._count(field.name)
             with self.block("for _ in range(n):"):
                 if bare:
                     self._field(inner[0], f"v{depth + 1}_{inner[0].name}", depth + 1)

@@ -3,7 +3,7 @@
 import dataclasses
 import types
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.types import (
@@ -27,6 +27,9 @@ class Request(Generic[Response]):
     """The base of request classes: names the class of the answer, so that ``Connection.send`` is typed."""
 
     __slots__ = ()
+    most_elements: ClassVar[int | None] = 250_000
+    """What all arrays of one request may hold together, None: no bound. The smallest element, of two bytes on the wire,
+    takes a hundred times that in memory, and as much again in the answer. No client asks about so many partitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """CreateTopics (key 19), versions 0-3."""
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
@@ -38,6 +38,7 @@ class CreateTopicsTopic:
 class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     """``timeout_ms`` not above 0: do not wait; what was started answers 7."""
 
+    most_elements: ClassVar[int | None] = 2_000_000  # the largest topic, each replica written out
     topics: list[CreateTopicsTopic]
     timeout_ms: Int32
     validate_only: Annotated[bool, Since(1)] = False

@@ -1,5 +1,7 @@
 """Incremental fetch sessions."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafkatool.broker.replication.leading.fetch_session import FetchSession
@@ -206,3 +208,26 @@ def test_no_slots_means_no_sessions() -> None:
     sessions = FetchSessions(0, Clock())
     assert sessions.plan(request(0, 0, {0: 0})).session_id == 0
     assert TopicPartition("t", 0) in dict(sessions.plan(request(0, 0, {0: 0})).entries)
+
+
+@pytest.mark.spec("BRK-105", "BRK-106")
+def test_all_sessions_together_hold_no_more_partitions_than_there_is_memory_for() -> None:
+    sessions = FetchSessions(10, Clock(), most_partitions=5)
+    first = sessions.plan(request(0, 0, dict.fromkeys(range(3), 0)))
+    assert first.session_id
+    second = sessions.plan(request(0, 0, dict.fromkeys(range(3), 0)))
+    assert (second.session_id, len(second.entries)) == (0, 3), "served without a session"
+    follower = sessions.plan(request(0, 0, dict.fromkeys(range(5), 0), replica=2))
+    assert follower.session_id, "consumers do not take what followers need"
+    assert not sessions.plan(request(0, 0, {0: 0}, replica=3)).session_id
+    grown = sessions.plan(request(first.session_id, 1, dict.fromkeys(range(3, 6), 0)))
+    assert grown.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the client opens another, or does without"
+    assert sessions.plan(request(0, 0, {0: 0})).session_id
+    assert len(sessions) == 2
+
+
+@pytest.mark.spec("BRK-105")
+def test_a_partition_listed_many_times_is_looked_at_once() -> None:
+    twice = request(0, -1, {0: 1})
+    plan = FetchSessions(10, Clock()).plan(replace(twice, topics=twice.topics * 1000))
+    assert looked_at(plan) == {0: 1} and len(plan.entries) == 1

@@ -44,15 +44,19 @@ def test_leader_gives_the_batch_its_offset_and_epoch_and_leaves_the_rest_alone(t
         batch()[:-1],
         batch() + batch(),
         batch(base_offset=1),
-        batch(attributes=0x20),
         batch()[:65] + b"\xff" + batch()[66:],
         bytearray(b"\0" * 80),
         bytearray(),
     ],
-    ids=["cut", "two", "offset", "control", "flipped", "zeros", "empty"],
+    ids=["cut", "two", "offset", "flipped", "zeros", "empty"],
 )
 def test_what_is_not_one_sound_batch_is_corrupt(tmp_path: Path, records: bytearray) -> None:
     assert _refusal(tmp_path, records) is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.spec("BRK-84", "TXN-71")
+def test_clients_write_no_control_batches(tmp_path: Path) -> None:
+    assert _refusal(tmp_path, batch(attributes=0x20)) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.spec("BRK-85")
@@ -72,7 +76,7 @@ def test_timestamp_too_far_from_now_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.spec("BRK-85")
 def test_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None:
-    assert _refusal(tmp_path, batch(key=None), cleanup_policy="compact") is ErrorCode.CORRUPT_MESSAGE
+    assert _refusal(tmp_path, batch(key=None), cleanup_policy="compact") is ErrorCode.INVALID_RECORD
     make_log(tmp_path, cleanup_policy="compact,delete").append_as_leader(batch(), 0)
 
 
