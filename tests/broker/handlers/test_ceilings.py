@@ -204,7 +204,7 @@ def test_no_large_request_costs_more_than_its_size_allows(broker: Broker) -> Non
 @pytest.mark.spec("BRK-10")
 @pytest.mark.parametrize("served", load_handlers().values(), ids=lambda served: served.api.name)
 def test_a_request_of_more_elements_than_anyone_needs_is_not_even_read(served: Served) -> None:
-    version, limit = served.versions[1], served.api.request.most_elements
+    version, limit = served.versions[1], served.api.request.most_elements  # type: ignore[attr-defined]
     assert (limit is None) == served.from_controller, "the controller alone speaks of all partitions there are"
     for wide in arrays(served.api.request, version):
         if limit is None or limit > 250_000:
