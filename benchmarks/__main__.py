@@ -10,14 +10,24 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import controller, latency, leadership, many_partitions, report, starting, throughput, tools
+from benchmarks import (
+    controller,
+    latency,
+    leadership,
+    many_partitions,
+    report,
+    starting,
+    throughput,
+    tools,
+    transactions,
+)
 from benchmarks.clusters import KAFKA_VERSION, Cluster, Kafka, Ours, wait_ready
 from benchmarks.figures import Figure, table
 from tests.compat.real_kafka import libraries
 
 PARTS = (
-    *("start", "throughput", "latency", "controller", "tools", "big-topic", "failover", "shutdown", "reassignment"),
-    *("many", "control-requests"),
+    *("start", "throughput", "latency", "transactions", "controller", "tools", "big-topic", "failover", "shutdown"),
+    *("reassignment", "many", "control-requests"),
 )
 PARTITIONS, QUICK_PARTITIONS = 1000, 100
 MANY_PARTITIONS, QUICK_MANY_PARTITIONS = 3000, 300
@@ -74,6 +84,7 @@ def _measure(directory: Path, parts: set[str], rounds: int, *, quick: bool) -> l
             wait_ready(cluster)
         part("throughput", lambda: _throughput(ours, kafka, rounds, QUICK_SHARE if quick else 1))
         part("latency", lambda: latency.measure(ours, kafka, rounds, QUICK_SHARE if quick else 1))
+        part("transactions", lambda: transactions.measure(ours, kafka, rounds, QUICK_SHARE if quick else 1))
         part("controller", lambda: controller.measure(ours, kafka, rounds, partitions))
         many = QUICK_MANY_PARTITIONS if quick else MANY_PARTITIONS
         big = QUICK_BIG_PARTITIONS if quick else BIG_PARTITIONS

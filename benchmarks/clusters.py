@@ -162,7 +162,9 @@ def ask_metadata(cluster: Cluster, broker_id: int, topics: Sequence[str]) -> met
         topics=[metadata.MetadataRequestTopic(topic=t) for t in topics], allow_auto_topic_creation=False
     )
     port = cluster.ports[broker_id]
-    with Connection("127.0.0.1", port, client_id="benchmark", timeout_ms=_CLIENT_TIMEOUT_MS) as connection:
+    with Connection(
+        "127.0.0.1", port, client_id="benchmark", timeout_ms=_CLIENT_TIMEOUT_MS, security=None
+    ) as connection:
         return connection.send(metadata.API, _METADATA_VERSION, asked)
 
 

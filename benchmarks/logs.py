@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.report import machine
+from kafkatool.core.class_data import SWITCH, usable
 from kafkatool.core.java import find_java
-from kafkatool.core.statelog.spark.archive import SWITCH, archive_path, usable
+from kafkatool.core.statelog.spark.archive import archive_path
 from kafkatool.core.statelog.spark.archive_maker import make
 from tests.compat.real_kafka import libraries
 

@@ -92,6 +92,8 @@ def _start_controller(directory: Path, connect: str, number: int) -> subprocess.
     settings = [
         "-o",
         f"zookeeper.session.timeout.ms={_SESSION_MS}",
+        "-o",
+        "unclean.leader.election.enable=false",  # these brokers cannot be asked
         "--log-dir",
         str(directory / f"controller-{number}"),
     ]

@@ -57,9 +57,10 @@ CLUSTER = Page(
         "the data they had.",
         Run("kt cluster kill 2 && kt cluster status"),
         Run("kt cluster start 2"),
+        "`kt cluster fill TOPIC` writes records into a topic, for something to be there that is moved or lost.",
         "Programs read `kt cluster status --output json` "
         "([schema](../schemas/kt-cluster-status.schema.json)). `kt cluster down` ends everything; data stays.",
-        *(Help(("cluster", w)) for w in ("up", "status", "down", "kill", "stop", "start")),
+        *(Help(("cluster", w)) for w in ("up", "status", "down", "kill", "stop", "start", "fill")),
     ),
 )
 
@@ -119,9 +120,9 @@ REASSIGN = Page(
             f"kt reassign {ZK} --generate --topics-to-move-json-file topics.json --broker-list 3,4 "
             "--strategy minimal --out plan.json"
         ),
-        "stdout is exactly Kafka's five lines; the table on stderr says what will happen, with bytes where brokers tell "
-        "them (DescribeLogDirs, Kafka 1.0 and later). `--strategy minimal` moves as little as evens things out; "
-        "`--explain` gives the reason for each partition. To empty a broker:",
+        "Without `--out` stdout is exactly Kafka's five lines, the plan being the last; the table on stderr says what will "
+        "happen, with bytes where brokers tell them (DescribeLogDirs, Kafka 1.0 and later). `--strategy minimal` moves as "
+        "little as evens things out; `--explain` gives the reason for each partition. To empty a broker:",
         Run(
             f"kt reassign {ZK} --generate --topics-to-move-json-file topics.json --broker-list 1,2,3,4 "
             "--strategy minimal --exclude-brokers 1 --explain"
@@ -143,7 +144,8 @@ REASSIGN = Page(
         Run(f"kt reassign {ZK} --execute --resume {PLAN}"),
         "`--verify --wait` watches what somebody else has started, with Kafka's own tool or without `--wait`.",
         "## Go back",
-        "`--execute` saves what was there before, as a plan. `--cancel --rollback` lets end what was sent and goes back.",
+        "`--execute` saves what was there before, as a plan. `--cancel` sends back what is under way, and with `--rollback` "
+        "what has ended too.",
         Run("cat plan.rollback.json"),
         Run(f"kt reassign {ZK} --cancel --rollback {PLAN}"),
         Run(f"kt reassign {ZK} --verify --rollback {PLAN}"),
@@ -252,4 +254,112 @@ SERVERS = Page(
     ),
 )
 
-PAGES = (CLUSTER, TOPICS, REASSIGN, ELECT, VERIFY, LOGS, SETTINGS, SERVERS)
+MIGRATE = Page(
+    "migrate",
+    "kt migrate check",
+    (
+        "Is a cluster with ZooKeeper ready for KRaft, and how far is a migration under way? The phase is told by who holds "
+        "`/controller`, by `/migration`, and by which brokers are registered; then comes a row for each condition with "
+        "its evidence and what to do, the next step, and the way back. Nothing is written. kt's own brokers cannot be "
+        "migrated, which is what it says of them:",
+        Run(f"kt migrate check {ZK} --bootstrap-server 127.0.0.1:9092", (1,)),
+        "The exit code is 0 only if nothing stands in the way, and nothing that could was left unread; `--strict` counts "
+        "warnings too. Programs read `--output json` ([schema](../schemas/kt-migrate-check.schema.json)). It was played "
+        "against Kafka 3.9.1, through the phases and back.",
+        Help(("migrate",)),
+        Help(("migrate", "check")),
+    ),
+)
+
+OPERATE = Page(
+    "operate",
+    "kt brokers, kt health, kt drain",
+    (
+        "## Who holds and leads how much\n\n"
+        "Who holds and leads how much, and what the brokers say of their disks and of themselves. Nothing is written.",
+        Run(f"kt brokers {ZK}"),
+        "The brokers are asked all at once, and each for 5 s at most: one that does not answer leaves its own columns "
+        "empty, and the exit code is 1. One that is named in an assignment and not registered is listed as dead. A "
+        "broker's software is told by the requests that it serves; kt's own brokers serve requests of several releases "
+        "of Kafka (`like 2.4`).\n\nPrograms read `--output json` ([schema](../schemas/kt-brokers.schema.json)).",
+        "## Is the cluster well?\n\nOne page, a line for each check, with exit codes that monitoring plug-ins know: 0 "
+        "ok, 1 degraded, 2 critical, 3 not known.",
+        Run(f"kt health {ZK}", (0, 1)),
+        "With a broker down:",
+        Quiet("kt cluster stop 3"),
+        Run(f"kt health {ZK}", (1, 2)),
+        Quiet("kt cluster start 3"),
+        "`--watch 60` looks again every minute, which also finds what only time tells: moves that stand still, disks "
+        "that fill, leaders that were not in sync. A throttle that is set while nothing moves is looked at twice, 10 s "
+        "apart; `--remove-throttles` then deletes just its keys, looking again before each write whether something "
+        "moves. Programs read `--output json` ([schema](../schemas/kt-health.schema.json)).",
+        "## Empty a broker\n\nThe plan is shown with what it means for each broker, carried out in batches under a "
+        "throttle, and proven: no assignment, ISR or leader names the broker, its disks hold no replica, throttles are "
+        "as they were. Only then the exit code is 0.",
+        Run(f"kt drain 4 {ZK} --throttle 50000000"),
+        "Ctrl-C leaves the drain to be gone on with; `--cancel --rollback` brings all back to where it was:",
+        Run(f"kt drain 4 {ZK} --cancel --rollback"),
+        "A dead broker is drained too: its replicas are rebuilt elsewhere. Nothing is begun where the other brokers "
+        "cannot hold every partition's replicas, where one of them is down, or while something moves. Topics that come "
+        "onto the broker meanwhile are moved in further rounds, three at most. Programs read `--output json` "
+        "([schema](../schemas/kt-drain.schema.json)).",
+        Help(("brokers",)),
+        Help(("health",)),
+        Help(("drain",)),
+    ),
+)
+
+TRANSACTIONS = Page(
+    "transactions",
+    "kt transactions",
+    (
+        "Who writes in transactions, which of them are under way, and which will never end: what kafka-transactions of "
+        "Kafka 3.0 and later does, in its words. Brokers are asked, of kt or of Kafka: `list` and `describe` are known "
+        "from 3.0 on, `describe-producers` from 2.8 on.",
+        "## One that hangs\n\nA transaction hangs if it is open in a partition and its coordinator does not know of it. "
+        "Nobody will end it; who reads the partition with `read_committed` stands still before it, and compaction too. "
+        "Brokers of kt, and of Kafka from 3.6 on, let none arise: they ask the coordinator before the first record of a "
+        "transaction is written. Older ones can have them after a late request.",
+        "`find-hanging` looks at the partitions of a topic or a broker and asks the coordinators about each transaction "
+        "that nothing was written to for longer than `transaction.max.timeout.ms` of the brokers (15 minutes unless "
+        "told). `abort` ends one, by its start offset; its records are aborted. Kafka before 2.8 cannot tell its "
+        "producers: there the producer's id and epoch and the coordinator's epoch say which, as `kafka-dump-log` shows "
+        "them.\n\n"
+        "    kt transactions find-hanging --bootstrap-server b1:9092 --broker-id 3\n"
+        "    kt transactions abort --bootstrap-server b1:9092 --topic orders --partition 0 --start-offset 4711",
+        "Programs read `--output json` ([list](../schemas/kt-transactions-list.schema.json), "
+        "[describe](../schemas/kt-transactions-describe.schema.json), "
+        "[describe-producers](../schemas/kt-transactions-describe-producers.schema.json), "
+        "[find-hanging](../schemas/kt-transactions-find-hanging.schema.json), "
+        "[abort](../schemas/kt-transactions-abort.schema.json)).",
+        Help(("transactions", "list")),
+        Help(("transactions", "describe")),
+        Help(("transactions", "describe-producers")),
+        Help(("transactions", "find-hanging")),
+        Help(("transactions", "abort")),
+    ),
+)
+
+ACCESS = Page(
+    "access",
+    "kt acls, kt users",
+    (
+        "Who may do what, and who logs in with SCRAM: kafka-acls and kafka-configs in their words, through ZooKeeper, so "
+        "that no broker need run. Brokers with an authorizer go by ACLs, kt's own and Kafka's alike.\n\n"
+        "`kt acls add` tells what a first ACL on a resource takes from others, and which reader has no group to commit "
+        "in. `kt acls remove` asks on a terminal, needs `--force` elsewhere, and prints the command that puts back what "
+        "it took. Both take `--dry-run`.\n\n"
+        "`kt users alter` reads the password from `--password-file`, from stdin (`-`), or asks for it twice; it is never "
+        "an argument, and neither it nor salts and keys are shown anywhere. Quotas in the user's node stay.\n\n"
+        "Programs read `--output json` ([acls](../schemas/kt-acls-list.schema.json), "
+        "[users](../schemas/kt-users-list.schema.json)).",
+        Help(("acls", "list")),
+        Help(("acls", "add")),
+        Help(("acls", "remove")),
+        Help(("users", "list")),
+        Help(("users", "describe")),
+        Help(("users", "alter")),
+    ),
+)
+
+PAGES = (CLUSTER, TOPICS, REASSIGN, ELECT, VERIFY, OPERATE, ACCESS, TRANSACTIONS, MIGRATE, LOGS, SETTINGS, SERVERS)

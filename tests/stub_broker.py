@@ -40,6 +40,7 @@ class StubBroker:
         self.answered_at = 0.0  # time.time() of the last answer
         self.drop_next = 0  # so many requests are answered by the end of their connection
         self.api_keys: list[ApiVersionsResponseKey] = []  # what it says it knows
+        self.answers = dict(_YES)  # by API key
         self._reads = reads
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -103,7 +104,7 @@ class StubBroker:
         if self._reads:
             header, offset = decode_header(APIS[key], frame)
             self.requests.append((version, decode_request(APIS[key], header.api_version, frame, offset)))
-        answer = ApiVersionsResponse(api_keys=self.api_keys) if key == api_versions.API.key else _YES[key]
+        answer = ApiVersionsResponse(api_keys=self.api_keys) if key == api_versions.API.key else self.answers[key]
         chunks = encode_response(APIS[key], version, correlation_id, answer)
         connection.sendall(b"".join(bytes(c) for c in chunks if isinstance(c, Buffer)))
         self.answered_at = time.time()

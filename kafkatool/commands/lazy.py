@@ -2,10 +2,15 @@
 
 import difflib
 import importlib
+import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
+
+from kafkatool.core.errors import UsageError
+
+COMPLETE_VARIABLE: Final = "_KT_COMPLETE"  # set by the shells' scripts while a line is being completed
 
 
 class LazyGroup(click.Group):
@@ -20,6 +25,10 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lazy)
+
+    def one_line(self, name: str) -> str:
+        """Return the line of help of a subcommand, without importing it."""
+        return self._lazy[name][1]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -42,3 +51,18 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_line) for name, (_, help_line) in self._lazy.items()])
+
+
+class ActionGroup(LazyGroup):
+    """Answers Kafka's own spelling, where actions are flags, with the kt form of the same command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = self.list_commands(ctx)
+        actions = [a[2:] for a in args if a.startswith("--") and a[2:] in known]
+        if actions and args[0].startswith("-"):
+            if len(actions) > 1:
+                raise UsageError(f"exactly one action, please: {ctx.command_path} {'|'.join(known)}")
+            rest = [a for a in args if a != f"--{actions[0]}"]
+            form = f"{ctx.command_path} {shlex.join([actions[0], *rest])}"
+            raise UsageError(f"kt takes the action as a word; write: {form}")
+        return super().parse_args(ctx, args)

@@ -13,13 +13,21 @@ from typing import Any, Final, NoReturn
 import click
 
 from kafkatool import __version__
-from kafkatool.commands.lazy import LazyGroup
+from kafkatool.commands.lazy import COMPLETE_VARIABLE, LazyGroup
+from kafkatool.commands.shared.credentials import refuse_secrets
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
 from kafkatool.commands.shared.settings import choose_context, complete_contexts
 from kafkatool.core.errors import KafkatoolError, UsageError
 
 INTERRUPTED: Final = 130
-COMPLETE_VARIABLE: Final = "_KT_COMPLETE"
+BEFORE_THE_COMMAND: Final = ("--context", "--debug")  # flags of kt itself
+BEHIND_A_FLAG: Final = {  # what a bare word is most often meant for
+    "topics": "--topic",
+    "elect": "--topic",
+    "reassign": "--reassignment-json-file",
+    "logs": "--logs",
+    "broker": "--config",
+}
 
 
 class RootGroup(LazyGroup):
@@ -50,6 +58,7 @@ class RootGroup(LazyGroup):
         completing = COMPLETE_VARIABLE in os.environ
         debug = "--debug" in (sys.argv[1:] if args is None else args)
         try:
+            refuse_secrets(sys.argv[1:] if args is None else args)
             code = super().main(args, prog_name or "kt", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.exceptions.Exit as e:
@@ -59,7 +68,14 @@ class RootGroup(LazyGroup):
             code = e.exit_code
         except click.UsageError as e:
             where = e.ctx.command_path if e.ctx is not None else "kt"
-            click.echo(f"{where}: {_one_line(e.format_message())} ({where} --help shows examples)", err=True)
+            hint = f"{where} --help shows examples"
+            if isinstance(e, click.NoSuchOption) and e.option_name in BEFORE_THE_COMMAND:
+                hint = f"it goes before the command: kt {e.option_name} … {where.removeprefix('kt ')}"
+            elif isinstance(e, click.NoSuchOption) and where == "kt":
+                hint = f"flags of a command go behind it: kt topics list {e.option_name} …"
+            elif "unexpected extra argument" in e.message and (flag := BEHIND_A_FLAG.get(where.split()[1])):
+                hint = f"say {flag} before it"
+            click.echo(f"{where}: {_one_line(e.format_message())} ({hint})", err=True)
             code = e.exit_code
         except click.ClickException as e:
             e.show()
@@ -113,6 +129,16 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "reassign": ("kafkatool.commands.reassign.command:reassign", "Move partitions' replicas to other brokers."),
     "elect": ("kafkatool.commands.elect.command:elect", "Give leadership back to the preferred replicas."),
     "replica-verify": ("kafkatool.commands.replica_verify.command:replica_verify", "Compare the data of all replicas."),
+    "brokers": ("kafkatool.commands.brokers.command:brokers", "Show who holds and leads how much."),
+    "health": ("kafkatool.commands.health.command:health", "Say on one page whether the cluster is well."),
+    "drain": ("kafkatool.commands.drain.command:drain", "Empty brokers, from a plan to the proof."),
+    "acls": ("kafkatool.commands.acls.group:acls", "List, add and remove ACLs."),
+    "users": ("kafkatool.commands.users.group:users", "List and alter users with SCRAM credentials."),
+    "transactions": (
+        "kafkatool.commands.transactions.group:transactions",
+        "Look at transactions; find and abort hanging ones.",
+    ),
+    "migrate": ("kafkatool.commands.migrate.group:migrate", "Look at a migration from ZooKeeper to KRaft."),
     "logs": ("kafkatool.commands.logs.group:logs", "Merge and analyse state-change logs of all brokers."),
     "cluster": ("kafkatool.commands.servers.cluster:cluster", "Run a whole cluster on this machine."),
     "broker": ("kafkatool.commands.servers.broker:broker", "Run one broker from a server.properties file."),
@@ -142,7 +168,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 )
 @click.option("--debug", is_flag=True, expose_value=False, callback=_debug, help="Show tracebacks and log to stderr.")
 def kt() -> None:
-    """Admin tools and brokers for ZooKeeper-mode Kafka."""
+    """Admin tools for Kafka, through ZooKeeper or through its brokers; and brokers of its own."""
 
 
 def main() -> None:

@@ -1,3 +1,16 @@
 """What both the commands and the broker stand on: model, znodes, ZooKeeper session, wire protocol, operations."""
 
-__all__ = ["client", "errors", "java", "model", "operations", "planner", "protocol", "statelog", "zookeeper"]
+__all__ = [
+    "class_data",
+    "client",
+    "errors",
+    "java",
+    "java_properties",
+    "model",
+    "operations",
+    "planner",
+    "protocol",
+    "security",
+    "statelog",
+    "zookeeper",
+]

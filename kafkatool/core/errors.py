@@ -27,6 +27,10 @@ class RefusedError(KafkatoolError):
     """An operation that was checked and refused before anything was written: exit 1."""
 
 
+class StartGivenUpError(KafkatoolError):
+    """A server was told to stop while it started; what it had begun is undone."""
+
+
 # --- ZooKeeper -------------------------------------------------------------------------------------------------
 
 
@@ -40,6 +44,14 @@ class ZooKeeperUnavailableError(ZooKeeperError):
 
 class TermOverError(KafkatoolError):
     """The base, never raised itself, of the errors that end a controller's term, not just the event they come in."""
+
+
+class ZooKeeperRefusedError(ZooKeeperUnavailableError):
+    """No session came about for a reason that trying again does not mend: a login, a certificate, or none of them."""
+
+
+class NotZooKeeperError(ZooKeeperUnavailableError):
+    """The servers that were named for ZooKeeper are something else."""
 
 
 class ConnectionLostError(ZooKeeperError, TermOverError):
@@ -71,9 +83,11 @@ class VersionConflictError(ZooKeeperError):
 
 
 class NoPermissionError(ZooKeeperError):
-    """The node's ACL forbids it (Z-6)."""
+    """The node's ACL forbids it (SEC-24). ``path`` is what was asked for; its owners are named where they may be read."""
 
-    now = "kt connects without credentials: open the node to everybody (setAcl in zkCli.sh), or ask who closed it"
+    def __init__(self, path: str, owners: str = "its ACL does not allow this", *, now: str | None = None) -> None:
+        super().__init__(f"no permission for znode {path}: {owners}", now=now)
+        self.path = path
 
 
 class ZnodeTooLargeError(ZooKeeperError):
@@ -99,6 +113,10 @@ class CorruptRecordsError(KafkatoolError):
     """A record batch whose header, size or checksum does not hold."""
 
 
+class RecordsTooLargeError(CorruptRecordsError):
+    """Records that come to more bytes, decompressed, than are taken."""
+
+
 class OffsetOrderError(KafkatoolError):
     """Sound record batches whose offsets do not continue the log they were to be appended to (BRK-72)."""
 
@@ -107,9 +125,56 @@ class StorageError(KafkatoolError):
     """A log directory cannot be read or written (BRK-146)."""
 
 
+class OutOfResourcesError(StorageError):
+    """No descriptor or no memory was left: the disk is sound, and it can be tried again.
+
+    Nothing is half done. Nothing was changed, but that what was appended stays: the first of a follower's batches, and a
+    batch that could not be flushed as ``flush.messages`` wants it; without a sequence, repeated, it is there twice.
+    """
+
+
 class OffsetOutOfRangeError(KafkatoolError):
     """A read below the log start or above the log end."""
 
 
 class BrokerUnreachableError(KafkatoolError):
     """A broker did not accept the connection or did not answer in time."""
+
+
+class LoginRefusedError(BrokerUnreachableError):
+    """A broker took the connection, but not the credentials: trying again does not help."""
+
+
+class TlsError(BrokerUnreachableError):
+    """No TLS came about: a certificate, a protocol, or no TLS on that port (SEC-15)."""
+
+
+class NoControllerError(KafkatoolError):
+    """No controller is elected, so nobody can carry out what was asked for."""
+
+
+class DeadlineError(KafkatoolError):
+    """The time for a whole operation was up before it had ended."""
+
+
+class UnsupportedApiError(KafkatoolError):
+    """A broker has no request that is needed, or none in a version that is (ADM-10)."""
+
+    now = "with --zookeeper kt works on older brokers too"
+
+    def __init__(self, api: str, version: int, broker: str, needs: str = "kt") -> None:
+        super().__init__(f"{needs} needs {api} {version}; {broker} has none")
+        self.api, self.version, self.broker = api, version, broker
+
+    def of(self, broker: str, needs: str) -> "UnsupportedApiError":
+        """Return the same with the names that people know: the broker's, and the command's."""
+        return UnsupportedApiError(self.api, self.version, broker, needs)
+
+
+class BrokerAnswerError(RefusedError):
+    """A broker refused a request: its message as it is, or the code's name where it gives none (ADM-23)."""
+
+    def __init__(self, code: int, name: str, message: str | None) -> None:
+        super().__init__(message or name)
+        self.code = code
+        self.name = name

@@ -36,6 +36,7 @@ def test_the_example_of_the_documentation_runs(
 
 
 @pytest.mark.spec("BRK-128", "BRK-127", "BRK-148")
+@pytest.mark.slow
 def test_three_brokers_in_one_process_leave_no_thread_and_no_descriptor_and_start_again_on_their_directories(
     zk_connect: str, zk: ZooKeeper, tmp_path: Path
 ) -> None:

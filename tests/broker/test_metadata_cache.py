@@ -23,6 +23,17 @@ def test_brokers_and_controller_are_replaced_listed_partitions_overwritten_other
     assert snapshot.controller_id is None
     assert sorted(snapshot.brokers) == [2, 3]
     assert {t: sorted(p) for t, p in snapshot.partitions.items()} == {"a": [0, 1], "b": [0]}
+    assert (snapshot.brokers[2].rack, snapshot.brokers[3].endpoints) == (None, (Endpoint("PLAINTEXT", "h3", 9003),))
+    moved = live(2, rack="other", INNER=7)
+    cache.update(update(state("a", 0, 2, [2, 3], [2], epoch=8), brokers=[moved], controller=2))
+    snapshot = cache.snapshot
+    assert (snapshot.controller_id, sorted(snapshot.brokers), snapshot.brokers[2].rack) == (2, [2], "other")
+    assert [e.port for e in snapshot.brokers[2].endpoints] == [7]
+    cache.update(update(brokers=[moved], controller=0))
+    assert (cache.snapshot.controller_id, snapshot.controller_id) == (0, 2)
+    told = snapshot.partitions["a"][0]
+    assert (told.leader, told.leader_epoch, told.isr, told.replicas) == (2, 8, [2], [2, 3])
+    assert snapshot.partitions["a"][1].leader == 2, "not listed this time"
 
 
 @pytest.mark.spec("BRK-112", "BRK-113")

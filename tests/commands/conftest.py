@@ -5,10 +5,17 @@ from typing import Any
 
 import pytest
 
+from kafkatool.broker.embedded import running
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.reassign.killed_runs import Writes, count_writes
 from tests.core.operations.reassignment.plans import NINE
 from tests.core.zookeeper import cluster_nodes as nodes
+
+
+@pytest.fixture(autouse=True)
+def no_local_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no cluster of this machine found, whatever runs on the developer's."""
+    monkeypatch.setattr(running, "running_clusters", dict)
 
 
 @pytest.fixture

@@ -1,13 +1,18 @@
 """docs/commands and docs/coming-from-kafka.md: the pages show today's commands (scripts/docs makes them anew)."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from kafkatool.commands.main import kt
+from kafkatool.commands.shared.options import KtCommand
 from tests.commands.shared.test_output_contract import commands
 from tests.paths import ROOT
 
@@ -53,3 +58,20 @@ def test_every_command_line_in_the_documentation_has_flags_that_there_are() -> N
             assert len(line) == 1 or line[0] == "--context" or "--describe" in line, line  # a group; Kafka's spelling
             continue
         assert not {word for word in line if word.startswith("--")} - known, line
+
+
+def test_the_man_pages_show_todays_commands() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "man"), "--check"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_lists_every_flag_once() -> None:
+    for words, command in commands(kt):
+        assert isinstance(command, KtCommand)
+        ctx = click.Context(command, help_option_names=["-h", "--help"])
+        names = [option.name for _, options in command.sections(ctx) for option in options]
+        flags = [p.name for p in command.get_params(ctx) if isinstance(p, click.Option)]
+        assert sorted(names) == sorted(flags), words

@@ -15,7 +15,7 @@ from kafkatool import __version__
 from kafkatool.commands.lazy import LazyGroup
 from kafkatool.commands.main import COMMANDS, RootGroup, kt
 from kafkatool.commands.shared.options import output_option
-from kafkatool.commands.shared.output import Output, error_item
+from kafkatool.commands.shared.output import FORMATS, Output, error_item
 from kafkatool.commands.topics.group import ACTIONS
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError, ZooKeeperUnavailableError
 
@@ -65,7 +65,7 @@ def test_every_command_loads_and_explains_itself(name: str) -> None:
 def test_help_ends_with_an_example_and_the_promised_keys(action: str) -> None:
     text = CliRunner().invoke(kt, ["topics", action, "--help"]).stdout
     assert f"  kt topics {action} --zookeeper" in text
-    assert "--output json: one document tool, cluster_id, items, errors" in text
+    assert "--output json, yaml: one document tool, cluster_id, items, errors" in text
     assert "--output tsv:" in text and "MESSAGE" in text
 
 
@@ -141,6 +141,7 @@ def test_the_kind_of_an_error_is_its_class(error: KafkatoolError, kind: str) -> 
     assert error_item(error, topic="t") == {"topic": "t", "error": kind, "message": "x"}
 
 
+@pytest.mark.spec("SCL-22X")
 def test_a_closed_pipe_ends_quietly() -> None:
     read, write = os.pipe()
     os.close(read)
@@ -175,7 +176,7 @@ def test_a_lazy_group_imports_a_command_only_when_it_is_named() -> None:
         group.get_command(context, "x")
 
 
-@pytest.mark.parametrize("form", ["text", "json", "tsv"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_without_a_terminal_progress_draws_nothing(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     update: Callable[[int, int], None]
     with Output(form).progress("work") as update:

@@ -10,10 +10,10 @@ Three stages, each with all clients in it:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from tests.waiting import eventually
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")  # by their numbers in a batch
 CELLS: Final = (*CODECS, "group", "kill -9")
+OPTIONS: Final = {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
 PARTITIONS: Final = 3
 RECORDS: Final = 100
 VICTIM: Final = 1
@@ -55,50 +56,66 @@ class Row:
 def run(clients: Sequence[str], directory: Path, tell: Callable[[str], None] = lambda _: None) -> dict[str, Row]:
     """Client -> its row. ``directory`` gets the brokers' data and the clients' words."""
     rows = {client: Row() for client in clients}
-    programs: dict[str, Program] = {}
-    for client in clients:
-        tell(f"{client}: fetch and build")
-        try:
-            programs[client] = PREPARE[client]()
-        except MissingError as e:
-            rows[client].missing = str(e)
-    if programs:
-        with _cluster(directory / "cluster", programs) as (cluster, zk):
-            matrix = _Matrix(cluster, zk, directory, programs, rows)
+    if programs := prepare(rows, tell):
+        with _cluster(directory / "cluster") as (cluster, zk):
+            matrix = Matrix(cluster, zk, directory, programs, rows)
             tell("codecs: every client writes")
             matrix.write()
             tell("codecs: every client reads what all have written")
             matrix.read()
             with ExitStack() as processes:
                 tell("group: members join and leave under load")
-                matrix.rebalance(processes)
+                matrix.join(processes, "group")
+                matrix.rebalance()
                 tell(f"kill -9 of broker {VICTIM}")
-                matrix.kill()
+                matrix.kill("kill -9")
     return rows
 
 
+def prepare(rows: Mapping[str, Row], tell: Callable[[str], None]) -> dict[str, Program]:
+    """Fetch and build the clients' programs; a row says why there is none."""
+    programs: dict[str, Program] = {}
+    for client, row in rows.items():
+        tell(f"{client}: fetch and build")
+        try:
+            programs[client] = PREPARE[client]()
+        except MissingError as e:
+            row.missing = str(e)
+    return programs
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How clients get in. ``name`` begins the names of their topics and groups; ``config`` is a client's CLIENT_CONFIG.
+
+    ``asking`` is how the test itself asks, in librdkafka's words.
+    """
+
+    name: str
+    bootstrap: str
+    asking: Mapping[str, str]
+    config: Callable[[str], Path | None] = lambda client: None
+
+    def program(self, client: str, program: Program) -> Program:
+        """Return the program with what makes it log in."""
+        if (file := self.config(client)) is None:
+            return program
+        return replace(program, environment={**program.environment, "CLIENT_CONFIG": str(file)})
+
+
 @contextmanager
-def _cluster(
-    directory: Path, clients: Sequence[str] | dict[str, Program]
-) -> Iterator[tuple[EmbeddedCluster, ZooKeeper]]:
-    options = {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
-    with EmbeddedCluster(3, directory=directory, options=options) as cluster, ZooKeeper(cluster.zookeeper) as zk:
+def _cluster(directory: Path) -> Iterator[tuple[EmbeddedCluster, ZooKeeper]]:
+    with EmbeddedCluster(3, directory=directory, options=OPTIONS) as cluster, ZooKeeper(cluster.zookeeper) as zk:
         for codec in CODECS:
             create_topic(
                 zk, _codec_topic(codec), {p: (p + 1,) for p in range(PARTITIONS)}, {"min.insync.replicas": "1"}
             )
-        for client in clients:
-            create_topic(zk, _topic(client), {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}, {})
         await_in_sync(zk)
         yield cluster, zk
 
 
 def _codec_topic(codec: str) -> str:
     return f"codec-{codec}"
-
-
-def _topic(client: str) -> str:
-    return f"group-{client}"
 
 
 def _value(prefix: str, number: int) -> str:
@@ -113,15 +130,17 @@ class _Pair:
     member: ClientProcess
 
 
-class _Matrix:
+class Matrix:
     def __init__(
         self,
         cluster: EmbeddedCluster,
         zk: ZooKeeper,
         directory: Path,
         programs: dict[str, Program],
-        rows: dict[str, Row],
+        rows: Mapping[str, Row],
+        way: Way | None = None,
     ) -> None:
+        self._way = way or Way("group", cluster.bootstrap, {"bootstrap.servers": cluster.bootstrap})
         self._cluster = cluster
         self._zk = zk
         self._directory = directory
@@ -195,20 +214,34 @@ class _Matrix:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(one, self._programs))
 
-    def rebalance(self, processes: ExitStack) -> None:
+    def join(self, processes: ExitStack, cell: str) -> None:
+        """Start a producer and a group member of each client; each reads."""
         for client in self._programs:
-            topic = _topic(client)
+            create_topic(self._zk, self._topic(client), {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}, {})
+        await_in_sync(self._zk)
+        for client in self._programs:
+            topic = self._topic(client)
             load = processes.enter_context(self._start(client, "load", "load", topic, client))
-            member = processes.enter_context(self._start(client, "member", "group", topic, f"of-{client}"))
+            member = processes.enter_context(self._start(client, "member", "group", topic, topic))
             self._pairs[client] = _Pair(load, member)
 
         def one(client: str) -> None:
-            pair, topic = self._pairs[client], _topic(client)
-            with self._noting(client, "group"):
+            pair, topic = self._pairs[client], self._topic(client)
+            with self._noting(client, cell):
                 every = set(range(PARTITIONS))
                 self._wait(pair, lambda: set(pair.member.assigned) == every, "a member to have all partitions")
                 self._wait(pair, lambda: len(pair.member.read_of(topic)) > 20, "it to read")
-                with self._start(client, "second", "group", topic, f"of-{client}") as second:
+            self._rows[client].version = pair.member.client
+
+        with ThreadPoolExecutor(len(self._programs)) as pool:
+            list(pool.map(one, self._programs))
+
+    def rebalance(self) -> None:
+        def one(client: str) -> None:
+            pair, topic = self._pairs[client], self._topic(client)
+            with self._noting(client, "group"):
+                every = set(range(PARTITIONS))
+                with self._start(client, "second", "group", topic, topic) as second:
                     self._wait(pair, lambda: _shared(pair.member, second), "two members to share the partitions")
                     self._wait(pair, lambda: len(second.read_of(topic)) > 5, "the second to read")
                     second.end()
@@ -226,12 +259,13 @@ class _Matrix:
         with ThreadPoolExecutor(len(self._programs)) as pool:
             list(pool.map(one, self._programs))
 
-    def kill(self) -> None:
+    def kill(self, cell: str) -> None:
+        """Kill a broker, have it back, and end all; what was acknowledged was read, and is committed."""
         self._cluster.kill_broker(VICTIM)
 
         def goes_on(client: str) -> None:
-            pair, topic = self._pairs[client], _topic(client)
-            with self._noting(client, "kill -9"):
+            pair, topic = self._pairs[client], self._topic(client)
+            with self._noting(client, cell):
                 before = {p: len(pair.member.records[topic, p]) for p in range(PARTITIONS)}
                 self._wait(
                     pair,
@@ -240,8 +274,8 @@ class _Matrix:
                 )
 
         def ends(client: str) -> None:
-            pair, topic = self._pairs[client], _topic(client)
-            with self._noting(client, "kill -9"):
+            pair, topic = self._pairs[client], self._topic(client)
+            with self._noting(client, cell):
                 pair.load.end()
                 wanted = self._acknowledged(client)
                 assert wanted, "nothing was acknowledged"
@@ -260,9 +294,9 @@ class _Matrix:
 
     def _check_committed(self, client: str) -> None:
         """Asked as a stranger: the group's offsets are the ends of the partitions."""
-        asking = Consumer({"bootstrap.servers": self._cluster.bootstrap, "group.id": f"of-{client}", "log_level": 0})
+        asking = Consumer({**self._way.asking, "group.id": self._topic(client), "log_level": 0})
         try:
-            partitions = [TopicPartition(_topic(client), p) for p in range(PARTITIONS)]
+            partitions = [TopicPartition(self._topic(client), p) for p in range(PARTITIONS)]
             ends = [asking.get_watermark_offsets(p, timeout=30)[1] for p in partitions]
             committed = [p.offset for p in asking.committed(partitions, timeout=30)]
         finally:
@@ -273,8 +307,13 @@ class _Matrix:
         return {(str(n), _value(client, n)) for n in list(self._pairs[client].load.acknowledged)}
 
     def _start(self, client: str, name: str, command: str, *arguments: str) -> ClientProcess:
-        log = self._directory / f"{client}-{name}.log"
-        return ClientProcess(self._programs[client], log, command, self._cluster.bootstrap, *arguments)
+        log = self._directory / f"{self._way.name}-{client}-{name}.log"
+        program = self._way.program(client, self._programs[client])
+        return ClientProcess(program, log, command, self._way.bootstrap, *arguments)
+
+    def _topic(self, client: str) -> str:
+        """Name its topic, and its group."""
+        return f"{self._way.name}-{client}"
 
     @staticmethod
     def _wait(pair: _Pair, what: Callable[[], bool], title: str) -> None:

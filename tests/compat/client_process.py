@@ -2,6 +2,7 @@
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import threading
@@ -29,6 +30,7 @@ class ClientProcess:
         self.records: defaultdict[tuple[str, int], dict[int, tuple[str, str]]] = defaultdict(dict)
         self.count = 0
         self.contradictions: list[str] = []
+        self._outcomes: queue.Queue[str] = queue.Queue()
         self._log = log
         with log.open("wb") as sink:
             self._process = subprocess.Popen(
@@ -67,6 +69,10 @@ class ClientProcess:
                 self.count += 1
             elif "acknowledged" in line:
                 self.acknowledged.add(line["acknowledged"])
+            elif "done" in line:
+                self._outcomes.put("")
+            elif "failed" in line:
+                self._outcomes.put(line["failed"])
             elif "assigned" in line:
                 self.assigned = tuple(line["assigned"] or ())
             else:
@@ -75,6 +81,17 @@ class ClientProcess:
     def read_of(self, topic: str) -> set[tuple[str, str]]:
         """(key, value) of the records read from that topic."""
         return {r for (t, _), records in list(self.records.items()) if t == topic for r in list(records.values())}
+
+    def step(self, *words: object, seconds: float = END_S) -> str:
+        """Have it do one step of ``transactions``. Return why it failed, "" if it did not."""
+        self.check_alive()
+        assert self._process.stdin is not None
+        self._process.stdin.write((" ".join(map(str, words)) + "\n").encode())
+        self._process.stdin.flush()
+        try:
+            return self._outcomes.get(timeout=seconds)
+        except queue.Empty:
+            raise AssertionError(f"{words} has no outcome after {seconds:g} s: {self.words()}") from None
 
     def check_alive(self) -> None:
         """AssertionError with its last words if it has ended."""

@@ -94,7 +94,7 @@ def _java(version: str) -> Callable[[], Program]:
             java = find_java()
         except JavaNotFoundError as e:
             raise MissingError(str(e)) from e
-        source = SOURCES / "java" / "Client.java"
+        sources = [SOURCES / "java" / name for name in ("Client.java", "Transactions.java")]
 
         def fetch_and_compile(home: Path) -> None:
             javac = _tool("javac", java.executable.parent)
@@ -105,9 +105,9 @@ def _java(version: str) -> Callable[[], Program]:
                 f"<version>{version}</version></dependency></dependencies></project>"
             )
             _build([_tool("mvn"), "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"], home)
-            _build([javac, "-d", "classes", "-cp", "libs/*", source], home)
+            _build([javac, "-d", "classes", "-cp", "libs/*", *sources], home)
 
-        home = _made(f"java-{version}", [source], fetch_and_compile)
+        home = _made(f"java-{version}", sources, fetch_and_compile)
         options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
         return Program((str(java.executable), *options, "-cp", f"{home / 'classes'}:{home / 'libs'}/*", "Client"))
 
@@ -117,7 +117,7 @@ def _java(version: str) -> Callable[[], Program]:
 def _go() -> Program:
     go = _tool("go", Path("/usr/local/go/bin"))
     source = SOURCES / "go"
-    sources = [source / name for name in ("main.go", "go.mod", "go.sum")]
+    sources = [source / name for name in ("main.go", "transactions.go", "go.mod", "go.sum")]
     home = _made("go", sources, lambda home: _build([go, "build", "-o", home / "client", "."], source))
     return Program((str(home / "client"),))
 

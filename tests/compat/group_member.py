@@ -10,7 +10,14 @@ from typing import Any, Final
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.protocol.codec.schema import Api
-from kafkatool.core.protocol.messages import heartbeat, join_group, offset_commit, offset_fetch, sync_group
+from kafkatool.core.protocol.messages import (
+    delete_groups,
+    heartbeat,
+    join_group,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
 
 SESSION_MS: Final = 250_000
 """Longer than any test: members go only if they leave or are thrown out."""
@@ -65,6 +72,11 @@ class RawMember:
         (partition,) = self._ask(offset_fetch.API, 1, request).topics[0].partitions
         return partition.committed_offset, partition.error_code
 
+    def delete(self) -> int:
+        """Delete the group; the code."""
+        answer = self._ask(delete_groups.API, 0, delete_groups.DeleteGroupsRequest(group_names=[self.group]))
+        return int(answer.results[0].error_code)
+
     @contextmanager
     def another_joining(self) -> Iterator[None]:
         """Park a second member's JoinGroup: the group prepares to rebalance."""
@@ -93,7 +105,7 @@ class RawMember:
         )
 
     def _connection(self) -> Connection:
-        return Connection("127.0.0.1", self.port, client_id="raw", timeout_ms=2 * SESSION_MS)
+        return Connection("127.0.0.1", self.port, client_id="raw", timeout_ms=2 * SESSION_MS, security=None)
 
     def _ask(self, api: Api, version: int, request: Any) -> Any:
         with self._connection() as connection:

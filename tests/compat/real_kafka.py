@@ -1,13 +1,17 @@
 """Real Apache Kafka in ZooKeeper mode on loopback, as a peer: jars from Maven Central, each broker a process.
 
-Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory per version. Tried: 2.8.2, 1.1.1, 0.10.2.2.
+Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory per version. Tried: 2.8.2, 1.1.1,
+0.11.0.3, 0.10.2.2; 3.6.1 and 3.9.1 for their logs; without ZooKeeper 3.9.1 and 4.1.0.
 """
 
+import base64
 import os
+import re
 import shutil
 import socket
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +19,33 @@ from types import TracebackType
 from typing import Final, Self
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.java import JavaNotFoundError, find_java
 from kafkatool.core.operations.verification.replica_reader import layout_from_brokers
 from tests.ports import free_port
 
-SCALA: Final = {"0.10.2.2": "2.12", "1.1.1": "2.12", "2.8.2": "2.13"}
+SCALA: Final = {
+    "0.10.2.2": "2.12",
+    "0.11.0.3": "2.12",
+    "1.1.1": "2.12",
+    "2.8.2": "2.13",
+    "3.6.1": "2.13",
+    "3.9.1": "2.13",
+    "4.1.0": "2.13",
+}
 START_TIMEOUT_S: Final = 120
 STOP_TIMEOUT_S: Final = 90
+
+
+def versions(*given: tuple[str, ...] | str) -> list[ParameterSet]:
+    """Return parameters for these versions, or tuples that begin with one; all but 2.8 take their time with --all."""
+    names = [name if isinstance(name, str) else name[0] for name in given]
+    return [
+        pytest.param(value, id=name, marks=[] if name == "2.8.2" else [pytest.mark.slowest])
+        for value, name in zip(given, names, strict=True)
+    ]
 
 
 def require(version: str) -> None:
@@ -133,6 +155,10 @@ class RealKafka:
         self._wait_port(f"broker-{broker}", self.ports[broker])
         self._wait_known({b for b in self.ports if f"broker-{b}" in self._processes})
 
+    def pid(self, broker: int) -> int:
+        """Return the process that a running broker is."""
+        return self._processes[f"broker-{broker}"].pid
+
     @contextmanager
     def without_broker(self, broker: int) -> Iterator[None]:
         """Stop the broker while the block runs."""
@@ -161,10 +187,19 @@ class RealKafka:
         config.write_text(
             f"dataDir={self._directory / 'zookeeper'}\nclientPort={self._zookeeper_port}\n"
             "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\ntickTime=1000\nadmin.enableServer=false\n"
+            + self._zookeeper_lines()
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._spawn("zookeeper", self._java(main, [str(config)], heap="256m"))
         self._wait_port("zookeeper", self._zookeeper_port)
+
+    def _zookeeper_lines(self) -> str:
+        """Return what else its configuration holds."""
+        return ""
+
+    def _broker_options(self, broker: int) -> Mapping[str, object]:
+        """Return what else that broker's properties hold."""
+        return self._options
 
     def _spawn_broker(self, broker: int) -> None:
         properties = {
@@ -175,7 +210,7 @@ class RealKafka:
             "offsets.topic.num.partitions": 1,
             "auto.create.topics.enable": "false",
             "auto.leader.rebalance.enable": "false",
-            **self._options,
+            **self._broker_options(broker),
         }
         config = self._directory / f"broker-{broker}.properties"
         config.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
@@ -229,3 +264,51 @@ class RealKafka:
             except OSError:
                 time.sleep(0.1)
         raise RuntimeError(f"{name} of Kafka {self.version} did not listen on {port} in {START_TIMEOUT_S} s")
+
+
+class KraftKafka(RealKafka):
+    """The same without ZooKeeper: each node is broker and controller."""
+
+    def __init__(
+        self, version: str, directory: Path, *, brokers: int = 3, options: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(version, directory, brokers=brokers, options=options)
+        self._controllers = {broker: free_port() for broker in self.ports}
+
+    def _start_zookeeper(self) -> None:
+        """Format the nodes' directories instead."""
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        for broker in self.ports:
+            config = self._write_properties(broker)
+            done = self.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+            if done.returncode:
+                raise RuntimeError(f"format of Kafka {self.version}: {done.stdout}{done.stderr}")
+
+    def _spawn_broker(self, broker: int) -> None:
+        config = self._write_properties(broker)
+        self._spawn(f"broker-{broker}", self._java("kafka.Kafka", [str(config)], heap="384m"))
+
+    def _write_properties(self, broker: int) -> Path:
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self._controllers.items())
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": broker,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker]},CONTROLLER://127.0.0.1:{self._controllers[broker]}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": self.data_directory(broker),
+            "offsets.topic.num.partitions": 1,
+            "auto.create.topics.enable": "false",
+            **self._options,
+        }
+        self._directory.mkdir(parents=True, exist_ok=True)
+        config = self._directory / f"broker-{broker}.properties"
+        config.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
+        return config
+
+    def _known_to(self, broker: int) -> set[int]:
+        """Return the brokers it names, by Kafka's own tool: from 4.0 on it speaks no version of the requests we send."""
+        package = "kafka.admin" if self.version.startswith("3.") else "org.apache.kafka.tools"
+        asked = (f"{package}.BrokerApiVersionsCommand", "--bootstrap-server", f"127.0.0.1:{self.ports[broker]}")
+        return {int(node) for node in re.findall(r"\(id: (\d+) rack", self.tool(*asked).stdout)}

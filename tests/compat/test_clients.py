@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat import client_matrix
+from tests.compat import client_matrix, secured_client_matrix
 from tests.compat.client_matrix import CELLS, Row
 from tests.compat.client_programs import PREPARE
 
@@ -13,10 +13,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 @pytest.fixture(scope="module")
 def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
-    """Return the matrix of the clients whose tests are to be run."""
+    return client_matrix.run(chosen(request, "rows"), tmp_path_factory.mktemp("clients"), print)
+
+
+@pytest.fixture(scope="module")
+def secured_rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
+    return secured_client_matrix.run(chosen(request, "secured_rows"), tmp_path_factory.mktemp("clients"), print)
+
+
+def chosen(request: pytest.FixtureRequest, fixture: str) -> list[str]:
+    """Return the clients whose tests of that matrix are to be run."""
     tests = [item for item in request.session.items if item.path == Path(__file__)]
-    clients = [item.callspec.params["client"] for item in tests]  # type: ignore[attr-defined]
-    return client_matrix.run(clients, tmp_path_factory.mktemp("clients"), print)
+    return [item.callspec.params["client"] for item in tests if fixture in item.fixturenames]  # type: ignore[attr-defined]
 
 
 @pytest.mark.spec("BRK-1", "BRK-155", "BRK-156", "BRK-163", "BRK-164", "GRP-1", "GRP-13", "GRP-26", "GRP-47")
@@ -26,3 +34,13 @@ def test_a_client_with_its_defaults_writes_reads_shares_and_survives(rows: dict[
     if row.missing:
         pytest.skip(row.missing)
     assert row.cells == dict.fromkeys(CELLS, "ok")
+
+
+@pytest.mark.slowest
+@pytest.mark.spec("SEC-48", "SEC-56", "SEC-64", "SEC-65", "SEC-84", "SEC-85", "SEC-105", "SEC-111")
+@pytest.mark.parametrize("client", PREPARE)
+def test_a_client_gets_in_by_each_way_and_survives(secured_rows: dict[str, Row], client: str) -> None:
+    row = secured_rows[client]
+    if row.missing:
+        pytest.skip(row.missing)
+    assert row.cells == dict.fromkeys(secured_client_matrix.CELLS, "ok")

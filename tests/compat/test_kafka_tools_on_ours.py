@@ -1,9 +1,8 @@
 """Kafka 2.8.2's own command-line tools on a cluster of ours: topics, consoles, load tools, election, reassignment.
 
 One cluster for all tests here; each test has a topic of its own. The tools run with their defaults, but for the time
-that a busy machine may take: the console producer sends again after 1.5 seconds, a member is out after ten. Not here:
-ReplicaVerificationTool, which of all tools asks no broker for its versions: 2.8.2's sends Fetch 12, 1.1.1's ListOffsets
-0, and neither is served. kt replica-verify does its work.
+that a busy machine may take: the console producer sends again after 1.5 seconds, a member is out after ten.
+ReplicaVerificationTool is in ``test_old_clients``.
 """
 
 import json

@@ -6,7 +6,7 @@ are equal to the byte.
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +14,8 @@ from kafkatool.broker.storage.checkpoint import read_offsets
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.records.batches import iter_batches
 from tests.compat import real_kafka
-from tests.compat.mixed import OFFSETS, OURS, WAIT_S, Mixed, mixed_cluster
-from tests.integration.load import Load, await_in_sync
+from tests.compat.mixed import OFFSETS, OURS, WAIT_S, Mixed, loaded, mixed_cluster
+from tests.integration.load import await_in_sync
 from tests.integration.test_going_on import Member
 from tests.waiting import eventually
 
@@ -26,25 +26,12 @@ ROUNDS = int(os.environ.get("KAFKATOOL_MIXED_ROUNDS", "1"))
 """How often each partition's leader goes round all brokers; more by hand: 1 is six moves from theirs to ours and back."""
 
 
-@pytest.fixture(scope="module", params=[("2.8.2", "2.3"), ("1.1.1", "1.1")], ids=["2.8.2", "1.1.1"])
+@pytest.fixture(scope="module", params=real_kafka.versions(("2.8.2", "2.3"), ("1.1.1", "1.1"), ("0.11.0.3", "0.11.0")))
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     version, protocol = request.param
     real_kafka.require(version)
     with mixed_cluster(version, protocol, tmp_path_factory.mktemp("mixed")) as cluster:
         yield cluster
-
-
-@contextmanager
-def loaded(mixed: Mixed, topic: str) -> Iterator[Load]:
-    """Load on the topic; in the end all is there, once, and equal on each replica."""
-    load = Load(mixed.bootstrap, topic, idempotent=True, records_per_step=5)
-    try:
-        load.goes_on(200, WAIT_S)
-        yield load
-        load.goes_on(100, WAIT_S)
-    finally:
-        load.stop()
-    mixed.check(topic, load)
 
 
 @pytest.mark.spec("BRK-2", "BRK-3", "BRK-50", "BRK-66", "BRK-129", "CTL-53", "CTL-54")
@@ -62,7 +49,27 @@ def test_each_leads_and_follows_the_others_whoever_is_controller(mixed: Mixed, c
             mixed.start(victim, [topic])
 
 
-@pytest.mark.spec("BRK-2", "BRK-50", "BRK-53", "BRK-66", "CTL-53", "CTL-84", "CTL-98", "CTL-102", "RSN-1", "ELE-7")
+@pytest.mark.slowest
+@pytest.mark.spec("BRK-2", "BRK-3", "CTL-53")
+@pytest.mark.parametrize(
+    ("version", "protocol"), [("1.1.1", "1.0"), ("2.8.2", "2.0"), ("2.8.2", "2.1"), ("2.8.2", "2.2")]
+)
+def test_the_protocols_in_between_are_spoken_both_ways(version: str, protocol: str, tmp_path: Path) -> None:
+    real_kafka.require(version)
+    with mixed_cluster(version, protocol, tmp_path) as cluster:
+        cluster.create("data", EACH_WAY)
+        with loaded(cluster, "data") as load:
+            for controller in (1, OURS):
+                cluster.reign(controller)
+                cluster.stop(2)
+                load.goes_on(100, WAIT_S)
+                eventually(lambda: 2 not in cluster.leaders("data"), "its partition to be led by another", WAIT_S)
+                cluster.start(2, ["data"])
+            cluster.kt("elect", "--topic", "data")
+            assert cluster.leaders("data") == [1, 2, OURS]
+
+
+@pytest.mark.spec("BRK-2", "BRK-50", "BRK-53", "BRK-66", "CTL-53", "CTL-84", "CTL-98", "CTL-102", "ELE-7")
 @pytest.mark.parametrize("controller", [2, OURS])
 def test_leaders_and_data_move_back_and_forth(mixed: Mixed, controller: int) -> None:
     """``kt reassign`` and ``kt elect`` send each partition's leader round all brokers, and one topic's data with it."""
@@ -85,7 +92,7 @@ def test_leaders_and_data_move_back_and_forth(mixed: Mixed, controller: int) -> 
     mixed.check_replicas()
 
 
-@pytest.mark.spec("BRK-59", "BRK-66", "BRK-121", "BRK-137", "CTL-10", "CTL-13", "CTL-24", "CTL-37", "CTL-43")
+@pytest.mark.spec("BRK-2", "BRK-59", "BRK-66", "BRK-121", "BRK-137", "CTL-10", "CTL-13", "CTL-24", "CTL-37", "CTL-43")
 def test_leaders_that_are_controllers_are_killed_in_turn(mixed: Mixed) -> None:
     """With only one of theirs beside ours, each kill -9 leaves both jobs to the other kind."""
     mixed.create("killed", {0: (1, OURS), 1: (OURS, 1)}, min_in_sync=1)

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.main import kt
-from kafkatool.commands.reassign import run_output
+from kafkatool.commands.shared import run_progress
 from kafkatool.commands.shared.progress_line import ProgressLine
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     told: bool
 
 
-@pytest.fixture(scope="module", params=["ours", "2.8.2", "1.1.1", "0.10.2.2"])
+@pytest.fixture(scope="module", params=real_kafka.versions("ours", "2.8.2", "1.1.1", "0.10.2.2"))
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     version: str = request.param
     if version == "ours":
@@ -65,7 +65,7 @@ def test_a_throttled_move_tells_bytes_where_brokers_know_them(
         assert result.exit_code == 0, result.output
         return result.stderr
 
-    monkeypatch.setattr(run_output, "ProgressLine", partial(ProgressLine, interval_s=0.2))
+    monkeypatch.setattr(run_progress, "ProgressLine", partial(ProgressLine, interval_s=0.2))
     run("topics create --topic big --replica-assignment 1:2,2:1")
     fill(place.bootstrap, "big")
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"

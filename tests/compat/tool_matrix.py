@@ -35,10 +35,6 @@ class NotPlayed(str):
     """Why that cell is not played."""
 
 
-class NotServed(NotPlayed):
-    """Our brokers lack what the tool asks for."""
-
-
 class NoCommand(NotPlayed):
     """kt lacks it."""
 
@@ -90,9 +86,8 @@ def compare(version: str, ours: EmbeddedCluster, directory: Path, progress: Prog
                 own = directory / f"{prefix}{where}"
                 own.mkdir()
                 stage = Stage(connect, bootstrap, actor, tools, own, prefix, zk)
-                skipped = version if where == "ours" and actor is tools else None
                 say = lambda line, a=actor: progress(f"{a.name} on {where}: {line}")  # noqa: E731
-                found.append(play(stage, say, short=short, unserved=skipped))
+                found.append(play(stage, say, short=short))
         return found
 
     with RealKafka(version, directory / "kafka", options=OPTIONS) as kafka, ThreadPoolExecutor(2) as threads:
@@ -104,11 +99,8 @@ def compare(version: str, ours: EmbeddedCluster, directory: Path, progress: Prog
     )
 
 
-def play(stage: Stage, progress: Progress, *, short: bool, unserved: str | None) -> Played:
-    """Play all rows in their order. One that breaks leaves its reason; the others are played all the same.
-
-    ``unserved``: left out is what that version's tools cannot do on ours, with the reason.
-    """
+def play(stage: Stage, progress: Progress, *, short: bool) -> Played:
+    """Play all rows in their order. One that breaks leaves its reason; the others are played all the same."""
     played: Played = {}
     for phase in PHASES:
         rows = [row for row in phase if row.short or not short]
@@ -116,9 +108,6 @@ def play(stage: Stage, progress: Progress, *, short: bool, unserved: str | None)
             progress(row.title)
             if row.kafka_only and isinstance(stage.actor, Kt):
                 played[row.title] = NoCommand("kt has no such command")
-                continue
-            if unserved is not None and unserved in row.not_on_ours:
-                played[row.title] = NotServed(row.not_on_ours[unserved])
                 continue
             try:
                 played[row.title] = row.play(stage)

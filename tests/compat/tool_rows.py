@@ -6,8 +6,8 @@ is played by kt, and by Kafka's tools as the steps that lead to the same end.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import Producer
@@ -18,11 +18,6 @@ from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.compat.tool_stage import BROKERS, CONFIG_COMMAND, Facts, KafkaTools, Kt, Said, Stage
 
 Play = Callable[[Stage], Facts]
-OLD_REQUESTS: Final = {
-    "0.10.2.2": "asks for ListOffsets 0, Fetch 3: from before Kafka 0.11",
-    "1.1.1": "asks for ListOffsets 0, Fetch 3: from before Kafka 0.11",
-    "2.8.2": "asks for Fetch 12, of Kafka 2.7, without asking what is served",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +28,6 @@ class Row:
     play: Play
     topics: Sequence[str] = ()
     short: bool = True
-    not_on_ours: Mapping[str, str] = field(default_factory=dict)
-    """Version -> why its tool cannot do this with our brokers."""
     kafka_only: bool = False
     """kt has no such command: only Kafka's tools are compared."""
 
@@ -358,7 +351,7 @@ PHASES: Final[Sequence[Sequence[Row]]] = (
         Row("`elect` of all partitions", elect_all, ("all", "led"), short=False),
         Row("`elect` that is refused", elect_refused, ("still",), short=False),
         Row("ConfigCommand", change_configs, kafka_only=True, short=False),
-        Row("`replica-verify`", replicas_verified, ("data",), not_on_ours=OLD_REQUESTS),
+        Row("`replica-verify`", replicas_verified, ("data",)),
         Row("`topics delete`, `--if-exists`", delete_topics),
     ),
 )

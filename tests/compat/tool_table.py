@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.compat import matrix_arguments, tool_matrix
 from tests.compat.real_kafka import libraries
-from tests.compat.tool_matrix import SAME, VERSIONS, Columns, NotPlayed, NotServed
+from tests.compat.tool_matrix import SAME, VERSIONS, Columns, NotPlayed
 from tests.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "compatibility.md"
@@ -26,15 +26,17 @@ start and shift. Kafka's tools have no `--cancel` with ZooKeeper: there the way 
 such command.
 """
 NOTES: Final = """
-## What Kafka's tools ask of brokers and ours do not serve
+## `--bootstrap-server` on real Kafka
 
-- **ReplicaVerificationTool** asks no broker which versions it serves. That of 2.8.2 sends Fetch 12 (Kafka 2.7), those of
-  0.10.2.2 and 1.1.1 ListOffsets 0 and Fetch 3, from before Kafka 0.11; our brokers serve Fetch 4 to 11 and ListOffsets 1
-  to 5. `kt replica-verify` does its work, on real Kafka from 0.10.1 on too.
-- **LeaderElectionCommand** and **ReassignPartitionsCommand --bootstrap-server** (2.4 and later) use requests that the
-  documents do not have (ElectLeaders, AlterPartitionReassignments). With `--zookeeper`, or by PreferredReplica-
-  LeaderElectionCommand, both work.
+`tests/compat/test_bootstrap_server.py` runs `kt topics`, `elect` and `reassign` with `--bootstrap-server`, in part line by
+line beside Kafka's own tool: on 2.8.2 and 3.9.1 with ZooKeeper, on 3.9.1 and 4.1.0 without (KRaft), and `topics` on 1.1.1,
+whose brokers have no requests for the others.
 
+## Tools and clients with tests of their own
+
+ReplicaVerificationTool asks no broker which versions it serves: that of 2.8.2 sends Fetch 12, those of 0.10.2.2 and 1.1.1
+ListOffsets 0 and Fetch 3, from before Kafka 0.11. Our brokers serve both; that it finds equal replicas equal and a flipped
+byte is shown in `tests/compat/test_old_clients.py`, with the consoles of 0.10.2.2, the Scala ones over ZooKeeper too.
 Tools that talk to brokers with newer requests (ConsumerGroupCommand, DeleteRecordsCommand, LogDirsCommand, GetOffsetShell,
 the consoles and load tools, of 2.8.2) have tests of their own in `tests/compat`.
 """
@@ -42,9 +44,8 @@ the consoles and load tools, of 2.8.2) have tests of their own in `tests/compat`
 
 def main() -> int:
     """Parse, play, print; exit code 1 when a cell differs."""
-    versions, write = matrix_arguments.parse(
-        "scripts/tool-matrix", __doc__, "version", VERSIONS, "docs/compatibility.md"
-    )
+    arguments = matrix_arguments.parse("scripts/tool-matrix", __doc__, "version", VERSIONS, "docs/compatibility.md")
+    versions = arguments.chosen
     for version in versions:
         libraries(version)
     began = time.monotonic()
@@ -56,7 +57,7 @@ def main() -> int:
     print(f"{time.monotonic() - began:.0f} s")
     differences = [f"{version}: {line}" for version, columns in found.items() for line in columns.differences()]
     print("\n".join(differences))
-    if write:
+    if arguments.write:
         PAGE.write_text(f"{INTRODUCTION}\n{table(found)}{NOTES}")
     return 1 if differences else 0
 
@@ -83,7 +84,7 @@ def _worst(cells: Sequence[str]) -> str:
 
 def _cell(cell: str) -> str:
     if isinstance(cell, NotPlayed):
-        return "not served, see below" if isinstance(cell, NotServed) else "-"
+        return "-"
     return cell if cell == SAME else "DIFFERS"
 
 

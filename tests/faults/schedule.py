@@ -7,7 +7,10 @@ from typing import Literal
 
 from tests.faults.proxy import Healing
 
-Kind = Literal["kill", "tear", "stop", "freeze", "zookeeper", "expire", "link", "isolate", "disk", "depose", "kill all"]
+Kind = Literal[
+    "kill", "tear", "stop", "freeze", "zookeeper", "expire", "link", "isolate", "disk", "depose", "kill all",
+    "starve", "outrun",
+]  # fmt: skip
 
 # How often each is drawn. Those that are alone with the cluster: their harm is only bounded while all replicas are in
 # sync (a torn log on the last replica in sync is a true loss), or they need a load that goes on.
@@ -67,6 +70,13 @@ def steps(seed: int, brokers: Sequence[int]) -> Iterator[Step]:
             if all((f.kind, f.broker) != (fault.kind, fault.broker) and _compatible(f, fault) for f in faults):
                 faults.append(fault)
         yield Step(tuple(faults), chance.choice([0, 0.5, 2, 6, 12]) * chance.uniform(0.5, 1), chance.random() < 0.7)
+
+
+def steps_of(seed: int, brokers: Sequence[int], kinds: Sequence[Kind]) -> Iterator[Step]:
+    """Yield steps of one fault each, of these kinds alone; "starve" and "outrun" come in no other schedule."""
+    chance = random.Random(seed)
+    while True:
+        yield Step((_fault(chance, chance.choice(kinds), brokers),), chance.uniform(0, 4), True)
 
 
 def _compatible(one: Fault, other: Fault) -> bool:

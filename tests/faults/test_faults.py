@@ -93,6 +93,7 @@ def gone(zk: ZooKeeper, broker_id: int) -> None:
     eventually(lambda: broker_id not in read_cluster(zk, [], states=False).brokers, "the session to expire", 60)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BRK-137", "BRK-66", "BRK-73", "BRK-121")
 @pytest.mark.parametrize(
     "damage", ["garbled", pytest.param("cut", marks=pytest.mark.slow), pytest.param("grown", marks=pytest.mark.slow)]
@@ -135,6 +136,7 @@ def test_a_controller_with_a_torn_log_that_is_back_before_the_next_one_rules_lea
 
 
 @pytest.mark.spec("BRK-121", "BRK-126", "BRK-91", "CTL-35", "CTL-111", "CTL-114")
+@pytest.mark.slow
 def test_a_producer_sees_no_error_while_brokers_bounce_and_stop() -> None:
     with cluster_of() as (cluster, zk), loaded(cluster, zk) as load:
         victim = leader_of(zk)

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,6 +32,7 @@ OPTIONS = {
 }
 _DISK = "300m"
 _PATIENCE_S = 90
+_STARVED_S = 2
 
 
 class World:
@@ -114,13 +116,17 @@ class World:
                         self._part(fault.broker, other, fault.variant)
             case "disk":
                 self._fill_disk(fault.broker)
+            case "starve":
+                self._starve(fault.broker)
+            case "outrun":
+                self._outrun(fault.broker, fault.other)
             case "depose":
                 with contextlib.suppress(NoNodeError):
                     self.zk.delete("/controller")
 
     def _end(self, fault: Fault) -> None:
         match fault.kind:
-            case "kill" | "tear" | "stop":
+            case "kill" | "tear" | "stop" | "starve" | "outrun":
                 self.cluster.start_broker(fault.broker)
             case "kill all":
                 for broker_id in BROKERS:
@@ -141,6 +147,29 @@ class World:
                         self._join(fault.broker, other, fault)
             case "disk":
                 self._clear_disk(fault.broker)
+
+    def _starve(self, broker_id: int) -> None:
+        """Kill a leader whose followers have stood still for a while, without any of them leaving the in-sync set."""
+        others = [self._pid(other) for other in BROKERS if other != broker_id]
+        for pid in others:
+            os.kill(pid, signal.SIGSTOP)
+        over = time.monotonic() + _STARVED_S
+        eventually(lambda: time.monotonic() > over, "time to pass", _STARVED_S + 60)
+        self.cluster.kill_broker(broker_id)
+        for pid in others:
+            os.kill(pid, signal.SIGCONT)
+
+    def _outrun(self, broker_id: int, other: int) -> None:
+        """Kill a broker when another one has just fallen out of the in-sync sets and is there again."""
+
+        def left_behind() -> bool:
+            states = read_cluster(self.zk).states.values()
+            return all(other not in s.leader_and_isr.isr for s in states if s.leader_and_isr.leader == broker_id)
+
+        os.kill(self._pid(other), signal.SIGSTOP)
+        eventually(left_behind, f"{other} to leave the sets that {broker_id} leads", _PATIENCE_S)
+        self.cluster.kill_broker(broker_id)
+        os.kill(self._pid(other), signal.SIGCONT)
 
     # --- their parts --------------------------------------------------------------------------------------------
 

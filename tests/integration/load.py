@@ -1,5 +1,6 @@
 """Load on a cluster while something is done to it, and the questions asked afterwards: what is there, is it equal?"""
 
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from kafkatool.core.model.assignment import assign_replicas
 from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.access import OPEN, Access
 from tests.integration.renumbered import superseded
 from tests.waiting import eventually
 
@@ -37,9 +39,12 @@ class Load:
         *,
         idempotent: bool = False,
         records_per_step: int = 20,
+        in_flight: int = 5,
+        access: Access = OPEN,
     ) -> None:
         self.acknowledged: dict[int, tuple[int, int]] = {}
         self.errors: list[str] = []
+        self.access = access
         self._topic = topic
         self._records_per_step = records_per_step
         self._producer = Producer(
@@ -47,9 +52,11 @@ class Load:
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
                 "enable.idempotence": idempotent,
+                "max.in.flight": in_flight,
                 "linger.ms": 2,
                 "message.timeout.ms": _DELIVERY_MS,
                 "log_level": 0,
+                **access.librdkafka,
             }
         )
         self._stop = threading.Event()
@@ -136,11 +143,10 @@ class Found(NamedTuple):
     value: bytes
 
 
-def read_all(bootstrap: str, topic: str, partitions: int) -> list[Found]:
+def read_all(bootstrap: str, topic: str, partitions: int, access: Access = OPEN) -> list[Found]:
     """Return every record from start to end, partition by partition in its order."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
-    )
+    asking = {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer(asking | dict(access.librdkafka))
     try:
         seen: list[Found] = []
         ends = [end_of(consumer, TopicPartition(topic, p)) for p in range(partitions)]
@@ -185,7 +191,7 @@ def check_records(cluster: EmbeddedCluster, topic: str, partitions: int, load: L
     ``once``, for an idempotent load: no broker took a batch twice, and all is in the order of sending. Without
     idempotence a client that waits for an old leader's answer sends later records to the new leader first.
     """
-    seen = read_all(cluster.bootstrap, topic, partitions)
+    seen = read_all(cluster.bootstrap, topic, partitions, load.access)
     numbers = {found.number for found in seen}
     lost = sorted(set(load.acknowledged) - numbers)
     assert not lost, (
@@ -194,7 +200,7 @@ def check_records(cluster: EmbeddedCluster, topic: str, partitions: int, load: L
     assert all(found.value == b"value-%d" % found.number for found in seen)
     if once:
         assert not load.errors, load.errors[:5]
-        seen = _without_renumbered(cluster.bootstrap, topic, seen)
+        seen = _without_renumbered(cluster.bootstrap, topic, seen, load.access)
         order: dict[int, list[int]] = defaultdict(list)
         for found in seen:
             order[found.partition].append(found.number)
@@ -209,13 +215,13 @@ def check_records(cluster: EmbeddedCluster, topic: str, partitions: int, load: L
     assert not moved, f"{len(moved)} records are not where they were acknowledged: {moved[:5]}"
 
 
-def _without_renumbered(bootstrap: str, topic: str, seen: list[Found]) -> list[Found]:
+def _without_renumbered(bootstrap: str, topic: str, seen: list[Found], access: Access) -> list[Found]:
     """Return them without the copies that the client itself left behind; assert that all others are there once."""
     copies: dict[int, list[Found]] = defaultdict(list)
     for found in seen:
         copies[found.number].append(found)
     repeated = [same for same in copies.values() if len(same) > 1]
-    left_behind = set(superseded(bootstrap, topic, repeated)) if repeated else set()
+    left_behind = set(superseded(bootstrap, topic, repeated, access)) if repeated else set()
     if left_behind:
         print(f"{len(left_behind)} records were written again by a client that changed its producer epoch")
     return [found for found in seen if found not in left_behind]
@@ -226,7 +232,7 @@ def is_unsure(verified: str) -> bool:
     return re.search(r" (incomplete|unreachable): replicas ", verified) is not None
 
 
-def check_replicas_equal(cluster: EmbeddedCluster) -> None:
+def check_replicas_equal(cluster: EmbeddedCluster, access: Access = OPEN) -> None:
     """Compare as an operator would: kt replica-verify, with its exit code.
 
     Where it is not sure it is asked again. What it once called different is different.
@@ -235,7 +241,8 @@ def check_replicas_equal(cluster: EmbeddedCluster) -> None:
     said: list[str] = []
 
     def equal() -> bool:
-        outcome = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        environment = {**os.environ, **access.environment}
+        outcome = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
         said.append(outcome.stdout + outcome.stderr)
         unsure = is_unsure(outcome.stdout)
         assert outcome.returncode == 0 or (unsure and " different: replicas " not in outcome.stdout), said[-1]

@@ -101,6 +101,10 @@ class RandomRequests:
         match wire_type:
             case Fixed(code="?"):
                 return chance.random() < 0.5
+            case Fixed(code="16s"):
+                return chance.choice([bytes(16), chance.randbytes(16)])
+            case Fixed(code="d"):
+                return chance.choice([0.0, -1.0, 1e300, float("inf"), float("nan"), chance.random()])
             case Fixed(code=code):
                 top = 1 << _BITS[code]
                 return chance.choice([0, 0, 0, 1, 1, 2, -1, -2, -top, top - 1, chance.randrange(-top, top)])

@@ -21,6 +21,7 @@ from confluent_kafka import Consumer
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.protocol.messages import fetch
 from kafkatool.core.protocol.records.batches import BatchHeader, iter_batches
+from tests.access import OPEN, Access
 from tests.waiting import eventually
 
 _TIMEOUT_MS = 30_000
@@ -38,14 +39,15 @@ class Copy(Protocol):
     def offset(self) -> int: ...
 
 
-def superseded(bootstrap: str, topic: str, records: Iterable[Sequence[Copy]]) -> list[Copy]:
+def superseded(bootstrap: str, topic: str, records: Iterable[Sequence[Copy]], access: Access = OPEN) -> list[Copy]:
     """Return all but the newest of the copies of each of these records.
 
     Asserts that the client wrote it again: in one partition, by one producer, each time in a later epoch. That none of
     those was acknowledged is the caller's to see.
     """
     ordered = [sorted(copies, key=lambda copy: copy.offset) for copies in records]
-    headers = _batches_at(bootstrap, topic, [(c.partition, c.offset) for copies in ordered for c in copies])
+    places = [(c.partition, c.offset) for copies in ordered for c in copies]
+    headers = _batches_at(bootstrap, topic, places, access)
     for copies in ordered:
         told = [
             (c.partition, c.offset, h.producer_id, h.producer_epoch, h.base_sequence)
@@ -59,10 +61,10 @@ def superseded(bootstrap: str, topic: str, records: Iterable[Sequence[Copy]]) ->
     return [copy for copies in ordered for copy in copies[:-1]]
 
 
-def _batches_at(bootstrap: str, topic: str, places: Sequence[Place]) -> Mapping[Place, BatchHeader]:
+def _batches_at(bootstrap: str, topic: str, places: Sequence[Place], access: Access) -> Mapping[Place, BatchHeader]:
     """Return the header of the batch that holds each place; asked again where the leader changes meanwhile."""
     found: dict[Place, BatchHeader] = {}
-    client = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "log_level": 0})
+    client = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "log_level": 0, **access.librdkafka})
 
     def all_found() -> bool:
         view = client.list_topics(topic, _TIMEOUT_MS / 1000)
@@ -74,7 +76,9 @@ def _batches_at(bootstrap: str, topic: str, places: Sequence[Place]) -> Mapping[
                     continue
                 if leader not in connections:
                     at = view.brokers[leader]
-                    connection = Connection(at.host, at.port, client_id="check", timeout_ms=_TIMEOUT_MS)
+                    connection = Connection(
+                        at.host, at.port, client_id="check", timeout_ms=_TIMEOUT_MS, security=access.brokers
+                    )
                     connections[leader] = stack.enter_context(connection)
                 if header := _batch_at(connections[leader], topic, place):
                     found[place] = header

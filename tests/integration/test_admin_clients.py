@@ -9,7 +9,7 @@ import confluent_kafka
 import kafka
 import kafka.admin
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, Producer
+from confluent_kafka import Consumer, ConsumerGroupState, ElectionType, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -210,3 +210,65 @@ def test_the_offsets_topic_has_as_many_replicas_as_there_are_brokers(
     with ZooKeeper(kafka_cluster.zookeeper) as zk:
         offsets = read_cluster(zk, ["__consumer_offsets"]).topics["__consumer_offsets"]
     assert {len(replicas) for replicas in offsets.assignment.values()} == {3}
+
+
+@pytest.mark.spec("ADM-12")
+def test_librdkafka_leaves_the_counts_to_the_broker(admin: AdminClient) -> None:
+    name = f"counts-{uuid.uuid4().hex[:8]}"
+    assert code_of(admin.create_topics([NewTopic(name)], operation_timeout=TIMEOUT_S)[name]) is None
+    described = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
+    defaults = result(
+        admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")])[
+            ConfigResource(ConfigResource.Type.BROKER, "1")
+        ]
+    )
+    assert len(described) == int(defaults["num.partitions"].value)
+    assert {len(p.replicas) for p in described.values()} == {int(defaults["default.replication.factor"].value)}
+    assert code_of(admin.delete_topics([name], operation_timeout=TIMEOUT_S)[name]) is None
+
+
+@pytest.mark.spec("ADM-67", "GRP-59")
+def test_librdkafka_lists_groups_by_state_and_kafka_python_deletes_single_offsets(
+    kafka_cluster: EmbeddedCluster, admin: AdminClient, topic: str
+) -> None:
+    fill(kafka_cluster, topic)
+    member = Member(kafka_cluster, topic)
+    client = kafka.admin.KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap)
+    one = kafka.TopicPartition(topic, 0)
+
+    def listed(*states: ConsumerGroupState) -> set[str]:
+        return {group.group_id for group in result(admin.list_consumer_groups(states=set(states))).valid}
+
+    try:
+        assert topic in listed(ConsumerGroupState.STABLE) and topic not in listed(ConsumerGroupState.EMPTY)
+        assert "GroupSubscribedToTopic" in str(client.delete_group_offsets(topic, [one]))
+        member.leave()
+        assert topic in listed(ConsumerGroupState.EMPTY) and topic not in listed(ConsumerGroupState.STABLE)
+        client.alter_group_offsets(
+            topic, {kafka.TopicPartition(topic, p): kafka.OffsetAndMetadata(p + 1, "", -1) for p in range(3)}
+        )
+        client.delete_group_offsets(topic, [one])
+        stored = client.list_group_offsets({topic: None})[topic]
+        assert {p.partition: o.offset for p, o in stored.items()} == {1: 2, 2: 3}
+    finally:
+        client.close()
+
+
+@pytest.mark.spec("ADM-62", "ADM-63", "ADM-61")
+def test_librdkafka_and_kafka_python_elect_leaders(
+    kafka_cluster: EmbeddedCluster, admin: AdminClient, topic: str
+) -> None:
+    """Asked of any broker: the clients find the controller, which has nothing to do where all is right."""
+    partitions = [confluent_kafka.TopicPartition(topic, p) for p in (0, 9)]
+    outcomes = result(admin.elect_leaders(ElectionType.PREFERRED, partitions))
+    codes = {p.partition: None if error is None else error.code() for p, error in outcomes.items()}
+    assert codes == {
+        0: confluent_kafka.KafkaError.ELECTION_NOT_NEEDED,
+        9: confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+    client = kafka.admin.KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap)
+    try:
+        answer = client.elect_leaders(1, {topic: [1]}, raise_errors=False)
+        assert "84" in str(answer) or "ElectionNotNeeded" in str(answer)
+    finally:
+        client.close()

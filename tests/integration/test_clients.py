@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 
@@ -187,3 +188,76 @@ def test_a_group_rebalances_commits_and_resumes(kafka_cluster: EmbeddedCluster, 
         assert sorted(got) == sorted(values())
     finally:
         third.close()
+
+
+class Member:
+    """A member of a group that notes what it is given, time after time."""
+
+    def __init__(self, bootstrap: str, topic: str, **settings: object) -> None:
+        self.given: list[set[int]] = []
+        self.consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": f"members-{topic}", "log_level": 0, **settings}
+        )
+        self.consumer.subscribe([topic], on_assign=lambda _, given: self.given.append({p.partition for p in given}))
+
+    def has(self) -> set[int]:
+        self.consumer.poll(0.1)
+        return {p.partition for p in self.consumer.assignment()}
+
+
+@pytest.mark.spec("GRP-40", "GRP-38")
+def test_a_static_consumer_that_restarts_gets_its_partitions_back_without_a_rebalance(
+    kafka_cluster: EmbeddedCluster, topic: str
+) -> None:
+    def member(name: str) -> Member:
+        return Member(kafka_cluster.bootstrap, topic, **{"group.instance.id": name, "session.timeout.ms": 120_000})
+
+    first, second = member("first"), member("second")
+    try:
+        # both are polled each time: a rebalance waits for either to give up what it has
+        eventually(lambda: all([first.has(), second.has()]), "both to own partitions", 60)
+        eventually(lambda: first.has() | second.has() == {0, 1, 2}, "all partitions to be owned", 60)
+        owned, rebalances = first.has(), len(second.given)
+        first.consumer.close()  # says nothing to the coordinator: it is static
+        first = member("first")
+        eventually(lambda: first.has() == owned, "the restarted one to own what it had", 60)
+        assert first.given == [owned], "at once"
+        assert second.has() == {0, 1, 2} - owned and len(second.given) == rebalances
+    finally:
+        for one in (first, second):
+            one.consumer.close()
+
+
+@pytest.mark.spec("GRP-44")
+@pytest.mark.slow
+def test_a_consumer_that_is_killed_gives_up_its_partitions_after_its_session_and_one_that_closes_before_it(
+    kafka_cluster: EmbeddedCluster, topic: str
+) -> None:
+    program = (
+        "import sys; from confluent_kafka import Consumer\n"
+        "c = Consumer({'bootstrap.servers': sys.argv[1], 'group.id': sys.argv[2], 'session.timeout.ms': 6000})\n"
+        "c.subscribe([sys.argv[3]])\n"
+        "while not c.assignment(): c.poll(0.1)\n"
+        "print('assigned', flush=True)\n"
+        "while True: c.poll(0.1)\n"
+    )
+    command = [sys.executable, "-c", program, kafka_cluster.bootstrap, f"members-{topic}", topic]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
+        other: Member | None = None
+        try:
+            assert victim.stdout is not None and victim.stdout.readline() == "assigned\n"
+            other = Member(kafka_cluster.bootstrap, topic)
+            eventually(lambda: 0 < len(other.has()) < 3, "the two to share", 60)
+            victim.kill()
+            eventually(lambda: other.has() == {0, 1, 2}, "the other to own all", 60)
+            leaving = Member(kafka_cluster.bootstrap, topic, **{"session.timeout.ms": 300_000})
+            try:
+                # both are polled each time: a rebalance waits for either
+                eventually(lambda: all([leaving.has(), other.has()]), "the two to share", 60)
+            finally:
+                leaving.consumer.close()
+            eventually(lambda: other.has() == {0, 1, 2}, "the other to own all, long before that session's end", 60)
+        finally:
+            victim.kill()
+            if other is not None:
+                other.consumer.close()

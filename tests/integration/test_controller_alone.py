@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PROTOCOLS: Final = {"0.10.2.2": "0.10.2", "1.1.1": "1.1", "2.8.2": "2.3"}
 OURS: Final = 900
+UNCLEAN: Final = "unclean.leader.election.enable"
 WAIT_S: Final = 90
 MOVED: Final = TopicPartition("moved", 0)
 
@@ -146,12 +147,12 @@ class Cluster:
         eventually(lambda: self.view().controller_id in self.kafka.ports, "a broker to be controller", WAIT_S)
 
 
-@pytest.fixture(params=list(PROTOCOLS))
+@pytest.fixture(params=real_kafka.versions(*PROTOCOLS))
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     version: str = request.param
     real_kafka.require(version)
     shared = {
-        "unclean.leader.election.enable": "false",
+        UNCLEAN: "false",
         "auto.leader.rebalance.enable": "false",
         "delete.topic.enable": "true",
         **STEADY,
@@ -164,12 +165,15 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
         "replica.fetch.max.bytes": "1000",  # so that a throttle of 1 byte per second holds
         "replica.fetch.response.max.bytes": "1000",
     }
+    ours = dict(shared)
+    if version != "0.10.2.2":  # which cannot be asked
+        del ours[UNCLEAN]
     with (
         RealKafka(version, tmp_path / "real", options=theirs) as kafka,
-        OurController(kafka.connect, tmp_path / "ours", shared) as ours,
+        OurController(kafka.connect, tmp_path / "ours", ours) as controller,
         ZooKeeper(kafka.connect) as zk,
     ):
-        yield Cluster(kafka, ours, zk, tmp_path)
+        yield Cluster(kafka, controller, zk, tmp_path)
 
 
 @pytest.mark.spec("CTL-9", "CTL-10", "CTL-12", "CTL-22", "CTL-39", "CTL-71", "CTL-81", "CTL-98", "CTL-99", "CTL-102")
@@ -186,6 +190,8 @@ def test_it_rules_real_brokers_and_gives_them_back(cluster: Cluster) -> None:
     cluster.slowly_to(2)
     epoch = cluster.epoch()
     cluster.ours.start("--take-over")
+    if kafka.version != "0.10.2.2":
+        assert f"{UNCLEAN}=false, as brokers 1, 2, 3 have it" in cluster.ours.output
     assert cluster.epoch() == epoch + 1 and "deposed controller" in cluster.ours.output
     eventually(lambda: cluster.known_to_all(OURS), "all brokers to know our controller", WAIT_S)
     assert cluster.is_moving()

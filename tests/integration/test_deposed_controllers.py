@@ -98,6 +98,7 @@ class Rivals:
         command = [sys.executable, "-m", "kafkatool", "controller", "start", "--zookeeper", connect]
         command += ["--broker-id", str(controller), "--log-dir", str(self._directory / str(controller))]
         command += [f"-ozookeeper.session.timeout.ms={self.session_ms}", "-odelete.topic.enable=true"]
+        command += ["-ounclean.leader.election.enable=true"]  # its brokers cannot be asked
         with self._output(controller).open("wb") as sink:
             self._processes[controller] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
         eventually(lambda: f"controller {controller} runs" in self._output(controller).read_text(), "it to run", WAIT_S)

@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from kafkatool.broker.coordination.ownership import partition_for
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
-from kafkatool.broker.groups.ownership import partition_for
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.model.values import BrokerInfo
 from kafkatool.core.model.values import TopicPartition as Partition
+from kafkatool.core.protocol.messages import list_offsets, metadata
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.access import OPEN, Access
 from tests.integration.load import Load, await_in_sync, check_records, make_topic
 from tests.steady import STEADY, crash
 from tests.waiting import awaited, eventually
@@ -45,7 +49,7 @@ PASSING = {
 class Member:
     """A group member that reads, notes what it got, and commits each batch before it counts."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, access: Access = OPEN) -> None:
         self.got: set[int] = set()
         self.committed: dict[int, int] = {}
         self.errors: list[str] = []
@@ -59,6 +63,7 @@ class Member:
                 "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 500,
                 "log_level": 0,
+                **access.librdkafka,
             }
         )
         self._consumer.subscribe([topic], on_assign=self._assigned)
@@ -146,6 +151,30 @@ def coordinator_of(zk: ZooKeeper, group: str) -> int:
     return awaited(leader, f"a coordinator of {group}", 60)
 
 
+def connected(broker: BrokerInfo) -> Connection:
+    (endpoint,) = broker.endpoints
+    return Connection(endpoint.host, endpoint.port, client_id="test", timeout_ms=60_000, security=None)
+
+
+def told_leaders(broker: BrokerInfo, topic: str) -> list[int]:
+    """Return the leaders by the metadata of that broker."""
+    with connected(broker) as connection:
+        request = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(topic=topic)])
+        (found,) = connection.send(metadata.API, 1, request).topics
+    return [p.leader_id for p in sorted(found.partitions, key=lambda p: p.partition)]
+
+
+def error_for_consumers(broker: BrokerInfo, topic: str, number: int) -> int:
+    """Ask that broker for an offset, as a consumer does who takes it for the leader."""
+    wanted = list_offsets.ListOffsetsRequestPartition(partition=number, timestamp=-1)
+    request = list_offsets.ListOffsetsRequest(
+        topics=[list_offsets.ListOffsetsRequestTopic(topic=topic, partitions=[wanted])]
+    )
+    with connected(broker) as connection:
+        (answered,) = connection.send(list_offsets.API, 1, request).topics
+    return int(answered.partitions[0].error_code)
+
+
 @pytest.mark.spec("CTL-123", "ELE-7", "CTL-102")
 def test_clients_go_on_through_a_preferred_election(cluster: EmbeddedCluster) -> None:
     with at_work(cluster, "elected") as (load, member, zk):
@@ -154,12 +183,19 @@ def test_clients_go_on_through_a_preferred_election(cluster: EmbeddedCluster) ->
         cluster.stop_broker(2)
         cluster.start_broker(2)
         await_in_sync(zk)
-        assert 2 not in leaders(zk, "elected"), "it came back as a follower"
+        former = leaders(zk, "elected")
+        assert 2 not in former, "it came back as a follower"
         load.goes_on(100)
         command = [sys.executable, "-m", "kafkatool", "elect", "--zookeeper", cluster.zookeeper, "--topic", "elected"]
         elected = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert elected.returncode == 0, elected.stdout + elected.stderr
         assert leaders(zk, "elected") == preferred
+        brokers = read_cluster(zk, [], states=False).brokers
+        for broker in brokers.values():
+            eventually(lambda b=broker: told_leaders(b, "elected") == preferred, "all brokers to know", 60)  # type: ignore[misc]
+        moved = preferred.index(2)
+        assert error_for_consumers(brokers[former[moved] or 0], "elected", moved) == 6
+        assert error_for_consumers(brokers[2], "elected", moved) == 0
         load.goes_on(300)
         member.has_all_of(load)
 

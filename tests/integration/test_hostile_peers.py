@@ -79,7 +79,10 @@ def peers_of(process: psutil.Process, port: int) -> set[int]:
 def test_clients_that_ask_for_much_and_read_nothing_cost_little_and_are_closed_as_idle(
     port: int, process: psutil.Process
 ) -> None:
-    with Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000) as honest, contextlib.ExitStack() as held:
+    with (
+        Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000, security=None) as honest,
+        contextlib.ExitStack() as held,
+    ):
         before, deaf_ports = process.memory_info().rss, set[int]()
         deaf = [RawClient(port, receive_buffer_bytes=4096) for _ in range(20)]
         for client in deaf:
@@ -102,7 +105,10 @@ def test_clients_that_ask_for_much_and_read_nothing_cost_little_and_are_closed_a
 @pytest.mark.spec("BRK-18")
 def test_a_peer_that_vanished_without_a_word_is_closed_as_idle(port: int, process: psutil.Process) -> None:
     others = peers_of(process, port)
-    with Proxy(port) as proxy, Connection("127.0.0.1", proxy.port, client_id="gone", timeout_ms=60_000) as gone:
+    with (
+        Proxy(port) as proxy,
+        Connection("127.0.0.1", proxy.port, client_id="gone", timeout_ms=60_000, security=None) as gone,
+    ):
         ask(gone)
         came = peers_of(process, port) - others
         assert came
@@ -112,7 +118,10 @@ def test_a_peer_that_vanished_without_a_word_is_closed_as_idle(port: int, proces
 
 @pytest.mark.spec("BRK-13", "BRK-16")
 def test_parked_requests_of_many_leave_the_handlers_free_and_keep_the_order_of_each(port: int) -> None:
-    with Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000) as honest, contextlib.ExitStack() as held:
+    with (
+        Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000, security=None) as honest,
+        contextlib.ExitStack() as held,
+    ):
         waiting = [RawClient(port) for _ in range(20)]
         for client in waiting:
             held.callback(client.close)
@@ -163,7 +172,7 @@ def test_a_flood_of_connections_leaves_descriptors_to_the_logs_and_is_over_when_
             with ZooKeeper(cluster.zookeeper) as zk:  # logs are opened meanwhile
                 make_topic(zk, "new", 2, 1)
                 await_in_sync(zk, ["new"])
-        with Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000) as honest:
+        with Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000, security=None) as honest:
             assert ask(honest) >= 3
         load.goes_on(50)
     finally:
@@ -173,7 +182,7 @@ def test_a_flood_of_connections_leaves_descriptors_to_the_logs_and_is_over_when_
 
 @pytest.mark.spec("BRK-7", "BRK-20")
 def test_clients_that_come_and_go_at_once_leave_nothing(port: int, process: psutil.Process) -> None:
-    with Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000) as honest:
+    with Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000, security=None) as honest:
         ask(honest)
         descriptors, threads = process.num_fds(), process.num_threads()
 

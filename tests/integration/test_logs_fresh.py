@@ -8,15 +8,16 @@ import pytest
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.statelog.history.facts import history_of
-from kafkatool.core.statelog.jobs.gathering import gather, partitions_of
-from kafkatool.core.statelog.jobs.tasks import Logs
+from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.gathering import gather
+from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.spool import spool
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.compat.real_kafka import RealKafka, require
-from tests.core.statelog.logs import InProcess
+from tests.compat.real_kafka import RealKafka, require, versions
+from tests.core.statelog.logs import InProcess, observations_of
 from tests.waiting import eventually
 
 State = tuple[int | None, int | None, tuple[int, ...] | None]
@@ -49,12 +50,11 @@ def told(logs: Sequence[Path], directory: Path) -> tuple[dict[str, State], Count
     """Return how each partition stands by the logs, and the account of their lines."""
     with spool() as own:
         sources = open_logs(logs, own).sources
-        gathered = gather(Logs(sources, (None,) * len(sources), own), Selection(), InProcess(), len(logs))
+        gathered = gather(Logs(sources, (None,) * len(sources)), Selection(), Here(InProcess(), own), len(logs))
         states: dict[str, State] = {}
-        for _, batches in gathered.buckets():
-            for topic, partition, observations in partitions_of(batches, gathered.first_lines):
-                history = history_of(observations)
-                states[f"{topic}-{partition}"] = (history.leader, history.leader_epoch, history.isr)
+        for topic, partition, observations in observations_of(gathered):
+            history = history_of(observations)
+            states[f"{topic}-{partition}"] = (history.leader, history.leader_epoch, history.isr)
     return states, gathered.overview.counts
 
 
@@ -76,7 +76,7 @@ def agree(connect: str, logs: Sequence[Path], directory: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("SCL-17X", "SCL-19X")
+@pytest.mark.spec("CTL-117", "SCL-17X", "SCL-19X")
 def test_our_own_brokers_logs_end_as_zookeeper_has_it(tmp_path: Path) -> None:
     with EmbeddedCluster(3, directory=tmp_path / "cluster") as cluster:
         logs = [Path(broker.state_change_log) for broker in cluster.status().brokers]
@@ -84,6 +84,7 @@ def test_our_own_brokers_logs_end_as_zookeeper_has_it(tmp_path: Path) -> None:
             create_topic(zk, "orders", {p: (p % 3 + 1, (p + 1) % 3 + 1, (p + 2) % 3 + 1) for p in range(6)})
             create_topic(zk, "clicks", {p: (p + 1,) for p in range(3)})
         eventually(lambda: len(held(cluster.zookeeper)) == 9, "all partitions to have a state", DEADLINE_S)
+        eventually(lambda: all(log.exists() for log in logs), "each broker to have been told something", DEADLINE_S)
         agree(cluster.zookeeper, logs, tmp_path)
         cluster.kill_broker(2)
         eventually(
@@ -104,7 +105,7 @@ def test_our_own_brokers_logs_end_as_zookeeper_has_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spec("SCL-17X", "SCL-19X")
-@pytest.mark.parametrize("version", ["1.1.1", "2.8.2"])
+@pytest.mark.parametrize("version", versions("1.1.1", "2.8.2"))
 def test_real_kafkas_fresh_logs_end_as_zookeeper_has_it(version: str, tmp_path: Path) -> None:
     require(version)
     with LoggingKafka(version, tmp_path / "kafka") as kafka:

@@ -15,7 +15,8 @@ from kafkatool.core.errors import (
     ZooKeeperError,
     ZooKeeperUnavailableError,
 )
-from kafkatool.core.zookeeper.link import LinkWatch, SessionState
+from kafkatool.core.zookeeper.acls import OPEN, Acl, NodeAcls
+from kafkatool.core.zookeeper.link import LateError, LinkWatch, SessionState
 from kafkatool.core.zookeeper.session import Create, Delete, Node, Op, SetData, ZooKeeper
 from tests.core.zookeeper.ensemble import Crash
 from tests.simulation.server import OPERATOR, Server, Writer
@@ -58,7 +59,7 @@ class Pending(Generic[T]):
             client.world.run_until(lambda: self.done or not client.process.alive, client.world.now + timeout_s * 1000)
             client.alive_or_crash()
             if not self.done:
-                raise ConnectionLostError("ZooKeeper did not answer in time")
+                raise LateError("ZooKeeper did not answer in time")
         elif client.sent and client.sent[0] is self:
             client.sent.popleft()
         if self.error is not None:
@@ -96,7 +97,7 @@ class Client:
 
     # --- life -----------------------------------------------------------------------------------------------------
 
-    def start(self, timeout_s: float, *, create_chroot: bool) -> None:
+    def start(self, timeout_s: float, *, create_chroot: bool, is_late: Callable[[], bool]) -> None:
         self.connect()
         if not self.wait_until_connected(timeout_s):
             raise ZooKeeperUnavailableError("the simulated ZooKeeper does not answer")
@@ -323,6 +324,15 @@ class Client:
 
     def reads_together(self) -> None:
         return None
+
+    def acls(self, path: str) -> Pending[list[Acl]]:
+        return self.submit(lambda: list(OPEN))
+
+    def set_acls(self, path: str, acls: Sequence[Acl]) -> Pending[object]:
+        return self.submit(lambda: True)
+
+    def make_nodes_as(self, acls: NodeAcls) -> None:
+        """Make open nodes all the same: nobody is refused here."""
 
     def create(self, path: str, data: bytes, *, ephemeral: bool, sequential: bool, make_parents: bool) -> Pending[str]:
         writer = self.writer()

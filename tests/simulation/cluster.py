@@ -1,9 +1,13 @@
 """Server, brokers, their disks, and what the operator does to them; what must be true when it has come to rest."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from kafkatool.broker.controller.events import Event
+from kafkatool.broker.controller.moves import MoveOutcome
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import Create, Delete, SetData
 from kafkatool.core.zookeeper.znodes import (
     PERSISTENT_PATHS,
@@ -68,6 +72,7 @@ class Cluster:
         self.refusals.on_denied = self._denied
         self._asked: dict[TopicPartition, int] = {}  # partitions that existed when they were to be reassigned -> zxid
         self.reassignments: dict[TopicPartition, tuple[float, tuple[int, ...]]] = {}  # asked for last
+        self.unanswered: Counter[TopicPartition] = Counter()  # moves asked for of which it is not known what became
         for path in PERSISTENT_PATHS:
             parent = ""
             for name in path.split("/")[1:]:
@@ -138,6 +143,39 @@ class Cluster:
             self.server.write(Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(wanted)), OPERATOR)
             self.reassignments.update({p: (self.world.now, r) for p, r in wanted.items()})
             self._asked.update(dict.fromkeys(set(wanted) & set(self.partitions()), self.server.zxid))
+
+    def ask_to_move(self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
+        """Ask the controller to move partitions, None: to take the move back. It may die before it answers."""
+        process = self.controller()
+        if process is None:
+            return
+        for partition, target in wanted.items():
+            self.invariants.asked.setdefault(partition, set()).add(target)
+        asked_at = self.world.now
+        for partition in wanted:  # until it is answered nobody knows which of both is to be
+            self.reassignments.pop(partition, None)
+            self.unanswered[partition] += 1
+
+        def answered(outcomes: Mapping[TopicPartition, MoveOutcome] | None) -> None:
+            for partition, outcome in (outcomes or {}).items():
+                self.world.note("answer: %s %s", partition, outcome)
+                self.unanswered[partition] -= 1
+                if outcome.error is not ErrorCode.NONE:
+                    continue
+                if (
+                    self.reassignments.get(partition, (0.0,))[0] > asked_at
+                ):  # by the node, before or after this was stored
+                    self.unanswered[partition] += 1
+                elif (target := wanted[partition]) is None:  # where that is, the invariants know
+                    self.reassignments.pop(partition, None)
+                else:
+                    self.reassignments[partition] = (asked_at, target)
+
+        def serve() -> None:
+            term = process.worker.term
+            answered(term.requested_moves.alter(wanted, may_change_factor=True) if term else None)
+
+        process.worker.queue.put(Event("requested moves", serve))
 
     def _denied(self, partition: TopicPartition) -> None:
         """Check what a controller says does not exist: it must have gone since it was asked for."""

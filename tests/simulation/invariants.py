@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkatool.broker.controller.telling.channels import ControlRequest
 from kafkatool.broker.controller.work.reassignment import union
+from kafkatool.core.model.moves import StoredMove
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
@@ -49,7 +50,8 @@ class Invariants:
         self._written: dict[TopicPartition, dict[tuple[int, int], LeaderAndIsr]] = {}  # (czxid, version) -> content
         self._leaders: dict[tuple[TopicPartition, int, int], int] = {}  # by incarnation and leader epoch
         self._ruling: dict[int, int] = {}  # controller epoch -> broker
-        self._assigned: dict[str, tuple[bytes, dict[int, tuple[int, ...]]]] = {}
+        self._assigned: dict[str, tuple[bytes, TopicZnode]] = {}
+        self.asked: dict[TopicPartition, set[tuple[int, ...] | None]] = {}  # targets of requested moves; None: cancels
         self.left_behind: dict[tuple[TopicPartition, int], int] = {}  # out of reach when reassigned -> epoch
         self.deleted: dict[TopicPartition, tuple[int, dict[int, int | None]]] = {}  # -> epoch, brokers known by then
         self.disks: dict[int, Disk] = {}
@@ -69,13 +71,17 @@ class Invariants:
         node = self._server.nodes.get(ControllerEpochZnode.PATH)
         return int(node.data) if node else 0
 
-    def assignment(self, topic: str) -> dict[int, tuple[int, ...]]:
+    def assignment(self, topic: str) -> Mapping[int, tuple[int, ...]]:
+        node = self.topic(topic)
+        return node.assignment if node else {}
+
+    def topic(self, topic: str) -> TopicZnode | None:
         node = self._server.nodes.get(TopicZnode.path(topic))
         if node is None:
-            return {}
+            return None
         known = self._assigned.get(topic)
         if known is None or known[0] is not node.data:
-            known = (node.data, dict(TopicZnode.decode(topic, node.data).assignment))
+            known = (node.data, TopicZnode.decode(topic, node.data))
             self._assigned[topic] = known
         return known[1]
 
@@ -116,7 +122,9 @@ class Invariants:
         new = PartitionStateZnode.decode(partition, after)
         self._written.setdefault(partition, {})[node.czxid, node.version] = new
         text = f"{partition} becomes {new}"
-        replicas = self.assignment(partition.topic).get(partition.partition, ())
+        topic = self.topic(partition.topic)
+        move = topic.move_of(partition.partition) if topic and partition.partition in topic.assignment else None
+        replicas = (*move.replicas, *move.dropped) if move else ()
         if not new.isr or len(set(new.isr)) < len(new.isr):
             self._fail(f"{text}: an empty ISR, or a member twice")
         if not set(new.isr) <= set(replicas):
@@ -167,10 +175,17 @@ class Invariants:
                 self.deleted[TopicPartition(topic, number)] = (self.controller_epoch(), _known_brokers(writer))
             return
         wanted = self._reassignment()
-        old = TopicZnode.decode(topic, before).assignment
-        for number, replicas in self.assignment(topic).items():
+        old_node, new_node = TopicZnode.decode(topic, before), TopicZnode.decode(topic, after)
+        old = old_node.assignment
+        for number, replicas in new_node.assignment.items():
             partition = TopicPartition(topic, number)
-            if replicas == old.get(number):
+            if number in old and new_node.move_of(number) != old_node.move_of(number):
+                was, now = old_node.move_of(number), new_node.move_of(number)
+                if was.is_moving or now.is_moving or now.dropped != was.dropped:
+                    self._move_written(partition, was, now, wanted, writer)
+                    continue
+            reordered = set(replicas) == set(old.get(number, ())) and replicas in self.asked.get(partition, ())
+            if replicas == old.get(number) or reordered:
                 continue
             text = f"{partition} is assigned to {replicas} after {old.get(number)}"
             rar = wanted.get(partition)
@@ -181,6 +196,34 @@ class Invariants:
                 self._shrunk(text, partition, rar, old[number], writer)
             elif replicas != union(old[number], rar):
                 self._fail(f"{text}: neither all of old and wanted replicas, nor the wanted {rar}")
+
+    def _move_written(
+        self,
+        partition: TopicPartition,
+        was: StoredMove,
+        now: StoredMove,
+        entries: Mapping[TopicPartition, tuple[int, ...]],
+        writer: Writer,
+    ) -> None:
+        """Check what is written of a move: begun or replaced as asked, ended when it may, dropped replicas deleted."""
+        text = f"{partition} becomes {now} after {was}"
+        if now.replicas == was.replicas and (now.adding, now.removing) == (was.adding, was.removing):
+            for broker in set(was.dropped) - set(now.dropped):
+                if partition in self.disks[broker].directories and partition not in self.disks[broker].failed:
+                    self._fail(f"{text}: broker {broker} has not deleted its replica")
+            if not set(now.dropped) <= set(was.dropped):
+                self._fail(f"{text}: what was never assigned is dropped")
+            return
+        if was.is_moving and not now.is_moving and now.replicas == was.target and now.dropped == was.dropped:
+            self._shrunk(text, partition, was.target, was.replicas, writer)
+            return
+        targets = self.asked.get(partition, set())
+        if now.target not in targets and None not in targets and now.target != entries.get(partition):
+            self._fail(f"{text}, though nobody asked for it")
+        if missing := {*was.replicas, *was.dropped} - {*now.replicas, *now.dropped}:
+            self._fail(f"{text}: replicas {missing} are forgotten")
+        if was.is_moving and set(now.origin) != set(was.origin):
+            self._fail(f"{text}: its origin is another")
 
     def _shrunk(
         self, text: str, partition: TopicPartition, rar: tuple[int, ...], old: tuple[int, ...], writer: Writer

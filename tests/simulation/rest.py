@@ -27,6 +27,10 @@ def problems(cluster: Cluster) -> list[str]:
         return [f"brokers {alive} run, {cluster.registered()} are registered"]
     for partition in cluster.partitions():
         found += _partition(cluster, partition)
+    for topic in cluster.topics():
+        node = cluster.invariants.topic(topic)
+        if node is not None and node.moves:
+            found.append(f"topic {topic} still tells of moves: {node.moves}")
     found += _requests(cluster)
     for process in cluster.alive():
         found += _broker(cluster, process)
@@ -68,8 +72,10 @@ def _context(cluster: Cluster, process: Process) -> list[str]:
         status = {b: context.replica_status_of(partition, b) for b in assigned}
         if any(s is not ReplicaStatus.ONLINE for s in status.values()):
             found.append(f"replicas of {partition} are {status} to the controller")
-    if context.reassigning or context.electing or context.shutting_down:
-        found.append(f"under way: {context.reassigning} {context.electing} {context.shutting_down}")
+    if context.reassigning or context.moves or context.origins or context.dropped:
+        found.append(f"moving: {context.reassigning} {context.moves} {context.origins} {context.dropped}")
+    if context.electing or context.shutting_down:
+        found.append(f"under way: {context.electing} {context.shutting_down}")
     return found
 
 
@@ -104,7 +110,7 @@ def _requests(cluster: Cluster) -> list[str]:
     for partition, (asked_at, wanted) in cluster.reassignments.items():
         assigned = cluster.invariants.assignment(partition.topic).get(partition.partition)
         refused = cluster.refusals.reassignments.get(partition, -1.0) >= asked_at
-        if assigned is not None and assigned != wanted and not refused:
+        if assigned is not None and assigned != wanted and not refused and not cluster.unanswered[partition]:
             found.append(_REASSIGNED.format(partition, wanted, assigned))
     return found
 

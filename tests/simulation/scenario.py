@@ -166,6 +166,9 @@ class Scenario:
             self._reassign,
             self._reassign,
             self._reassign,
+            self._ask_to_move,
+            self._ask_to_move,
+            self._take_back,
             self._elect,
             self._delete_controller,
             self._kill,
@@ -218,6 +221,20 @@ class Scenario:
             plan[TopicPartition("unknown", 0)] = [1]
         self.world.note("operator: reassign %s", plan)
         self.cluster.reassign(plan)
+
+    def _ask_to_move(self) -> None:
+        random, partitions = self.world.random, self.cluster.partitions()
+        if partitions:
+            chosen = random.sample(partitions, random.randint(1, len(partitions)))
+            wanted: dict[TopicPartition, tuple[int, ...] | None] = {p: tuple(self._some_brokers()) for p in chosen}
+            self.world.note("operator: move %s", wanted)
+            self.cluster.ask_to_move(wanted)
+
+    def _take_back(self) -> None:
+        partitions = self.cluster.partitions()
+        if partitions:
+            self.world.note("operator: take back all moves")
+            self.cluster.ask_to_move(dict.fromkeys(partitions))
 
     def _elect(self) -> None:
         partitions = self.cluster.partitions()

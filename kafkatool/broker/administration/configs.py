@@ -5,33 +5,50 @@ server/AdminManager.scala, zk/AdminZkClient.scala.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from kafkatool.broker.administration.topics import AdminError
-from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
-from kafkatool.broker.settings.description import DYNAMIC_RATES, Setting, broker_settings, topic_settings
-from kafkatool.broker.settings.dynamic import read_overrides
+from kafkatool.broker.administration.topics import AdminError, existing_topics
+from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig, parse_setting
+from kafkatool.broker.settings.description import (
+    DYNAMIC_RATES,
+    DYNAMIC_SETTINGS,
+    THREAD_COUNTS,
+    BrokerOverrides,
+    Setting,
+    broker_settings,
+    default_settings,
+    topic_settings,
+)
+from kafkatool.broker.settings.dynamic import check_thread_counts, in_force, read_broker_overrides, read_overrides
 from kafkatool.core.errors import (
+    ConfigError,
     NodeExistsError,
     NoNodeError,
     RefusedError,
     VersionConflictError,
     ZnodeFormatError,
 )
-from kafkatool.core.model.topic_configs import CONFIGS, check_configs, check_names
+from kafkatool.core.model.topic_configs import (
+    CONFIGS,
+    MAX_COMPACTION_LAG,
+    MIN_COMPACTION_LAG,
+    check_configs,
+    check_names,
+    check_together,
+)
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name
 from kafkatool.core.protocol.messages.alter_configs import AlterableConfig
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.incremental_alter_configs import ConfigOperation
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
 TOPIC, BROKER = 2, 4
 """Types of resources that have settings."""
 
 _ATTEMPTS = 10  # at a node that others write too
-_LISTS = frozenset(name for name, config in CONFIGS.items() if config.kind == "list")
+_LISTS = frozenset(name for name, config in CONFIGS.items() if config.kind == "list") | {"log.cleanup.policy"}
 
 
 class OpType(IntEnum):
@@ -51,48 +68,59 @@ class ConfigAdmin:
         self._config = config
         self._broker_id = broker_id
 
-    def describe(self, kind: int, name: str) -> list[Setting]:
-        """List all settings of a resource. The empty broker name stands for the cluster, which has none here."""
-        self._check_resource(kind, name, what="describe")
-        if kind == TOPIC:
-            return topic_settings(self._config, read_overrides(self._zookeeper, "topics", name))
-        if not name:
-            return []
-        return broker_settings(self._config, read_overrides(self._zookeeper, "brokers", name))
+    def topics_among(self, resources: Iterable[tuple[int, str]]) -> frozenset[str]:
+        """Return the topics that there are of the resources (type, name) of a request, as the other methods want them."""
+        return existing_topics(self._zookeeper, (name for kind, name in resources if kind == TOPIC))
 
-    def replace(self, kind: int, name: str, values: Sequence[AlterableConfig], *, validate_only: bool) -> None:
+    def broker_overrides(self) -> BrokerOverrides:
+        """Return what is set at run time of this broker's settings, as ``describe`` wants it."""
+        return read_broker_overrides(self._zookeeper, self._broker_id)
+
+    def describe(self, kind: int, name: str, topics: Collection[str], dynamic: BrokerOverrides) -> list[Setting]:
+        """List all settings of a resource. The empty broker name stands for all brokers: what is set for them."""
+        self._check_resource(kind, name, topics)
+        if kind == TOPIC:
+            return topic_settings(self._config, read_overrides(self._zookeeper, "topics", name), dynamic)
+        return broker_settings(self._config, dynamic) if name else default_settings(dynamic.default)
+
+    def replace(
+        self, kind: int, name: str, topics: Collection[str], values: Sequence[AlterableConfig], *, validate_only: bool
+    ) -> None:
         """Give the resource exactly these settings; all others go back to their default."""
-        self._check_resource(kind, name, what="alter")
+        self._check_resource(kind, name, topics)
         _refuse_nulls(c.name for c in values if c.value is None)
         wanted = {c.name: c.value or "" for c in values}
         self._write(kind, name, lambda _: wanted, validate_only=validate_only)
 
-    def change(self, kind: int, name: str, changes: Sequence[ConfigOperation], *, validate_only: bool) -> None:
+    def change(
+        self, kind: int, name: str, topics: Collection[str], changes: Sequence[ConfigOperation], *, validate_only: bool
+    ) -> None:
         """Change single settings; the others stay."""
-        self._check_resource(kind, name, what="alter")
+        self._check_resource(kind, name, topics)
         if twice := [n for n, count in Counter(c.name for c in changes).items() if count > 1]:
             raise AdminError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(twice)}")
         _refuse_nulls(c.name for c in changes if c.value is None and c.config_operation != OpType.DELETE)
         if unknown := [o for c in changes if (o := c.config_operation) not in set(OpType)]:
             raise AdminError(ErrorCode.INVALID_REQUEST, f"Unknown operation {unknown[0]} on a config")
-        inherited = {s.name: s.value or "" for s in topic_settings(self._config, {})} if kind == TOPIC else {}
+        inherited: dict[str, str] = {}
+        if any(c.config_operation in (OpType.APPEND, OpType.SUBTRACT) for c in changes):
+            dynamic = self.broker_overrides()
+            of_topic = topic_settings(self._config, {}, dynamic)
+            settings = of_topic if kind == TOPIC else broker_settings(self._config, dynamic)
+            inherited = {s.name: s.value or "" for s in settings}
         self._write(kind, name, lambda before: _changed(before, changes, inherited), validate_only=validate_only)
 
-    def _check_resource(self, kind: int, name: str, *, what: str) -> None:
+    def _check_resource(self, kind: int, name: str, topics: Collection[str]) -> None:
         if kind == TOPIC:
             try:
                 check_name(name)
             except InvalidTopicError as e:
                 raise AdminError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
-            if self._zookeeper.get(TopicZnode.path(name)) is None:
+            if name not in topics:
                 raise AdminError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
         elif kind != BROKER:
             raise AdminError(
                 ErrorCode.INVALID_REQUEST, f"Only topics and brokers have configs here, not resources of type {kind}"
-            )
-        elif not name and what == "alter":
-            raise AdminError(
-                ErrorCode.INVALID_REQUEST, "Defaults for all brokers of the cluster are not supported: name a broker"
             )
         elif name and name != str(self._broker_id):
             raise AdminError(
@@ -103,6 +131,7 @@ class ConfigAdmin:
         self, kind: int, name: str, update: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool
     ) -> None:
         entity = "topics" if kind == TOPIC else "brokers"
+        name = name or ConfigZnode.DEFAULT
         path = ConfigZnode.path(entity, name)
         for _ in range(_ATTEMPTS):
             node = self._zookeeper.get(path)
@@ -111,7 +140,9 @@ class ConfigAdmin:
             except ZnodeFormatError:
                 before = {}  # an unreadable node counts as no overrides (Z-35)
             after = update(dict(before))
-            _check(kind, {n: v for n, v in after.items() if before.get(n) != v})
+            _check(entity, name, {n: v for n, v in after.items() if before.get(n) != v}, after)
+            if kind == BROKER and not {*before, *after}.isdisjoint(THREAD_COUNTS):
+                self._check_threads(name, after)
             if validate_only:
                 return
             data = ConfigZnode.encode(after, node.data if node else b"")
@@ -128,6 +159,15 @@ class ConfigAdmin:
         raise AdminError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"the config of {name} is being changed by somebody else all the time"
         )
+
+    def _check_threads(self, name: str, after: Mapping[str, str]) -> None:
+        """Hold the numbers of threads this broker would have against those it has."""
+        now = self.broker_overrides()
+        then = now._replace(default=after) if name == ConfigZnode.DEFAULT else now._replace(own=after)
+        try:
+            check_thread_counts(in_force(self._config, now), in_force(self._config, then))
+        except ConfigError as e:
+            raise AdminError(ErrorCode.INVALID_REQUEST, str(e)) from e
 
 
 def _refuse_nulls(names: Iterable[str]) -> None:
@@ -164,23 +204,32 @@ def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _check(kind: int, changed: Mapping[str, str]) -> None:
+def _check(entity: str, name: str, changed: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Check what changed only: of what was there before, a newer Kafka may know more."""
     try:
-        if kind == TOPIC:
+        if entity == "topics":
             check_names(changed)
             check_configs(changed)
+            if not changed.keys().isdisjoint((MIN_COMPACTION_LAG, MAX_COMPACTION_LAG)):
+                check_together(after)
         else:
-            _check_rates(changed)
-    except RefusedError as e:
-        unknown = kind == TOPIC and any(name not in CONFIGS for name in changed)
+            _check_broker_settings(changed, for_all=name == ConfigZnode.DEFAULT)
+    except (ConfigError, RefusedError) as e:
+        unknown = entity == "topics" and any(config not in CONFIGS for config in changed)
         code = ErrorCode.INVALID_CONFIG if unknown else ErrorCode.INVALID_REQUEST
         raise AdminError(code, str(e)) from e
 
 
-def _check_rates(changed: Mapping[str, str]) -> None:
-    if fixed := sorted(changed.keys() - set(DYNAMIC_RATES)):
+def _check_broker_settings(changed: Mapping[str, str], *, for_all: bool) -> None:
+    if fixed := sorted(changed.keys() - DYNAMIC_SETTINGS - set(DYNAMIC_RATES)):
         raise RefusedError(f"Cannot update these configs dynamically: {', '.join(fixed)}")
+    rates = sorted(changed.keys() & set(DYNAMIC_RATES))
+    if for_all and rates:
+        raise RefusedError(
+            f"Cannot update these configs at default cluster level, broker id must be specified: {', '.join(rates)}"
+        )
     for name, value in changed.items():
-        if not (value.strip().isascii() and value.strip().isdecimal() and int(value) <= NO_LIMIT):
+        if name in DYNAMIC_SETTINGS:
+            parse_setting(name, value)
+        elif not (value.strip().isascii() and value.strip().isdecimal() and int(value) <= NO_LIMIT):
             raise RefusedError(f"Invalid value {value} for configuration {name}: expected bytes per second")

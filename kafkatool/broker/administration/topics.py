@@ -5,13 +5,17 @@ The controller sees the nodes and does the rest. Source: Kafka 1.1.1 server/Admi
 
 import logging
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafkatool.broker.administration.waiting_topics import TopicPurgatory
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.settings.description import Setting, topic_settings
+from kafkatool.broker.settings.dynamic import read_broker_overrides
 from kafkatool.core.errors import ConfigError, KafkatoolError, NodeExistsError, RefusedError, ZooKeeperError
 from kafkatool.core.model.assignment import MAX_PARTITIONS, assign_replicas
 from kafkatool.core.model.topic_configs import check_configs
@@ -21,8 +25,10 @@ from kafkatool.core.model.topic_names import (
     InvalidTopicError,
     check_collision,
     check_name,
+    fold,
+    is_legal,
 )
-from kafkatool.core.model.values import Assignment
+from kafkatool.core.model.values import Assignment, TopicPartition
 from kafkatool.core.operations.topics.creation import TopicExistsError, commit_creation, plan_nodes
 from kafkatool.core.operations.topics.growth import TopicMissingError, grow, plan_growth
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -30,6 +36,9 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, ReassignmentZnode, TopicZnode
 
 log = logging.getLogger(__name__)
+
+
+_ASKED_AT_ONCE = 1000
 
 
 class AdminError(KafkatoolError):
@@ -42,7 +51,7 @@ class AdminError(KafkatoolError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to create: either ``assignment``, or both counts."""
+    """A topic to create: an ``assignment``, or the counts, None for this broker's default (KIP-464)."""
 
     name: str
     partitions: int | None = None
@@ -51,13 +60,38 @@ class NewTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
+class CreatedTopic(NamedTuple):
+    """What was made, or would be."""
+
+    partitions: int
+    replication_factor: int
+
+
+def existing_topics(zookeeper: ZooKeeper, names: Iterable[str]) -> frozenset[str]:
+    """Return which of the topics there are, a thousand in one pass: a request may name very many. Raises ZooKeeperError.
+
+    What the controller has told this broker does not say it: a topic may have been made a moment ago.
+    """
+    legal = [name for name in dict.fromkeys(names) if is_legal(name)]
+    found: list[str] = []
+    for start in range(0, len(legal), _ASKED_AT_ONCE):
+        asked = legal[start : start + _ASKED_AT_ONCE]
+        nodes = zookeeper.get_many([TopicZnode.path(name) for name in asked])
+        found += (name for name, node in zip(asked, nodes, strict=True) if node is not None)
+    return frozenset(found)
+
+
 class TopicAdmin:
     """The changes that handlers make to topics; thread-safe. ``waiting`` parks requests until the controller is done."""
 
-    def __init__(self, zookeeper: ZooKeeper, config: BrokerConfig, metadata_cache: MetadataCache, timer: Timer) -> None:
+    def __init__(
+        self, zookeeper: ZooKeeper, config: BrokerConfig, broker_id: int, metadata_cache: MetadataCache, timer: Timer
+    ) -> None:
         self._zookeeper = zookeeper
+        self._broker_id = broker_id
         self._config = config
         self._metadata_cache = metadata_cache
+        self._alike: tuple[object, Mapping[str, list[str]]] = (None, {})
         self.waiting = TopicPurgatory(metadata_cache, timer)
 
     # --- topics made without being asked for --------------------------------------------------------------------
@@ -72,12 +106,7 @@ class TopicAdmin:
 
     def auto_create(self, name: str) -> ErrorCode:
         """Make a topic with the broker's defaults; LEADER_NOT_AVAILABLE when it is on its way (BRK-118)."""
-        if name == TRANSACTION_TOPIC:  # of no use while transactions are not served
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        config = self._config
-        return self._create_on_demand(
-            NewTopic(name=name, partitions=config.num_partitions, replication_factor=config.default_replication_factor)
-        )
+        return self._create_on_demand(NewTopic(name=name))
 
     def create_internal_offsets_topic(self) -> ErrorCode:
         """Make ``__consumer_offsets`` with the offsets.topic settings, unless there are too few brokers (BRK-166)."""
@@ -95,13 +124,55 @@ class TopicAdmin:
             )
         )
 
-    def count_offsets_partitions(self) -> int | None:
-        """Count the partitions of ``__consumer_offsets`` in its assignment; None: there is no such topic (GRP-2).
+    def create_transaction_topic(self) -> ErrorCode:
+        """Make ``__transaction_state`` with its settings, unless there are too few brokers (TXN-3, 4)."""
+        config = self._config
+        factor = config.transaction_state_log_replication_factor
+        min_isr = config.transaction_state_log_min_isr
+        if min_isr > factor:
+            log.warning(
+                "transaction.state.log.min.isr=%d cannot be met with transaction.state.log.replication.factor=%d: "
+                "%s gets min.insync.replicas=%d",
+                min_isr,
+                factor,
+                TRANSACTION_TOPIC,
+                factor,
+            )
+        return self._create_on_demand(
+            NewTopic(
+                name=TRANSACTION_TOPIC,
+                partitions=config.transaction_state_log_num_partitions,
+                replication_factor=factor,
+                configs={
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(min(min_isr, factor)),
+                    "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        )
+
+    def create_internal(self, name: str) -> ErrorCode:
+        """Make one of Kafka's own topics."""
+        return self.create_internal_offsets_topic() if name == OFFSETS_TOPIC else self.create_transaction_topic()
+
+    def count_partitions(self, topic: str) -> int | None:
+        """Count the partitions of a topic in its assignment; None: there is no such topic (GRP-2).
 
         Raises ZooKeeperError, ZnodeFormatError.
         """
-        node = self._zookeeper.get(TopicZnode.path(OFFSETS_TOPIC))
-        return None if node is None else len(TopicZnode.decode(OFFSETS_TOPIC, node.data).assignment) or None
+        node = self._zookeeper.get(TopicZnode.path(topic))
+        return None if node is None else len(TopicZnode.decode(topic, node.data).assignment) or None
+
+    def find_deleted(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return which of them were deleted, or are about to be. Raises ZooKeeperError, ZnodeFormatError."""
+        topics = sorted({partition.topic for partition in partitions})
+        nodes = self._zookeeper.get_many([*map(TopicZnode.path, topics), *map(DeleteTopicsZnode.topic_path, topics)])
+        there: dict[str, Collection[int]] = {}
+        for topic, node, mark in zip(topics, nodes, nodes[len(topics) :], strict=False):
+            there[topic] = TopicZnode.decode(topic, node.data).assignment if node is not None and mark is None else ()
+        return frozenset(partition for partition in partitions if partition.partition not in there[partition.topic])
 
     def _create_on_demand(self, topic: NewTopic) -> ErrorCode:
         try:
@@ -116,14 +187,14 @@ class TopicAdmin:
 
     # --- topics asked for ---------------------------------------------------------------------------------------
 
-    def create(self, topic: NewTopic, *, validate_only: bool = False) -> None:
-        """Check the topic and write its nodes. Raises AdminError, ZooKeeperError."""
+    def create(self, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
+        """Check the topic, write its nodes, say what it is. Raises AdminError, ZooKeeperError."""
         existing = self._metadata_cache.snapshot.partitions
         if topic.name in existing:
             raise AdminError(ErrorCode.TOPIC_ALREADY_EXISTS, str(TopicExistsError(topic.name)))
         try:
             check_name(topic.name)
-            check_collision(topic.name, existing)
+            check_collision(topic.name, self._alike_in(existing).get(fold(topic.name), ()))
         except InvalidTopicError as e:
             raise AdminError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(e)) from e
         assignment = self._assignment(topic)
@@ -134,6 +205,26 @@ class TopicAdmin:
         if not validate_only:
             self._write(topic, assignment)
             log.info("created topic %s with assignment %s", topic.name, assignment)
+        return CreatedTopic(len(assignment), len(assignment[0]))
+
+    def inherited_settings(self) -> list[Setting]:
+        """List the settings of a topic that has none of its own. Raises ZooKeeperError."""
+        return topic_settings(self._config, {}, read_broker_overrides(self._zookeeper, self._broker_id))
+
+    def _alike_in(self, existing: Collection[str]) -> Mapping[str, list[str]]:
+        """Return the topics by how their metrics are named; once for all that a request lists."""
+        known, alike = self._alike
+        if known is not existing:
+            grouped = defaultdict[str, list[str]](list)
+            for name in existing:
+                grouped[fold(name)].append(name)
+            self._alike = existing, grouped
+            return grouped
+        return alike
+
+    def existing(self, names: Iterable[str]) -> frozenset[str]:
+        """Return which of the topics there are. Raises ZooKeeperError."""
+        return existing_topics(self._zookeeper, names)
 
     def grow(
         self, name: str, count: int, lists: Sequence[tuple[int, ...]] | None, *, validate_only: bool = False
@@ -192,7 +283,9 @@ class TopicAdmin:
         if topic.assignment is not None:
             _check_assignment(topic.assignment, brokers.keys())
             return topic.assignment
-        partitions, factor = topic.partitions or 0, topic.replication_factor or 0
+        config = self._config
+        partitions = config.num_partitions if topic.partitions is None else topic.partitions
+        factor = config.default_replication_factor if topic.replication_factor is None else topic.replication_factor
         if partitions <= 0:
             raise AdminError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
         if partitions > MAX_PARTITIONS:

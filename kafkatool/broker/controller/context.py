@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.states import REPLICA_MOVES, PartitionStatus, ReplicaStatus
+from kafkatool.core.model.moves import StoredMove
 from kafkatool.core.model.values import Assignment, BrokerInfo, PartitionState, TopicPartition
 
 
@@ -29,6 +30,12 @@ class ControllerContext:
     partition_status: dict[TopicPartition, PartitionStatus] = field(default_factory=dict)
     replica_status: dict[TopicPartition, dict[int, ReplicaStatus]] = field(default_factory=dict)
     reassigning: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)  # -> RAR
+    moves: dict[TopicPartition, StoredMove] = field(default_factory=dict)
+    """Of those, the ones that their topics' nodes tell of; the others are entries of the request."""
+    origins: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    """Of the others, their replicas before, where this term knows them."""
+    dropped: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    """Replicas outside of AR that are yet to be deleted; see `StoredMove`. Written by `DroppedReplicas` alone."""
     electing: dict[TopicPartition, None] = field(default_factory=dict)  # preferred elections under way
     deleting: dict[str, None] = field(default_factory=dict)  # topics queued for deletion
     ineligible: set[str] = field(default_factory=set)  # of those: must wait for a broker (CTL-78)
@@ -111,6 +118,9 @@ class ControllerContext:
             self.partition_status.pop(partition, None)
             self.replica_status.pop(partition, None)
             self.reassigning.pop(partition, None)
+            self.moves.pop(partition, None)
+            self.origins.pop(partition, None)
+            self.dropped.pop(partition, None)
             self.unreadable.discard(partition)
             self.failed_replicas.pop(partition, None)
         self.assignments.pop(topic, None)

@@ -5,14 +5,17 @@ that other threads may call.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import CancelledError, Future
 from functools import partial
+from typing import TypeVar
 
+from kafkatool.broker.controller.elected import Elected
 from kafkatool.broker.controller.events import Event, EventQueue
 from kafkatool.broker.controller.gauges import FILE_NAME, GaugesFile
+from kafkatool.broker.controller.moves import MoveOutcome, OngoingMoves, WantedMoves
 from kafkatool.broker.controller.telling.channels import BrokerSender, ChannelFactory
-from kafkatool.broker.controller.term import Surroundings
+from kafkatool.broker.controller.term import Surroundings, Term
 from kafkatool.broker.controller.worker import ControllerWorker
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
@@ -26,6 +29,7 @@ log = logging.getLogger(__name__)
 
 RUNNING_AS_BROKER, RUNNING_AS_CONTROLLER = 3, 4
 
+Told = TypeVar("Told")
 ShutdownAnswer = tuple[ErrorCode, list[TopicPartition]]
 
 
@@ -47,14 +51,16 @@ class Controller:
         open_channel: Callable[[str], ChannelFactory] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Make it; ``startup`` starts it. ``config`` None: Kafka's defaults.
+        """Make it; ``startup`` starts it. ``config`` None: the documents' defaults, but no unclean leaders (CTL-44).
 
         ``alone``: it is no broker's; each broker is asked which versions of the requests it knows, where a broker's
         controller goes by inter.broker.protocol.version. By default it is alone if it has no config.
         """
         self._zookeeper = zookeeper
         self._alone = config is None if alone is None else alone
-        config = config or BrokerConfig.from_properties({"zookeeper.connect": zookeeper.connect})
+        config = config or BrokerConfig.from_properties(
+            {"zookeeper.connect": zookeeper.connect, "unclean.leader.election.enable": "false"}  # nobody allowed them
+        )
         state_change_log = state_change_log or StateChangeLog(None)
         self._config = config
         self._broker_id = broker_id
@@ -120,6 +126,7 @@ class Controller:
         return partial(
             BrokerSender,
             listener=self._config.inter_broker_listener_name,
+            security=self._config.inter_broker_security,
             actor=actor,
             timeout_ms=self._config.controller_socket_timeout_ms,
             client_id=str(self._broker_id),
@@ -150,7 +157,10 @@ class Controller:
         return self._worker.has_resigned
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int | None) -> ShutdownAnswer:
-        """Move leaders away from a broker; blocks until it is done. Codes 11, 8 and 77 as BRK-34, CTL-112."""
+        """Move leaders away from a broker; blocks until it is done. Codes 11, 8 and 77 as BRK-34, CTL-112.
+
+        What goes wrong is told, and logged, on the event thread; the broker that asked gets a code.
+        """
         if not self.is_active:
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
         answer: Future[ShutdownAnswer] = Future()
@@ -162,8 +172,12 @@ class Controller:
                 return
             try:
                 answer.set_result(term.controlled_shutdown.serve(broker_id, broker_epoch))
-            except BaseException as e:
-                answer.set_exception(e)
+            except KafkatoolError as e:
+                log.warning("controlled shutdown of broker %d failed: %s", broker_id, e)
+                answer.set_result((ErrorCode.STALE_CONTROLLER_EPOCH, []))
+                raise
+            except BaseException:  # a bug
+                answer.set_result((ErrorCode.UNKNOWN_SERVER_ERROR, []))
                 raise
 
         def discarded() -> None:
@@ -174,9 +188,56 @@ class Controller:
             return answer.result()
         except CancelledError:  # resigned before its turn
             return ErrorCode.STALE_CONTROLLER_EPOCH, []
-        except KafkatoolError as e:
-            log.warning("controlled shutdown of broker %d failed: %s", broker_id, e)
-            return ErrorCode.STALE_CONTROLLER_EPOCH, []
+
+    def elect_leaders(
+        self,
+        partitions: Collection[TopicPartition] | None,
+        *,
+        unclean: bool,
+        done: Callable[[Mapping[TopicPartition, Elected] | None], None],
+    ) -> None:
+        """Have leaders elected, of all partitions when None (ADM-62). ``done`` is called once, on the event thread.
+
+        It hears of each partition, or None: this broker is not the controller, or was not to the end of it.
+        """
+
+        self._serve("requested election", lambda term: term.requested_election.elect(partitions, unclean=unclean), done)
+
+    def alter_moves(
+        self,
+        wanted: WantedMoves,
+        *,
+        may_change_factor: bool,
+        done: Callable[[Mapping[TopicPartition, MoveOutcome] | None], None],
+    ) -> None:
+        """Begin, replace or cancel moves (ADM-64). ``done`` as for `elect_leaders`; it hears when they are stored."""
+
+        def alter(term: Term) -> Mapping[TopicPartition, MoveOutcome]:
+            return term.requested_moves.alter(wanted, may_change_factor=may_change_factor)
+
+        self._serve("requested moves", alter, done)
+
+    def list_moves(
+        self, partitions: Collection[TopicPartition] | None, done: Callable[[OngoingMoves | None], None]
+    ) -> None:
+        """Tell which of those partitions, of all when None, are moving (ADM-66). ``done`` as for `elect_leaders`."""
+        self._serve("list of moves", lambda term: term.requested_moves.ongoing(partitions), done)
+
+    def _serve(self, name: str, serve: Callable[[Term], Told], done: Callable[[Told | None], None]) -> None:
+        """Have a request served on the event thread; it hears None where this broker is not the controller."""
+
+        def served() -> None:
+            told = None
+            try:
+                if (term := self._worker.term) is not None:
+                    told = serve(term)
+            finally:
+                done(told)
+
+        if self.is_active:
+            self._worker.queue.put(Event(name, served, lambda: done(None)))
+        else:
+            done(None)
 
     def gauges(self) -> dict[str, float]:
         """Return the values of CTL-29 and the broker's state (CTL-24 step 9), counts 0 if not active; and `Gauges`."""

@@ -45,7 +45,8 @@ def take_over(term: Term) -> None:
     # 8a: each topic's data is watched since it was read in 7; 9: the term is the mark of RunningAsController
     term.reassignment.resume(reassignments)  # 9a
     if election is not None:
-        term.preferred_election.serve([p for p in election if _needs_election(term, p)])
+        wanted = [p for p in election.partitions if _needs_election(term, p)]
+        term.preferred_election.serve(election._replace(partitions=wanted))
     with term.batch.filling():  # 10
         term.batch.add_metadata(context.leadership)
     term.rebalance.start()  # 11
@@ -62,8 +63,9 @@ def take_over(term: Term) -> None:
 def _fill_context(term: Term, topics: list[str], broker_names: list[str]) -> States:
     context = term.context
     context.brokers = term.broker_changes.read(broker_names)
-    for topic, assignment in term.topic_changes.read(sorted(topics)).items():
-        context.assign(topic, assignment)
+    for topic, node in term.topic_changes.read(sorted(topics)).items():
+        context.assign(topic, node.assignment)
+        term.reassignment.note(topic, node.moves)
     states = term.zookeeper.read_states(context.partitions())
     if any(state.leader_and_isr.controller_epoch > context.epoch for state in states.found.values()):
         term.zookeeper.commit([])  # fails if we are deposed: what the successor has decided is not ours to tell

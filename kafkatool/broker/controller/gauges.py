@@ -80,13 +80,16 @@ class Gauges:
 
 
 class GaugesFile:
-    """The file with the gauges, written on the timer's thread. ``path`` None: there is none."""
+    """The file with the gauges. ``path`` None: there is none.
+
+    A thread of its own for each time writes it: a disk that hangs must not hold up what else the timer has to start.
+    """
 
     def __init__(self, path: Path | None, timer: Timer, read: Callable[[], Mapping[str, float]]) -> None:
         self._path = path
         self._timer = timer
         self._read = read
-        self._due = False  # set by the event thread, taken back by the timer's before it reads
+        self._due = False  # set by the event thread, taken back by who writes before it reads
         self._failing = False
         self._writing = threading.Lock()  # the event thread writes it too, at the end
 
@@ -97,14 +100,15 @@ class GaugesFile:
             self._timer.add(_PERIOD_S * 1000, self._write_due)
 
     def _write_due(self) -> None:
-        self._due = False
-        self.write()
+        # at most one writes and one waits for it: the next is due when the waiting one has its turn
+        threading.Thread(target=self.write, name="controller-gauges", daemon=True).start()
 
     def write(self) -> None:
         """Write the file now; never raises."""
         if self._path is None:
             return
         with self._writing:
+            self._due = False
             self._replace(self._path)
 
     def _replace(self, path: Path) -> None:

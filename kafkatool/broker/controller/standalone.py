@@ -5,33 +5,58 @@ controller among the brokers does not find it: clients cannot send it CreateTopi
 ZooKeeper do their work), and a broker that stops finds nobody to move its leaders away first; they move when it is gone.
 """
 
+import dataclasses
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Self
 
 from kafkatool.broker.controller.controller import Controller
+from kafkatool.broker.controller.unclean_default import NAME as UNCLEAN
+from kafkatool.broker.controller.unclean_default import ask_brokers
+from kafkatool.broker.registration.controlled_stop import LONGEST_WITHOUT_ZOOKEEPER_MS
 from kafkatool.broker.registration.registration import generate_broker_id
+from kafkatool.broker.registration.zookeeper_login import node_acls, session_security
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
-from kafkatool.core.errors import RefusedError
-from kafkatool.core.model.values import join_ids
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.errors import BrokerUnreachableError, RefusedError, StartGivenUpError, ZooKeeperError
+from kafkatool.core.model.values import BrokerInfo, join_ids
+from kafkatool.core.security.zookeeper_security import OPEN, ZooKeeperSecurity
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokersZnode
+
+_TIMEOUT_MS = 10_000
 
 
 class StandaloneController:
     """A controller with a ZooKeeper session of its own. ``start`` and ``stop`` once each; a context manager."""
 
-    def __init__(self, config: BrokerConfig, *, broker_id: int | None = None) -> None:
-        """Make it. ``broker_id`` None: a number that no broker ever gets (Z-11); ``broker.id`` is not read."""
-        self._config = config
+    def __init__(
+        self,
+        config: BrokerConfig | Mapping[str, str],
+        *,
+        broker_id: int | None = None,
+        zookeeper_login: ZooKeeperSecurity = OPEN,
+    ) -> None:
+        """Make it from its settings, or from server.properties' names and texts. Raises ConfigError.
+
+        ``broker_id`` None: a number that no broker ever gets (Z-11); ``broker.id`` is not read.
+        """
+        self._config = config = config if isinstance(config, BrokerConfig) else BrokerConfig.from_properties(config)
+        security = session_security(config.properties, zookeeper_login)
+        acls = node_acls(config.properties, security)
         self._zookeeper = ZooKeeper(
             config.zookeeper_connect,
+            security=security,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+            max_packet_bytes=config.kt_zookeeper_max_packet_bytes,
         )
+        self._zookeeper.make_nodes_as(acls)
         self._state_change_log = StateChangeLog(config.own_log_dir / "state-change.log")
         self._controller: Controller | None = None
+        self._given_up = False
         self.broker_id = -1 if broker_id is None else broker_id
         """Its id as controller; -1 until ``start`` has found one."""
 
@@ -51,12 +76,16 @@ class StandaloneController:
     def start(self, *, take_over: bool = False) -> None:
         """Rule as soon as nobody else does; with ``take_over`` at once, in place of whoever rules now.
 
-        Raises RefusedError (no cluster there, the id is a broker's, brokers too new), KafkatoolError; then nothing is
-        left running.
+        Whether unclean leaders may be elected is asked of the brokers, unless the settings say it. Raises RefusedError (no
+        cluster there, the id is a broker's, brokers too new, or none to be asked), KafkatoolError, and StartGivenUpError
+        after ``give_up_start``; then nothing is left running.
         """
         try:
+            self._go_on()
             self._zookeeper.start()
+            self._go_on()
             self._check()
+            self._go_on()
             if self.broker_id < 0:
                 self.broker_id = generate_broker_id(self._zookeeper, self._config.reserved_broker_max_id)
             self._controller = Controller(
@@ -67,12 +96,26 @@ class StandaloneController:
                 alone=True,
             )
             self._controller.startup(take_over=take_over)
+        except ZooKeeperError:
+            self.stop()
+            self._go_on()  # it was given up, and that is why
+            raise
         except BaseException:
             self.stop()
             raise
 
+    def give_up_start(self) -> None:
+        """Have a ``start`` under way on another thread, or to come, end where it is and raise StartGivenUpError."""
+        self._given_up = True
+        self._zookeeper.limit_waits(0)
+
+    def _go_on(self) -> None:
+        if self._given_up:
+            raise StartGivenUpError("told to stop before it ruled")
+
     def stop(self) -> None:
         """Resign and end the session: ``/controller`` goes at once, and the brokers elect one of them (CTL-22)."""
+        self._zookeeper.limit_waits(LONGEST_WITHOUT_ZOOKEEPER_MS)
         if self._controller is not None:
             self._controller.shutdown()
         self._zookeeper.close()
@@ -93,4 +136,41 @@ class StandaloneController:
             raise RefusedError(
                 f"brokers {join_ids(too_new, ', ')} have inter.broker.protocol.version 2.7 or newer: they leave "
                 "changes of the ISR to the controller, and this one does not serve them; 2.6 is the newest it can rule"
+            )
+        self._check_heard(brokers.values())
+        if not self._config.properties.get(UNCLEAN, "").strip():
+            allowed = ask_brokers(
+                brokers.values(),
+                self._config.inter_broker_listener_name,
+                self._config.inter_broker_security,
+                client_id=f"controller-{self.broker_id}",
+            )
+            self._config = dataclasses.replace(self._config, unclean_leader_election_enable=allowed)
+
+    def _check_heard(self, brokers: Collection[BrokerInfo]) -> None:
+        """Refuse where no broker can be told anything: the one who rules now would be deposed for nothing (SEC-39)."""
+        listener = self._config.inter_broker_listener_name
+        failures = []
+        for broker in brokers:
+            endpoint = broker.endpoint(listener)
+            if endpoint is None:
+                there = ", ".join(f"{e.listener} ({e.protocol})" for e in broker.endpoints)
+                failures.append(f"broker {broker.id} has no listener {listener} but {there}")
+                continue
+            try:
+                Connection(
+                    endpoint.host,
+                    endpoint.port,
+                    client_id=f"controller-{self.broker_id}",
+                    timeout_ms=_TIMEOUT_MS,
+                    security=self._config.inter_broker_security,
+                ).close()
+                return
+            except BrokerUnreachableError as e:
+                failures.append(f"broker {broker.id}: {e}")
+        if failures:
+            raise RefusedError(
+                f"no broker could be told anything: {'; '.join(failures)}",
+                now="give the brokers' inter.broker.listener.name or security.inter.broker.protocol, and their login, "
+                "by --config or -o",
             )

@@ -18,10 +18,13 @@ from kafkatool.broker.controller.telling.channels import Answer, ChannelFactory,
 from kafkatool.broker.controller.telling.request_batch import RequestBatch
 from kafkatool.broker.controller.work.broker_changes import BrokerChanges
 from kafkatool.broker.controller.work.controlled_shutdown import ControlledShutdown
+from kafkatool.broker.controller.work.dropped_replicas import DroppedReplicas
 from kafkatool.broker.controller.work.notifications import Notifications
 from kafkatool.broker.controller.work.preferred_election import PreferredElection
 from kafkatool.broker.controller.work.reassignment import Reassignment
 from kafkatool.broker.controller.work.rebalance import Rebalance
+from kafkatool.broker.controller.work.requested_election import RequestedElection
+from kafkatool.broker.controller.work.requested_moves import RequestedMoves
 from kafkatool.broker.controller.work.topic_changes import TopicChanges
 from kafkatool.broker.controller.work.topic_deletion import TopicDeletion
 from kafkatool.broker.controller.writing.zookeeper_writes import FencedZooKeeper
@@ -35,6 +38,8 @@ from kafkatool.core.zookeeper.session import Watch, WatchEvent, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode
 
 log = logging.getLogger(__name__)
+
+_UNCLEAN = "unclean.leader.election.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +96,14 @@ class Term:
             self.context, self.session, self.zookeeper, self.batch, self.partitions, self.replicas, self.watch,
         )  # fmt: skip
         self.topic_changes = TopicChanges(*shared)
-        self.reassignment = Reassignment(*shared, self.enqueue, self.write_lines, self.topic_changes)
+        dropped = DroppedReplicas(*shared)
+        self.reassignment = Reassignment(*shared, self.enqueue, self.write_lines, self.topic_changes, dropped)
+        self.requested_moves = RequestedMoves(*shared, self.topic_changes, self.reassignment, dropped)
+        self.reassignment.replace = self.requested_moves.replace
         self.deletion = TopicDeletion(*shared, self.topic_changes, self.reassignment, config.delete_topic_enable)
         self.reassignment.on_moved = self.deletion.resume_after_change  # each needs the other (CTL-97)
         self.preferred_election = PreferredElection(*shared, self.deletion)
+        self.requested_election = RequestedElection(*shared)
         self.rebalance = Rebalance(self.context, config, surroundings.timer, self.enqueue, self.preferred_election)
         self.broker_changes = BrokerChanges(
             *shared, self.channels, self.write_plain_lines, gauges.broker_changes, self.deletion, self.reassignment
@@ -106,8 +115,8 @@ class Term:
         """End the term (CTL-16): nothing of it reacts, writes or sends any more. Safe to call twice."""
         self.is_over = True
         self.rebalance.stop()
-        self.channels.close_all()
         self.context.forget_all()  # the parts of a term know each other, and the collector does not look at them
+        self.channels.close_all()
 
     # --- what the parts share -----------------------------------------------------------------------------------
 
@@ -163,15 +172,24 @@ class Term:
     def _unclean_topics(self, topics: Collection[str]) -> set[str]:
         """Return the topics that allow unclean leader election, read now (CTL-44)."""
         default = self.surroundings.config.unclean_leader_election_enable
-        paths = [ConfigZnode.path("topics", t) for t in topics]
-        allowed = set()
-        for topic, path, node in zip(topics, paths, self.session.get_many(paths), strict=True):
+        own = str(self.surroundings.broker_id)
+        for found in self._overrides("brokers", [ConfigZnode.DEFAULT, own]):  # a broker's own outranks all brokers'
+            default = _is_true(found.get(_UNCLEAN), default)
+        named = zip(topics, self._overrides("topics", topics), strict=True)
+        return {topic for topic, found in named if _is_true(found.get(_UNCLEAN), default)}
+
+    def _overrides(self, entity: str, names: Iterable[str]) -> list[dict[str, str]]:
+        """Return what is configured for each, read now."""
+        paths = [ConfigZnode.path(entity, name) for name in names]
+        overrides: list[dict[str, str]] = []
+        for path, node in zip(paths, self.session.get_many(paths), strict=True):
             try:
-                overrides = ConfigZnode.decode(path, node.data) if node else {}
+                overrides.append(ConfigZnode.decode(path, node.data) if node else {})
             except ZnodeFormatError as e:
                 log.error("%s; it counts as having no overrides", e)
-                overrides = {}
-            text = overrides.get("unclean.leader.election.enable")
-            if default if text is None else text.strip().lower() == "true":
-                allowed.add(topic)
-        return allowed
+                overrides.append({})
+        return overrides
+
+
+def _is_true(text: str | None, otherwise: bool) -> bool:
+    return otherwise if text is None else text.strip().lower() == "true"

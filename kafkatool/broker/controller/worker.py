@@ -159,7 +159,7 @@ class ControllerWorker:
     def _on_controller_change(self) -> None:
         """Follow a change of ``/controller``: created, changed or deleted (CTL-7, CTL-8)."""
         node = self._read()
-        if self.term is not None and not self._is_ours(node):
+        if self.term is not None and not (self._is_ours(node) and self.known_id == self._broker_id):
             log.info("broker %d is not controller any more", self._broker_id)
             self.resign()
         if self._clock() - self._failed_at > _FORGOTTEN_S:

@@ -1,33 +1,63 @@
 """A cluster on this machine: one ZooKeeper process and broker processes, for tests, laptops and ``kt cluster``."""
 
 import contextlib
+import difflib
 import errno
-import shutil
+import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
 from kafkatool.broker.embedded import processes
-from kafkatool.broker.embedded.cluster_files import ClusterFiles, ClusterSpec, this_process
+from kafkatool.broker.embedded.cluster_files import (
+    ClusterFiles,
+    ClusterSpec,
+    Usage,
+    abandoned,
+    is_half_removed,
+    is_temporary,
+    remove_directory,
+)
 from kafkatool.broker.embedded.ports import HOST, free_ports, is_free
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.core.client.connection import Connection
-from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, RefusedError, ZooKeeperError
-from kafkatool.core.model.values import join_ids
-from kafkatool.core.protocol.messages import metadata
-from kafkatool.core.zookeeper.cluster_view import read_cluster
-from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.errors import KafkatoolError, RefusedError, ZooKeeperError
+from kafkatool.core.model.values import TopicPartition, join_ids
 
-_METADATA_VERSION = 5
+if TYPE_CHECKING:
+    from kafkatool.broker.embedded.certificates import Certificate
+    from kafkatool.broker.embedded.faults import Faults
+    from kafkatool.broker.embedded.security import ClusterSecurity, Security
+    from kafkatool.broker.embedded.topics import ConfigValue
+    from kafkatool.core.security.client_security import ClientSecurity
+    from kafkatool.core.zookeeper.session import ZooKeeper
+
+_TEMPORARY = "kafkatool-cluster-"
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?P<property>.+)")
 _READY_TIMEOUT_MS = 60_000
-_OWN_PROPERTIES = ("broker.id", "listeners", "log.dirs", "log.dir", "kt.log.dir", "zookeeper.connect")
+_CONNECTION_TIMEOUT_MS = 30_000
+_LONG, _LINE_CHARACTERS = " with properties {", 200  # of a log's lines, those that say of a partition what all say
+_PLAINTEXT = "plaintext"
+_OWN_PROPERTIES = (
+    "broker.id",
+    "listeners",
+    "log.dirs",
+    "log.dir",
+    "kt.log.dir",
+    "kt.fault.socket",
+    "zookeeper.connect",
+    "kt.jaas.config",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +85,17 @@ class ClusterStatus:
     controller: int | None
     brokers: list[BrokerStatus]
     controller_gauges: dict[str, float] | None
+    security: dict[str, Any] | None = None
 
 
 class EmbeddedCluster:
     """ZooKeeper and ``brokers`` broker processes under ``directory``; a temporary one, removed at the end, if None.
 
     ``options`` are broker properties in Kafka's names; they win over the embedded defaults, which every broker's
-    server.properties shows. ``port`` is the first broker's, the others follow; None picks free ones. ``adjust`` gets a
-    broker's id and its properties at each start and returns those it is to have besides or instead.
+    server.properties shows. ``name`` is that of the temporary directory, where several processes are to share it.
+    ``port`` is the first broker's, the others follow; None picks free ones. ``adjust`` gets a broker's id and its
+    properties at each start and returns those it is to have besides or instead. ``security``: ``ssl``, ``sasl_plaintext``
+    or ``sasl_ssl``, with users admin and alice, whose ``passwords`` are random unless given (docs/testing.md).
 
     >>> with EmbeddedCluster(brokers=3) as cluster:
     ...     producer = Producer({"bootstrap.servers": cluster.bootstrap})
@@ -72,56 +105,249 @@ class EmbeddedCluster:
         self,
         brokers: int = 3,
         *,
-        directory: Path | None = None,
+        directory: Path | str | None = None,
+        name: str | None = None,
         options: Mapping[str, str] | None = None,
         zookeeper_port: int | None = None,
         port: int | None = None,
         adjust: Callable[[int, Mapping[str, str]], Mapping[str, str]] | None = None,
+        security: "Security" = "plaintext",
+        passwords: Mapping[str, str] | None = None,
     ) -> None:
         if brokers < 1:
             raise RefusedError(f"a cluster needs at least one broker, not {brokers}")
+        if port and zookeeper_port and port <= zookeeper_port < port + brokers:
+            raise RefusedError(
+                f"port {zookeeper_port} is for ZooKeeper and broker {zookeeper_port - port + 1}: give another --port or "
+                "--zookeeper-port"
+            )
         if own := [key for key in options or () if key in _OWN_PROPERTIES]:
             raise RefusedError(f"{', '.join(own)} of an embedded cluster's brokers cannot be set: the cluster sets it")
+        if options:
+            _refuse_unknown(options)
         self._temporary = directory is None
-        self.files = ClusterFiles(directory or Path(tempfile.mkdtemp(prefix="kafkatool-")))
+        self.files = ClusterFiles(Path(directory or _temporary(name)))
         self._wanted_brokers = brokers
         self._options = dict(options or {})
         self._zookeeper_port = zookeeper_port
         self._first_port = port
         self._adjust = adjust
+        self._wanted_security: str = security
+        self._passwords = dict(passwords or {})
+        if security != _PLAINTEXT:
+            self._made_security(security)  # refuses another word
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._zookeeper_child: ZooKeeperProcess | None = None
+        self._known: dict[int, psutil.Process] = {}
+        self._usage: Usage | None = None
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._shared = False
+        self._run: str | None = None
+
+    @cached_property
+    def faults(self) -> "Faults":
+        """What is to go wrong, see docs/testing.md."""
+        from kafkatool.broker.embedded.faults import Faults
+
+        return Faults(self.files, self._process, self.zookeeper_session)
 
     # --- the whole cluster --------------------------------------------------------------------------------------
 
-    def up(self, *, owned: bool = True) -> Self:
+    def up(self, *, owned: bool = True, offered: bool = False) -> Self:
         """Start everything; return when every broker is registered, has metadata of all, and a controller rules.
 
-        ``owned``: the cluster is to end with this process; the next ``up`` ends it if this process could not.
+        ``owned``: the cluster is to end with this process, however that ends.
+        ``offered``: kt's commands are to find it without being told.
         Raises RefusedError (running already, port taken), KafkatoolError (no space, a process ended); then
         nothing that this call started is left running.
         """
-        with self._storage_errors(), self.files.lock():
-            self._refuse_if_running()
-            self._end_all(gentle=False)
-            spec = self._make_spec(owned)
-            self.files.save(spec)
+        with self._storage_errors():
+            if self._temporary:
+                _clear_leftovers(self.files.directory)
+            usage = Usage(self.files.directory, temporary=self._temporary)
             try:
-                self._zookeeper(spec).start()
-                for broker_id in spec.ports:
-                    self._spawn(broker_id, spec)
-                self._zookeeper(spec).wait_ready()
-                self._wait_ready(spec, spec.ports)
-                spec.complete = True
-                self.files.save(spec)
-            except BaseException:
-                self._end_all(gentle=False)
-                raise
+                with self.files.lock():
+                    self._refuse_if_running(usage)
+                    self._start_all(usage if owned else None, offered)
+            finally:
+                if self._usage is not usage:
+                    usage.end()
         return self
 
-    def down(self, *, gentle: bool = True) -> None:
-        """End brokers, then ZooKeeper, where they run; data stays."""
-        with self.files.lock():
-            self._end_all(gentle=gentle)
+    def share(self) -> Self:
+        """Use the cluster of the directory together with others: the first starts it, it ends with the last of them."""
+        with self._storage_errors():
+            if self._temporary:
+                _clear_leftovers(self.files.directory)
+            usage = Usage(self.files.directory, temporary=self._temporary)
+            try:
+                with self.files.lock(wait=True):
+                    spec = self.files.load()
+                    if usage.alone or spec is None or not spec.complete:
+                        self._start_all(usage, offered=False)
+                    self._usage, self._shared = usage, True
+            finally:
+                if self._usage is not usage:
+                    usage.end()
+        return self
+
+    def down(self, *, gentle: bool = True, wait: bool = False) -> None:
+        """End brokers, then ZooKeeper, where they run; data stays. What is shared goes on for the others.
+
+        So does a cluster that somebody else has started in the directory since this one's was ended.
+
+        ``wait``: for another process that starts or stops some of it, instead of KafkatoolError.
+        """
+        if self._shared:
+            self._forget_faults(clear=True)
+            self._leave_children()
+        else:
+            with self.files.lock(wait=wait):
+                if self._is_mine():
+                    self._end_all(gentle=gentle)
+                else:
+                    self._forget_faults()
+                    self._leave_children()
+            if self._guardian is not None:
+                self._guardian.kill()
+                self._guardian.wait()
+        if self._usage is not None:
+            self._usage.end()
+        self._usage = self._guardian = self._run = None
+
+    def restore(self) -> None:
+        """End all faults, and start the brokers that do not run."""
+        spec = self.files.require()
+        absent = self.faults.settle(spec.ports)
+        if not all(self._process(broker_id) for broker_id in spec.ports):
+            with self._storage_errors(), self.files.lock(wait=True):  # others that share it may be about to do the same
+                for broker_id in [i for i in spec.ports if self._process(i) is None]:
+                    self._start_again(broker_id, spec)
+        elif absent:
+            self._wait_ready(spec, spec.ports)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int | None = None,
+        configs: "Mapping[str, ConfigValue] | None" = None,
+    ) -> str:
+        """Make a topic, on up to three brokers unless said; return its name when every broker knows its leaders."""
+        from kafkatool.broker.embedded.topics import create_topic
+
+        if not isinstance(partitions, int):
+            raise RefusedError(f"{partitions!r} is no number of partitions (kafka_topic names the topic itself)")
+        ports = self.files.require().ports
+        running = sum(self._process(broker_id) is not None for broker_id in ports)
+        replicas = replication_factor or min(3, len(ports))
+        security = self._client_security()
+        create_topic(ports, name, partitions, replicas, configs or {}, running=running, security=security)
+        return name
+
+    def fill_topic(self, name: str, megabytes: int) -> int:
+        """Write so much into a topic, in records of 1 kB, where something is to be moved or lost; return their number."""
+        from kafkatool.broker.embedded.topics import fill_topic
+
+        return fill_topic(self.files.require().ports, name, megabytes, self._client_security())
+
+    def create_offsets_topic(self) -> None:
+        """Have the topic of the groups' offsets made: later on it cannot be while too few brokers run for its replicas."""
+        from kafkatool.broker.embedded.topics import create_offsets_topic
+
+        create_offsets_topic(self.files.require().ports, self._client_security())
+
+    # --- security -----------------------------------------------------------------------------------------------
+
+    @property
+    def security(self) -> "ClusterSecurity":
+        """Return certificates, users and files of a secured cluster. Raises RefusedError where it is none."""
+        spec = self.files.require()
+        if spec.security == _PLAINTEXT:
+            raise RefusedError(
+                "this cluster is not secured: start it with security='sasl_ssl', or kt cluster up --secure"
+            )
+        return self._made_security(spec.security)
+
+    def client(self, kind: str, *, user: str = "admin", mechanism: str | None = None) -> Any:
+        """Return what a client takes as its configuration, by the user and mechanism it is to log in with.
+
+        ``kind``: ``confluent``, ``aiokafka``, ``kafka-python``: a dict; ``java``: the path of a properties file.
+        ``mechanism``: ``PLAIN`` (the default), ``SCRAM-SHA-256``, ``SCRAM-SHA-512``; ``SSL``: the user's certificate.
+        Where the cluster is open, anybody's.
+        """
+        if mechanism is None and self.files.require().security == _PLAINTEXT:
+            from kafkatool.broker.embedded.security import open_client
+
+            return open_client(kind, self.bootstrap, self.files.directory)
+        security = self.security
+        wanted = mechanism or ("PLAIN" if security.has_login else "SSL")
+        by_certificate = wanted == "SSL" and security.has_login
+        return security.client(kind, user, wanted, self.bootstrap_ssl if by_certificate else self.bootstrap)
+
+    @property
+    def bootstrap_ssl(self) -> str:
+        """Return ``host:port,…`` of the listeners for clients with a certificate."""
+        spec = self.files.require()
+        ports = spec.certificate_ports or (spec.ports if spec.security == "ssl" else {})
+        return ",".join(f"{HOST}:{port}" for port in ports.values())
+
+    def allow(
+        self, user: str, operation: str, *, topic: str | None = None, group: str | None = None, prefixed: bool = False
+    ) -> None:
+        """Give a user a right, as in ``allow("alice", "Read", topic="orders")``; return when every broker goes by it."""
+        from kafkatool.broker.embedded.rights import allow, await_right
+
+        security = self.security.as_admin()
+        if (topic is None) == (group is None):
+            raise RefusedError("allow needs a topic or a group, and not both")
+        kind, name = ("Topic", topic) if topic is not None else ("Group", group)
+        with self.zookeeper_session() as zk:
+            right = allow(zk, f"User:{user}", operation, kind, str(name), prefixed=prefixed)
+        await_right(self.files.require().ports.values(), right, security)
+
+    def add_user(self, user: str, password: str | None = None) -> None:
+        """Make a user who logs in by SCRAM, or give him another password; return when every broker lets him in."""
+        from kafkatool.broker.embedded.rights import await_user
+        from kafkatool.broker.embedded.security import SCRAM
+
+        security = self.security
+        if not security.has_login:
+            raise RefusedError("users of a cluster with security='ssl' are certificates: certificate('CN=...')")
+        security.add_user(user, password)
+        self._write_credentials(security, [user])
+        await_user(self.files.require().ports.values(), user, security.as_user(user, SCRAM[0]))
+
+    def certificate(
+        self, subject: str, *, expired: bool = False, authority: str | None = None, names: Collection[str] = ()
+    ) -> "Certificate":
+        """Make a client's certificate, such as ``CN=bob``; ``expired``, or of another ``authority``: a bad one."""
+        return self.security.certificate(subject, expired=expired, authority=authority, names=tuple(names))
+
+    def _made_security(self, security: str) -> "ClusterSecurity":
+        from kafkatool.broker.embedded.security import ClusterSecurity
+
+        return ClusterSecurity(self.files.directory, security, self._passwords)
+
+    def _client_security(self, spec: ClusterSpec | None = None) -> "ClientSecurity | None":
+        spec = spec or self.files.require()
+        return None if spec.security == _PLAINTEXT else self._made_security(spec.security).as_admin()
+
+    def _close_zookeeper(self) -> None:
+        """Take from everybody else what a new ZooKeeper gives to all: to make nodes at its root."""
+        from kafkatool.broker.embedded.rights import OPEN_AT_FIRST
+        from kafkatool.core.zookeeper.acls import OWN_NODES
+
+        with self.zookeeper_session(timeout_ms=_READY_TIMEOUT_MS) as zk:
+            for path in OPEN_AT_FIRST:
+                zk.set_acls(path, OWN_NODES.of(path))
+
+    def _write_credentials(self, security: "ClusterSecurity", users: Collection[str]) -> None:
+        from kafkatool.broker.embedded.rights import write_credentials
+
+        with self.zookeeper_session(timeout_ms=_READY_TIMEOUT_MS) as zk:
+            write_credentials(zk, {user: security.scram_config(user) for user in users})
 
     def __enter__(self) -> Self:
         try:
@@ -138,24 +364,40 @@ class EmbeddedCluster:
 
     def _remove_temporary(self) -> None:
         if self._temporary:
-            shutil.rmtree(self.files.directory, ignore_errors=True)
+            remove_directory(self.files.directory)
 
     @property
     def zookeeper(self) -> str:
         """Return the connect string of its ZooKeeper."""
-        return f"{HOST}:{self._spec().zookeeper_port}"
+        return f"{HOST}:{self.files.require().zookeeper_port}"
+
+    def zookeeper_session(self, *, timeout_ms: int = _CONNECTION_TIMEOUT_MS) -> "ZooKeeper":
+        """Make a session with its ZooKeeper, of a secured cluster logged in as its brokers are; ``with`` opens it."""
+        from kafkatool.core.zookeeper.session import ZooKeeper
+
+        spec = self.files.require()
+        if spec.security == _PLAINTEXT:
+            return ZooKeeper(self.zookeeper, connection_timeout_ms=timeout_ms)
+        from kafkatool.core.zookeeper.acls import OWN_NODES
+
+        login = self._made_security(spec.security).to_zookeeper()
+        session = ZooKeeper(self.zookeeper, connection_timeout_ms=timeout_ms, security=login)
+        session.make_nodes_as(OWN_NODES)
+        return session
 
     @property
     def bootstrap(self) -> str:
         """Return ``host:port,…`` of all brokers, for a client's bootstrap.servers."""
-        return ",".join(f"{HOST}:{port}" for port in self._spec().ports.values())
+        return ",".join(f"{HOST}:{port}" for port in self.files.require().ports.values())
 
     def status(self) -> ClusterStatus:
         """Look at addresses, processes and the controller. Raises RefusedError where no cluster was made."""
-        spec = self._spec()
+        spec = self.files.require()
+        from kafkatool.core.zookeeper.cluster_view import read_cluster
+
         controller = None
         if self._zookeeper(spec).process():
-            with contextlib.suppress(ZooKeeperError), ZooKeeper(self.zookeeper, connection_timeout_ms=5000) as zk:
+            with contextlib.suppress(ZooKeeperError), self.zookeeper_session(timeout_ms=5000) as zk:
                 controller = read_cluster(zk, [], states=False).controller_id
         brokers = [
             BrokerStatus(
@@ -170,7 +412,43 @@ class EmbeddedCluster:
         ]
         runs = any(b.id == controller and b.pid for b in brokers)
         gauges = self.files.controller_gauges(controller) if controller is not None and runs else None
-        return ClusterStatus(str(self.files.directory), self.zookeeper, self.bootstrap, controller, brokers, gauges)
+        security = None
+        if spec.security != _PLAINTEXT:
+            tls = f"{HOST}:{spec.zookeeper_tls_port}" if spec.zookeeper_tls_port else None
+            security = self._made_security(spec.security).status(self.bootstrap_ssl or None, tls)
+        place = str(self.files.directory)
+        return ClusterStatus(place, self.zookeeper, self.bootstrap, controller, brokers, gauges, security)
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """Return who leads the partition; None when nobody does. Raises RefusedError when no ZooKeeper runs."""
+        from kafkatool.core.zookeeper.znodes import PartitionStateZnode
+
+        of = TopicPartition(topic, partition)
+        if is_free(self.files.require().zookeeper_port):
+            raise RefusedError("the cluster is down: its ZooKeeper does not run")
+        with self.zookeeper_session() as zk:
+            node = zk.get(PartitionStateZnode.path(of))
+        return PartitionStateZnode.decode(of, node.data).leader if node else None
+
+    def log_ends(self) -> dict[Path, int]:
+        """Return each broker's log, and how many bytes it has now."""
+        return {path: path.stat().st_size for path in self._logs().values()}
+
+    def last_words(self, lines: int, since: Mapping[Path, int] | None = None) -> dict[str, str]:
+        """Return the end of each broker's log, by a title with its place: of what was written ``since`` these ends."""
+        words = {
+            f"Kafka broker {i}: {path}": processes.tail(path, lines, since=(since or {}).get(path, 0)).splitlines()
+            for i, path in self._logs().items()
+        }
+        return {
+            title: "\n".join(line[:_LINE_CHARACTERS] if _LONG in line else line for line in said)
+            for title, said in words.items()
+            if said
+        }
+
+    def _logs(self) -> dict[int, Path]:
+        spec = self.files.load()
+        return {i: path for i in (spec.ports if spec else ()) if (path := self.files.output(i)).exists()}
 
     # --- one broker ---------------------------------------------------------------------------------------------
 
@@ -183,45 +461,63 @@ class EmbeddedCluster:
         processes.end(self._running(broker_id), gentle=True)
 
     def start_broker(self, broker_id: int) -> None:
-        """Start it again on the port it had; returns when it is registered and answers with metadata."""
-        spec = self._spec()
+        """Start it again on the port it had; returns when it is registered and answers with metadata.
+
+        Raises RefusedError: it runs already, or no ZooKeeper does.
+        """
+        spec = self.files.require()
         self._require(broker_id, spec)
         with self._storage_errors(), self.files.lock():
             if self._process(broker_id):
                 raise RefusedError(f"broker {broker_id} runs already")
-            # Whoever killed it, the system may still be closing its sockets.
-            self._check_free(spec.ports[broker_id], f"broker {broker_id}", patience_ms=2000)
-            self._spawn(broker_id, spec)
-            self._wait_ready(spec, [broker_id])
+            if self._zookeeper(spec).process() is None:
+                again = f"--brokers {len(spec.ports)} --dir {shlex.quote(str(self.files.directory))}"
+                raise RefusedError(
+                    f"broker {broker_id} cannot start: the ZooKeeper of this cluster does not run; start the whole cluster "
+                    f"again: kt cluster up {again}"
+                )
+            self._start_again(broker_id, spec)
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _spec(self) -> ClusterSpec:
+    def _is_mine(self) -> bool:
+        """Tell whether the directory's cluster is that which was started here; who started none may end any."""
         spec = self.files.load()
-        if spec is None:
-            raise RefusedError(f"no cluster in {self.files.directory}: start one with kt cluster up")
-        return spec
+        return self._run is None or spec is None or spec.run == self._run
 
     def _zookeeper(self, spec: ClusterSpec) -> ZooKeeperProcess:
-        return ZooKeeperProcess(self.files.zookeeper, spec.zookeeper_port)
+        if spec.security == _PLAINTEXT:
+            return ZooKeeperProcess(self.files.zookeeper, spec.zookeeper_port)
+        security = self._made_security(spec.security)
+        settings = security.zookeeper_settings(spec.zookeeper_tls_port)
+        return ZooKeeperProcess(
+            self.files.zookeeper, spec.zookeeper_port, settings=settings, login_file=security.login_file
+        )
 
     def _process(self, broker_id: int) -> psutil.Process | None:
-        return processes.find("kafkatool", self.files.properties(broker_id))
+        known = self._known.get(broker_id)
+        with contextlib.suppress(psutil.Error):
+            if known is not None and known.is_running() and known.status() != psutil.STATUS_ZOMBIE:
+                return known
+        found = processes.find("kafkatool", self.files.properties(broker_id))
+        if found is not None:
+            self._known[broker_id] = found
+        return found
 
     def _require(self, broker_id: int, spec: ClusterSpec) -> None:
         if broker_id not in spec.ports:
-            raise RefusedError(f"no broker {broker_id} in this cluster; it has {join_ids(spec.ports, ', ')}")
+            raise RefusedError(f"no broker {broker_id!r} in this cluster; it has {join_ids(spec.ports, ', ')}")
 
     def _running(self, broker_id: int) -> psutil.Process:
-        self._require(broker_id, self._spec())
+        self._require(broker_id, self.files.require())
         process = self._process(broker_id)
         if process is None:
             raise RefusedError(f"broker {broker_id} does not run")
         return process
 
-    def _refuse_if_running(self) -> None:
+    def _refuse_if_running(self, usage: Usage) -> None:
         spec = self.files.load()
-        if spec is None or not spec.complete or spec.owner_is_gone():
+        if spec is None or not spec.complete or (spec.owned and usage.alone):
             return
         running = join_ids((i for i in spec.ports if self._process(i)), ", ")
         if running or self._zookeeper(spec).process():
@@ -230,23 +526,79 @@ class EmbeddedCluster:
                 "see kt cluster status, end it with kt cluster down, or name another --dir"
             )
 
+    def _start_again(self, broker_id: int, spec: ClusterSpec) -> None:
+        # Whoever killed it, the system may still be closing its sockets.
+        self._check_free(spec.ports[broker_id], f"broker {broker_id}", patience_ms=2000)
+        self._spawn(broker_id, spec)
+        self._wait_ready(spec, [broker_id])
+        if "faults" in vars(self):
+            self.faults.renew(broker_id)
+
+    def _start_all(self, usage: Usage | None, offered: bool) -> None:
+        """Begin anew, whatever a killed cluster left; a guardian watches over one that somebody is to use."""
+        self._end_all(gentle=False)
+        spec = self._make_spec(usage is not None)
+        spec.offered = offered
+        spec.run = self._run = uuid.uuid4().hex
+        self.files.save(spec)
+        try:
+            if usage is not None:
+                self._guardian = self._spawn_guardian()
+            secured = None if spec.security == _PLAINTEXT else self._made_security(spec.security)
+            if secured is not None:
+                secured.prepare()
+            self._zookeeper_child = self._zookeeper(spec).start()
+            for broker_id in spec.ports:
+                self._spawn(broker_id, spec)
+            self._zookeeper_child.wait_ready()
+            if secured is not None:
+                self._close_zookeeper()
+                if secured.has_login:
+                    from kafkatool.broker.embedded.security import USERS
+
+                    self._write_credentials(secured, USERS)
+            self._wait_ready(spec, spec.ports)
+            spec.complete = True
+            self.files.save(spec)
+            self._zookeeper_child.have_archive_made()
+        except BaseException:
+            self._end_all(gentle=False)
+            if self._temporary:
+                self._leave_children()  # the guardian removes the directory, unless others that share it use it yet
+            elif self._guardian is not None:
+                self._guardian.kill()
+                self._guardian.wait()
+            self._guardian = None
+            raise
+        self._usage = usage
+
+    def _spawn_guardian(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "kafkatool.broker.embedded.guardian", str(self.files.directory)]
+        return processes.spawn(command + ["--remove"] * self._temporary, self.files.directory / "guardian.log")
+
     def _make_spec(self, owned: bool) -> ClusterSpec:
         """Check the ports given, keep those of the last run that are still free, pick the others."""
+        brokers = {i: f"broker {i}" for i in range(1, self._wanted_brokers + 1)}
+        given = {"ZooKeeper": self._zookeeper_port} if self._zookeeper_port else {}  # 0 leaves the choice to us
+        if self._first_port:
+            given |= {name: self._first_port + i - 1 for i, name in brokers.items()}
+        for name, port in given.items():
+            self._check_free(port, name)
         before = self.files.load()
-        free = free_ports(self._wanted_brokers + 1)
-
-        def pick(given: int | None, last: int | None, what: str) -> int:
-            if given:  # 0 leaves the choice to us
-                self._check_free(given, what)
-                return given
-            return last if last and is_free(last) else next(free)
-
-        ports = {}
-        for i in range(1, self._wanted_brokers + 1):
-            given = None if self._first_port is None else self._first_port + i - 1
-            ports[i] = pick(given, before.ports.get(i) if before else None, f"broker {i}")
-        zookeeper_port = pick(self._zookeeper_port, before.zookeeper_port if before else None, "ZooKeeper")
-        return ClusterSpec(zookeeper_port, ports, self._options, this_process() if owned else None)
+        last: dict[str, int] = {}
+        if before is not None:
+            last = {name: before.ports[i] for i, name in brokers.items() if i in before.ports}
+            last["ZooKeeper"] = before.zookeeper_port
+        kept = {n: port for n, port in last.items() if port not in given.values() and is_free(port)} | given
+        free = (p for p in free_ports(3 * (len(brokers) + 1)) if p not in kept.values())  # no more are kept than picked
+        ports = {i: kept.get(name) or next(free) for i, name in brokers.items()}
+        zookeeper_port = kept.get("ZooKeeper") or next(free)
+        spec = ClusterSpec(zookeeper_port, ports, self._options, owned, security=self._wanted_security)
+        if spec.security == "sasl_ssl":
+            spec.certificate_ports = {i: next(free) for i in brokers}
+        if spec.security.endswith("ssl"):
+            spec.zookeeper_tls_port = next(free)
+        return spec
 
     def _check_free(self, port: int, what: str, patience_ms: int = 0) -> None:
         deadline = time.monotonic() + patience_ms / 1000
@@ -262,9 +614,13 @@ class EmbeddedCluster:
         if self._adjust:
             properties |= self._adjust(broker_id, properties)
         self.files.write_properties(broker_id, properties)
+        if (last := self._children.pop(broker_id, None)) is not None:
+            last.wait()  # Python warns of a process nobody waited for, and in tests a warning may be an error
         command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config"]
         self._children[broker_id] = processes.spawn(
-            [*command, str(self.files.properties(broker_id))], self.files.output(broker_id)
+            [*command, str(self.files.properties(broker_id))],
+            self.files.output(broker_id),
+            {} if spec.security == _PLAINTEXT else self._made_security(spec.security).environment,
         )
 
     def _properties(self, broker_id: int, spec: ClusterSpec) -> dict[str, str]:
@@ -273,6 +629,7 @@ class EmbeddedCluster:
             "listeners": f"PLAINTEXT://{HOST}:{spec.ports[broker_id]}",
             "log.dirs": str(self.files.data(broker_id)),
             "kt.log.dir": str(self.files.logs(broker_id)),
+            "kt.fault.socket": str(self.files.fault_socket(broker_id)),
             "zookeeper.connect": f"{HOST}:{spec.zookeeper_port}",
             "zookeeper.connection.timeout.ms": "30000",
             # Other than in production, for a cluster for tests and laptops:
@@ -281,26 +638,49 @@ class EmbeddedCluster:
             "unclean.leader.election.enable": "false",
             "offsets.topic.replication.factor": str(min(3, len(spec.ports))),
             "offsets.topic.num.partitions": "10",
+            "transaction.state.log.replication.factor": str(min(3, len(spec.ports))),
+            "transaction.state.log.min.isr": str(min(2, len(spec.ports))),
+            "transaction.state.log.num.partitions": "10",
             "group.initial.rebalance.delay.ms": "0",
+            "replica.fetch.wait.max.ms": "100",  # for so long, at worst, a new topic's first record waits for its followers
             "controlled.shutdown.retry.backoff.ms": "300",
+            **self._security_properties(broker_id, spec),
             **spec.options,
         }
 
+    def _security_properties(self, broker_id: int, spec: ClusterSpec) -> dict[str, str]:
+        if spec.security == _PLAINTEXT:
+            return {}
+        port, certificate_port = spec.ports[broker_id], spec.certificate_ports.get(broker_id)
+        return self._made_security(spec.security).broker_properties(HOST, port, certificate_port)
+
     def _wait_ready(self, spec: ClusterSpec, brokers: Collection[int]) -> None:
         """Wait until those brokers are registered and know all others, and a controller rules."""
-        deadline = time.monotonic() + _READY_TIMEOUT_MS / 1000
-        with ZooKeeper(f"{HOST}:{spec.zookeeper_port}") as zk:
-            while what := _missing(zk, spec, brokers):
-                for broker_id, child in self._children.items():
-                    if (code := child.poll()) is not None and broker_id in brokers:
-                        raise processes.ProcessEndedError(f"broker {broker_id}", code, self.files.output(broker_id))
-                if time.monotonic() > deadline:
-                    raise KafkatoolError(
-                        f"after {_READY_TIMEOUT_MS} ms still waiting for {what}; see {self.files.directory}"
-                    )
-                time.sleep(0.02)
+        # Imported here, when the processes are under way: as much time as ZooKeeper takes to come up.
+        from kafkatool.broker.embedded.readiness import wait_until_ready
+
+        def look_after() -> None:
+            for broker_id, child in self._children.items():
+                if (code := child.poll()) is not None and broker_id in brokers:
+                    raise processes.ProcessEndedError(f"broker {broker_id}", code, self.files.output(broker_id))
+
+        zookeeper = self.zookeeper_session()
+        try:
+            security = self._client_security(spec)
+            wait_until_ready(zookeeper, spec.ports, brokers, _READY_TIMEOUT_MS, look_after, security)
+        except processes.ProcessEndedError:
+            raise
+        except KafkatoolError as e:
+            raise KafkatoolError(f"{e}; see {self.files.directory}") from e
+
+    def _forget_faults(self, *, clear: bool = False) -> None:
+        if "faults" in vars(self):  # else there are none, and their module is not loaded for that
+            if clear:
+                self.faults.clear()
+            self.faults.close()
 
     def _end_all(self, *, gentle: bool) -> None:
+        self._forget_faults(clear=gentle)  # a broker that is frozen, or cut off, cannot stop in good order
         spec = self.files.load()
         if spec is None:
             return
@@ -309,7 +689,18 @@ class EmbeddedCluster:
         for child in self._children.values():
             child.wait()
         self._children.clear()
-        self._zookeeper(spec).stop(gentle=gentle)
+        (self._zookeeper_child or self._zookeeper(spec)).stop(gentle=gentle)
+        self._zookeeper_child = None
+
+    def _leave_children(self) -> None:
+        """Have those that run on for others not be missed: Python warns of a process nobody waited for."""
+        zookeeper = self._zookeeper_child.child if self._zookeeper_child is not None else None
+        left = [*self._children.values(), self._guardian, zookeeper]
+        for child in left:
+            if child is not None and child.poll() is None:
+                child.returncode = 0
+        self._children.clear()
+        self._zookeeper_child = None
 
     @contextlib.contextmanager
     def _storage_errors(self) -> Iterator[None]:
@@ -320,22 +711,34 @@ class EmbeddedCluster:
             raise KafkatoolError(f"cannot use cluster directory {self.files.directory}: {why}") from e
 
 
-def _missing(zk: ZooKeeper, spec: ClusterSpec, brokers: Collection[int]) -> str | None:
-    view = read_cluster(zk, [], states=False)
-    if absent := set(brokers) - set(view.brokers):
-        return f"brokers {sorted(absent)} to register"
-    if view.controller_id is None:
-        return "a controller to be elected"
-    for broker_id in sorted(brokers):
-        if not _knows(spec.ports[broker_id], set(view.brokers)):
-            return f"broker {broker_id} to answer with metadata of all"
-    return None
+def _temporary(name: str | None) -> Path:
+    """Choose a directory, which is not made yet."""
+    return Path(tempfile.gettempdir()) / f"{_TEMPORARY}{name or os.urandom(6).hex()}"
 
 
-def _knows(port: int, brokers: set[int]) -> bool:
-    try:
-        with Connection(HOST, port, client_id="kt-cluster", timeout_ms=2000) as connection:
-            answer = connection.send(metadata.API, _METADATA_VERSION, metadata.MetadataRequest(topics=[]))
-    except BrokerUnreachableError:
-        return False
-    return brokers <= {b.node_id for b in answer.brokers} and answer.controller_id >= 0
+def _clear_leftovers(own: Path) -> None:
+    """Clear other temporary directories, whose users were killed, and their guardians too."""
+    for directory in own.parent.glob(f"{_TEMPORARY}*"):
+        with contextlib.suppress(OSError, KafkatoolError):
+            if directory == own or directory.stat().st_uid != os.getuid():
+                continue
+            if is_half_removed(directory):
+                remove_directory(directory)
+            if is_temporary(directory):
+                with abandoned(directory) as is_left:
+                    if is_left:
+                        EmbeddedCluster(directory=directory).down(gentle=False)
+                        remove_directory(directory)
+
+
+def _refuse_unknown(options: Mapping[str, str]) -> None:
+    """Refuse an option that no broker reads: of a misspelt one nobody would hear."""
+    from kafkatool.broker.settings.config import BrokerConfig  # here: to load it takes a tenth of a one-broker start
+
+    known = BrokerConfig.property_names()
+    for name in options:
+        of_one_listener = _OF_LISTENER.fullmatch(name)
+        if name not in known and not (of_one_listener and of_one_listener["property"] in known):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise RefusedError(f"no broker option {name}{hint}")

@@ -10,19 +10,32 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
 from kafkatool.core.errors import KafkatoolError
 
+_TAIL_BYTES = 65_536
 
-def spawn(command: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own, so that a Ctrl-C meant for us does not reach it; output is appended."""
+
+def spawn(
+    command: Sequence[str], output: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, so that a Ctrl-C meant for us does not reach it; output is appended.
+
+    ``environment`` is added to this process's.
+    """
     with output.open("ab") as sink:
         return subprocess.Popen(
-            list(command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+            env={**os.environ, **environment},
         )
 
 
@@ -65,11 +78,11 @@ def _gone(process: psutil.Process, timeout_ms: int) -> bool:
     return False
 
 
-def tail(output: Path, lines: int = 5) -> str:
-    """Read the last lines a process printed, for the error that reports its end."""
+def tail(output: Path, lines: int = 5, *, since: int = 0) -> str:
+    """Read the last lines a process printed, of those past the first ``since`` bytes."""
     try:
         with output.open("rb") as f:
-            f.seek(max(0, output.stat().st_size - 4096))
+            f.seek(max(since, output.stat().st_size - _TAIL_BYTES))
             return "\n".join(f.read().decode(errors="replace").splitlines()[-lines:])
     except FileNotFoundError:
         return ""

@@ -11,6 +11,7 @@ class MemberDescription(NamedTuple):
     """One member; ``subscription`` and ``assignment`` are empty unless the group is stable."""
 
     id: str
+    instance_id: str | None
     client_id: str
     client_host: str
     subscription: bytes
@@ -31,10 +32,10 @@ UNKNOWN_GROUP = GroupDescription(ErrorCode.NONE, GroupState.DEAD.value)
 
 
 class ListedGroups(NamedTuple):
-    """Groups by id with their protocol type, "" for a simple group. With 14: more are being loaded."""
+    """Groups by id with their protocol type, "" for a simple group, and state. With 14: more are being loaded."""
 
     error: ErrorCode
-    groups: tuple[tuple[str, str], ...]
+    groups: tuple[tuple[str, str, str], ...]
 
 
 def describe(group: Group) -> GroupDescription:
@@ -44,6 +45,7 @@ def describe(group: Group) -> GroupDescription:
     members = tuple(
         MemberDescription(
             member.id,
+            member.instance_id,
             member.client_id,
             member.client_host,
             member.metadata(protocol) if stable else b"",

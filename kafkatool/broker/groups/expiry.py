@@ -6,7 +6,10 @@ from kafkatool.core.model.values import TopicPartition
 
 
 def expire_group(group: Group, now_ms: float, retention_ms: float) -> tuple[list[TopicPartition], bool]:
-    """Take out expired offsets; return them, and whether the group itself became Dead with nothing left."""
+    """Take out expired offsets; return them, and whether the group itself became Dead with nothing left.
+
+    ``now_ms`` is the wall's, as stamps are.
+    """
     if group.state is not GroupState.EMPTY:
         return [], False
     simple = not group.protocol_type

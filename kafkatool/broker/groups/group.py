@@ -6,20 +6,22 @@ after the caller has let go of the group's lock, in order. So a test is a list o
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Member, Parked, SyncResult
 from kafkatool.broker.groups.offsets import CommittedOffsets
-from kafkatool.broker.groups.protocols import fits, most_voted
+from kafkatool.broker.groups.protocols import fits, most_voted, subscribed_topics
 from kafkatool.broker.groups.records import GroupValue
 from kafkatool.broker.groups.states import LEGAL, GroupState
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
 NEW_MEMBER_TIMEOUT_MS = 300_000  # a first JoinGroup parked longer belongs to a client that is gone (GRP-33)
+_CONSUMER = "consumer"  # the type of groups whose members tell which topics they read
 
 Effect = Callable[[], None]
 
@@ -34,14 +36,18 @@ class StoreGroup:
 
 @dataclass(slots=True)
 class Group:
-    """A group. ``store`` is called, as an effect, with each record to write. Members are kept in order of admission."""
+    """A group. ``store`` is called, as an effect, with each record to write. Members are kept in order of admission.
+
+    ``to_wall_ms`` turns a time it was given into the wall's, as records have it.
+    """
 
     id: str
     store: Callable[[StoreGroup], None]
     max_size: int = 2**31 - 1
     initial_delay_ms: int = 3000
+    to_wall_ms: Callable[[float], float] = float
     state: GroupState = GroupState.EMPTY
-    state_timestamp_ms: float | None = None
+    state_timestamp_ms: float | None = None  # by the wall clock
     protocol_type: str | None = None
     generation: int = 0
     protocol: str | None = None
@@ -249,7 +255,9 @@ class Group:
 
     def _empty_stored(self, error: ErrorCode, _now_ms: float) -> Sequence[Effect]:
         if error is not ErrorCode.NONE:
-            log.warning("group %s: storing generation %d without members failed: %s", self.id, self.generation, error)
+            log.warning(
+                "group %s: storing generation %d without members failed: %s", self.id, self.generation, error.name
+            )
         return []
 
     def _this_generation(self, member: Member) -> JoinResult:
@@ -276,6 +284,16 @@ class Group:
         if generation is not None and generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.NONE
+
+    def check_commit_in_transaction(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Check who commits offsets in a transaction; who tells nothing of itself is not checked (TXN-82)."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and instance_id is None and not (member_id and self.members):
+            return ErrorCode.NONE
+        if instance_id is not None and self._static(instance_id) is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return self.check_member(member_id, instance_id, generation)
 
     def sync(
         self,
@@ -351,26 +369,36 @@ class Group:
             return ErrorCode.UNKNOWN_MEMBER_ID, []
         return ErrorCode.NONE, self._remove(member_id, now_ms)
 
-    def _remove(self, member_id: str, now_ms: float, answer_id: str | None = None) -> list[Effect]:
+    def _remove(self, member_id: str, now_ms: float) -> list[Effect]:
+        return [*self._take_out(member_id, member_id), *self._go_on_without(now_ms)]
+
+    def _take_out(self, member_id: str, answer_id: str) -> list[Effect]:
         member = self.members.pop(member_id)
-        effects = _refused(member, ErrorCode.UNKNOWN_MEMBER_ID, member_id if answer_id is None else answer_id)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
+        return _refused(member, ErrorCode.UNKNOWN_MEMBER_ID, answer_id)
+
+    def _go_on_without(self, now_ms: float) -> list[Effect]:
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            return [*effects, *self._rebalance(now_ms)]
-        return [*effects, *self._try_end_join(now_ms)]
+            return self._rebalance(now_ms)
+        return self._try_end_join(now_ms)
 
     def on_time(self, now_ms: float) -> list[Effect]:
         """Carry out everything that is due: sessions, sync limits, pending ids, the join phase's wait."""
-        effects: list[Effect] = []
-        for member_id in [i for i, until in self.pending.items() if until <= now_ms]:
+        forgotten = [i for i, until in self.pending.items() if until <= now_ms]
+        for member_id in forgotten:
             del self.pending[member_id]
-            effects += self._try_end_join(now_ms)
-        for member in list(self.members.values()):
-            due = (member.session_deadline_ms, member.sync_deadline_ms)
-            if member.id in self.members and any(d is not None and d <= now_ms for d in due):
-                log.info("group %s: member %s gave no sign of life in time and is removed", self.id, member.id)
-                effects += self._remove(member.id, now_ms, "" if member.is_new else None)
+        effects: list[Effect] = self._try_end_join(now_ms) if forgotten else []
+        silent = [
+            m
+            for m in self.members.values()
+            if any(d is not None and d <= now_ms for d in (m.session_deadline_ms, m.sync_deadline_ms))
+        ]
+        for member in silent:  # all of them before the others go on: a rebalance gives those that are left new limits
+            log.info("group %s: member %s gave no sign of life in time and is removed", self.id, member.id)
+            effects += self._take_out(member.id, "" if member.is_new else member.id)
+        if silent:
+            effects += self._go_on_without(now_ms)
         return [*effects, *self.on_join_deadline(now_ms)]
 
     def next_deadline_ms(self) -> float | None:
@@ -379,6 +407,19 @@ class Group:
         if self.join_deadline_ms is not None:
             deadlines.append(self.join_deadline_ms)
         return min([*deadlines, *self.pending.values()], default=None)
+
+    def may_forget(self, partitions: Iterable[TopicPartition]) -> tuple[ErrorCode, frozenset[TopicPartition]]:
+        """Return those whose offsets nobody goes by, or why none may be deleted (ADM-67)."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND, frozenset()
+        if self.state is GroupState.EMPTY:
+            return ErrorCode.NONE, frozenset(partitions)
+        if self.protocol_type != _CONSUMER:
+            return ErrorCode.NON_EMPTY_GROUP, frozenset()
+        subscribed = subscribed_topics(self.members.values())
+        if subscribed is None:
+            return ErrorCode.NONE, frozenset()
+        return ErrorCode.NONE, frozenset(p for p in partitions if p.topic not in subscribed)
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -400,7 +441,7 @@ class Group:
         if self.state not in LEGAL[state]:
             raise RuntimeError(f"group {self.id} cannot go from {self.state.value} to {state.value}")
         self.state = state
-        self.state_timestamp_ms = now_ms
+        self.state_timestamp_ms = self.to_wall_ms(now_ms)
 
     def to_value(self, assignments: dict[str, bytes] | None = None) -> GroupValue:
         """Return the record that stores the group as it is, with those assignments if given."""

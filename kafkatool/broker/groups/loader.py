@@ -3,9 +3,10 @@
 import logging
 import struct
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from kafkatool.broker.coordination.log_walk import walk
 from kafkatool.broker.groups.offsets import Commit, CommittedOffsets
 from kafkatool.broker.groups.records import (
     GroupKey,
@@ -20,15 +21,11 @@ from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import (
     CONTROL,
     TRANSACTIONAL,
     BatchHeader,
     Record,
-    check_crc,
-    decode_records,
-    iter_batches,
 )
 
 log = logging.getLogger(__name__)
@@ -49,7 +46,7 @@ class Loaded:
     groups: dict[str, GroupValue] = field(default_factory=dict)
     offsets: defaultdict[str, CommittedOffsets] = field(default_factory=lambda: defaultdict(CommittedOffsets))
     damaged: dict[str, set[Key]] = field(default_factory=dict)
-    _open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> groups it commits for
+    open_transactions: dict[int, set[str]] = field(default_factory=dict)  # producer id -> groups it commits for
     _partitions: dict[TopicPartition, TopicPartition] = field(default_factory=dict)  # one object for all groups
 
     def group_ids(self) -> set[str]:
@@ -67,7 +64,7 @@ class Loaded:
         stored = (OffsetKey(group, t, p) for t, p in self.offsets[group].partitions())
         return {GroupKey(group), *stored, *self.damaged.get(group, ())}
 
-    def apply(self, header: BatchHeader, records: list[Record]) -> None:
+    def apply(self, header: BatchHeader, records: Iterable[Record]) -> None:
         """Apply the next batch of the log. What no key can be read from is skipped, with a log line."""
         if header.attributes & CONTROL:  # the end of a producer's transaction
             self._apply_marker(header, records)
@@ -101,8 +98,8 @@ class Loaded:
                 if self.damaged and key.group in self.damaged:
                     self.damaged[key.group].discard(key)
 
-    def _apply_marker(self, header: BatchHeader, records: list[Record]) -> None:
-        key = records[0].key if records else None
+    def _apply_marker(self, header: BatchHeader, records: Iterable[Record]) -> None:
+        key = next((record.key for record in records), None)
         if key is None or len(key) < _MARKER_KEY.size:
             log.warning(
                 "%s: the control batch at offset %d is no transaction marker and is skipped",
@@ -111,8 +108,10 @@ class Loaded:
             )
             return
         _, kind = _MARKER_KEY.unpack_from(key)
-        for group in self._open_transactions.pop(header.producer_id, ()):
-            self.offsets[group].end_transaction(header.producer_id, committed=kind == _COMMIT_MARKER)
+        for group in self.open_transactions.pop(header.producer_id, ()):
+            self.offsets[group].end_transaction(
+                header.producer_id, committed=kind == _COMMIT_MARKER, log_offset=header.base_offset
+            )
 
     def _apply_group(self, key: GroupKey, record: Record) -> None:
         if record.value is None:
@@ -125,44 +124,18 @@ class Loaded:
         partition = self._partitions.setdefault(partition, partition)
         offsets = self.offsets[key.group]
         if record.value is None:
-            offsets.in_force.pop(partition, None)
+            for held in (offsets.in_force, *offsets.transactional.values()):
+                held.pop(partition, None)  # a transaction that is open still brings it back no more (TXN-88)
             return
         commit = Commit(decode_offset(record.value), record.offset)
         if producer_id is None:
             offsets.apply(partition, commit)
         else:
             offsets.transactional.setdefault(producer_id, {})[partition] = commit
-            self._open_transactions.setdefault(producer_id, set()).add(key.group)
+            self.open_transactions.setdefault(producer_id, set()).add(key.group)
 
 
 def load(source: Log, buffer_size: int, wanted: Callable[[], bool]) -> Loaded | None:
-    """Read from log start to log end, in pieces of ``buffer_size`` bytes. None: no longer ``wanted`` (leadership went).
-
-    The log end, not the high watermark: the elected leader's log is the truth. It also ends when a read brings
-    nothing, since compaction can leave a gap at the end. Raises StorageError, CorruptRecordsError for a batch that is
-    not as it was written: another replica may have it whole, so that what is there must not be served (GRP-14).
-    """
+    """Read from log start to log end. None: no longer ``wanted``. Raises StorageError, CorruptRecordsError: see ``walk``."""
     loaded = Loaded(str(source.partition))
-    offset = source.log_start_offset
-    while offset < (end := source.log_end_offset):
-        if not wanted():
-            return None
-        read = source.read(offset, buffer_size, end, min_one_batch=True)
-        records = read.records.read() if isinstance(read.records, FileRegion) else read.records
-        view = memoryview(records)
-        after = offset
-        for position, header in iter_batches(view):
-            if position + header.size_bytes > len(view):
-                break  # cut by the piece's end: comes whole with the next
-            batch = view[position : position + header.size_bytes]
-            if not check_crc(batch):
-                raise CorruptRecordsError(f"the checksum of the batch at offset {header.base_offset} does not hold")
-            try:
-                loaded.apply(header, decode_records(batch))
-            except CorruptRecordsError as e:
-                raise CorruptRecordsError(f"the batch at offset {header.base_offset} cannot be read: {e}") from e
-            after = header.next_offset
-        if after == offset:
-            break
-        offset = after
-    return loaded
+    return loaded if walk(source, buffer_size, wanted, loaded.apply) else None

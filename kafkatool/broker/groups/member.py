@@ -1,11 +1,14 @@
 """One member of a group: what it asked for when it joined, and the answers it waits for."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 from kafkatool.broker.groups.records import MemberValue
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Protocols = tuple[tuple[str, bytes], ...]
@@ -51,8 +54,16 @@ class SyncResult:
 class Parked(Generic[T]):
     """A request kept without answer; ``drop`` ends its connection without one (GRP-35)."""
 
-    answer: Callable[[T], None]
+    send: Callable[[T], None]
     drop: Callable[[], None]
+
+    def answer(self, result: T) -> None:
+        """Answer it. An answer that cannot be sent ends the connection: else its client would wait for ever."""
+        try:
+            self.send(result)
+        except Exception:  # whatever it was, it concerns this client alone
+            log.exception("a parked request could not be answered, its connection is closed")
+            self.drop()
 
 
 @dataclass(slots=True)

@@ -23,31 +23,110 @@ class CommittedOffsets:
     in_force: dict[TopicPartition, Commit] = field(default_factory=dict)
     under_way: Counter[TopicPartition] = field(default_factory=Counter)
     transactional: dict[int, dict[TopicPartition, Commit]] = field(default_factory=dict)
-    _deleted: set[TopicPartition] = field(default_factory=set)  # went while a commit for them was under way
+    """By producer id: what counts if its transaction commits (TXN-86)."""
+    erasing: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose tombstone is decided and not appended yet: a commit that began now could come before it in the
+    log, and be erased by it."""
+    _deletions: int = 0  # how often partitions were deleted: tells what began before and what after
+    _deleted: dict[TopicPartition, int] = field(default_factory=dict)  # while a commit for them is under way: when
+    _left: set[TopicPartition] = field(default_factory=set)  # of these the log has records of a topic that is gone
+    _tombstones: dict[TopicPartition, int] = field(default_factory=dict)
+    """Offsets of those that an administrator had written, of partitions with a commit under way."""
 
-    def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that commits for these are being written."""
-        self.under_way.update(list(partitions))  # a list: a mapping would be taken for counts
+    _writing: dict[int, Counter[TopicPartition]] = field(default_factory=dict)  # by producer id: under way as well
+    _ended: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
+    """Markers of producers with a commit under way: where they stand in the log, and whether they commit."""
 
-    def finish(self, partition: TopicPartition, commit: Commit | None) -> None:
-        """End the write of a commit; None: it failed and nothing changes."""
+    def begin(self, partitions: Iterable[TopicPartition], producer_id: int | None = None) -> int:
+        """Note that commits for these are being written. Return what ``finish`` wants to know: when they began.
+
+        ``producer_id``: they are part of its transaction.
+        """
+        listed = list(partitions)  # a mapping would be taken for counts
+        self.under_way.update(listed)
+        if producer_id is not None:
+            self._writing.setdefault(producer_id, Counter()).update(listed)
+        return self._deletions
+
+    def finish(
+        self, partition: TopicPartition, commit: Commit | None, begun: int, producer_id: int | None = None
+    ) -> bool:
+        """End the write of a commit; None: it failed and nothing changes.
+
+        Return whether a tombstone is needed: the partition was deleted while a commit was on its way, and nothing that
+        stands later in the log hides it (GRP-53). A commit that began after the deletion, for a topic made anew, counts.
+        """
         self.under_way[partition] -= 1
         last = self.under_way[partition] <= 0
         if last:
             del self.under_way[partition]
-        if commit is not None and partition not in self._deleted:
-            self.apply(partition, commit)
-        if last:
-            self._deleted.discard(partition)
+        if commit is not None:
+            if begun < self._deleted.get(partition, 0):
+                self._left.add(partition)
+            elif producer_id is None:
+                self.apply(partition, commit)
+            else:
+                self._hold(producer_id, partition, commit)
+        if producer_id is not None:
+            self._written(producer_id, partition)
+        if not last:
+            return False
+        self._deleted.pop(partition, None)
+        self._tombstones.pop(partition, None)
+        left = partition in self._left and partition not in self.in_force and not self._is_held(partition)
+        self._left.discard(partition)
+        if left:
+            self.erasing.add(partition)
+        return left
+
+    def _hold(self, producer_id: int, partition: TopicPartition, commit: Commit) -> None:
+        """Keep it until the marker comes; that may have been told before the commit was (TXN-86)."""
+        for marker, committed in self._ended.get(producer_id, ()):
+            if commit.log_offset < marker:
+                if committed:
+                    self.apply(partition, commit)
+                return
+        held = self.transactional.setdefault(producer_id, {})
+        known = held.get(partition)
+        if known is None or known.log_offset < commit.log_offset:
+            held[partition] = commit
+
+    def _written(self, producer_id: int, partition: TopicPartition) -> None:
+        writing = self._writing[producer_id]
+        writing[partition] -= 1
+        if not writing[partition]:
+            del writing[partition]
+        if not writing:
+            del self._writing[producer_id]
+            self._ended.pop(producer_id, None)
+
+    def _is_held(self, partition: TopicPartition) -> bool:
+        return any(partition in held for held in self.transactional.values())
+
+    def unstable(self) -> set[TopicPartition]:
+        """Return the partitions whose offset a transaction under way may change (TXN-87)."""
+        held = (p for partitions in self.transactional.values() for p in partitions)
+        return {*held, *(p for partitions in self._writing.values() for p in partitions)}
 
     def apply(self, partition: TopicPartition, commit: Commit) -> None:
-        """Put in force unless what is there stands later in the log."""
+        """Put in force unless what is there, or a tombstone, stands later in the log."""
         known = self.in_force.get(partition)
-        if known is None or known.log_offset < commit.log_offset:
+        deleted_at = self._tombstones.get(partition, -1)
+        if deleted_at < commit.log_offset and (known is None or known.log_offset < commit.log_offset):
             self.in_force[partition] = commit
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply or drop what the producer's open transaction held: its marker was read (GRP-12)."""
+    def delete(self, partition: TopicPartition, log_offset: int) -> None:
+        """Take out what was committed before the tombstone at that offset, and what is still being written (ADM-67)."""
+        for held in (self.in_force, *self.transactional.values()):
+            if (known := held.get(partition)) is not None and known.log_offset < log_offset:
+                del held[partition]
+        if self.under_way[partition] > 0:
+            self._tombstones[partition] = log_offset
+
+    def end_transaction(self, producer_id: int, *, committed: bool, log_offset: int) -> None:
+        """Apply or drop what the producer's open transaction held: its marker stands at that offset (GRP-12, TXN-86)."""
+        if producer_id in self._writing:
+            self._ended.setdefault(producer_id, []).append((log_offset, committed))
         held = self.transactional.pop(producer_id, {})
         if committed:
             for partition, commit in held.items():
@@ -56,11 +135,14 @@ class CommittedOffsets:
     def forget(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forget deleted partitions; return the ones that had an offset, which needs a tombstone (GRP-53)."""
         had = []
+        self._deletions += 1
         for partition in partitions:
-            if self.in_force.pop(partition, None) is not None:
+            kept = (self.in_force, *self.transactional.values())
+            if [held for held in kept if held.pop(partition, None) is not None]:
                 had.append(partition)
+                self.erasing.add(partition)
             if self.under_way[partition] > 0:
-                self._deleted.add(partition)
+                self._deleted[partition] = self._deletions
             else:
                 del self.under_way[partition]
         return had
@@ -70,8 +152,9 @@ class CommittedOffsets:
     ) -> Mapping[TopicPartition, Commit]:
         """Take out what has expired (GRP-54). ``since_ms``: when the group became Empty, None if not known."""
         gone = {}
+        held = self.unstable()
         for partition, commit in self.in_force.items():
-            if self.under_way[partition] > 0:
+            if self.under_way[partition] > 0 or partition in held:
                 continue
             value = commit.value
             if value.expire_timestamp_ms is not None:
@@ -83,6 +166,7 @@ class CommittedOffsets:
                 gone[partition] = commit
         for partition in gone:
             del self.in_force[partition]
+            self.erasing.add(partition)
         self.under_way = +self.under_way
         return gone
 

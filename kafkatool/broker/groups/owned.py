@@ -5,37 +5,39 @@ A group is decided upon under its lock; what was decided is carried out after th
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from kafkatool.broker.coordination.clock import CoordinatorClock
+from kafkatool.broker.coordination.led_topic import LedTopic
+from kafkatool.broker.coordination.ownership import Ownership
+from kafkatool.broker.coordination.partition_count import PartitionCount
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.offsets import CommittedOffsets
-from kafkatool.broker.groups.ownership import OwnedPartitions, Ownership, offsets_partition, partition_for
 from kafkatool.broker.groups.records import Key
 from kafkatool.broker.metadata_cache import MetadataCache
-from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.replica_manager import ReplicaManager
-from kafkatool.broker.runtime.gc_pause import gc_paused
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.runtime.timer import TimerTask
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.core.errors import KafkatoolError
+from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
-from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
-_LONGEST_RETRY_MS = 60_000  # between attempts to load a partition (GRP-14)
-
 
 @dataclass(slots=True, eq=False)
 class OwnedGroup:
-    """A group with its lock and the scheduled call for its next deadline."""
+    """A group with its lock and the scheduled call for its next deadline.
+
+    ``since`` is the leader epoch in which its partition came here.
+    """
 
     group: Group
     partition: int
+    since: int
     lock: threading.RLock = field(default_factory=threading.RLock)
     deadline: TimerTask | None = None
 
@@ -51,70 +53,39 @@ class OwnedGroups:
         scheduler: Scheduler,
         *,
         count_partitions: Callable[[], int | None],
-        store: Callable[[str, StoreGroup], None],
-        now_ms: Callable[[], float],
+        store: Callable[[OwnedGroup, StoreGroup], None],
+        clock: CoordinatorClock,
     ) -> None:
         """Take ``count_partitions``: asks ZooKeeper how many ``__consumer_offsets`` has; None: there is no such topic.
 
         ``store(group, record)`` is called, as an effect, with each record a group wants written.
         """
         self._config = config
-        self._replica_manager = replica_manager
-        self._metadata_cache = metadata_cache
         self._scheduler = scheduler
-        self._count_partitions = count_partitions
         self._store = store
-        self._now_ms = now_ms
-        self.partitions = OwnedPartitions()
+        self._clock = clock
+        self._now_ms = clock.now_ms
+        self.count = PartitionCount(
+            OFFSETS_TOPIC,
+            metadata_cache,
+            default=config.offsets_topic_num_partitions,
+            ask=count_partitions,
+            ids="groups",
+        )
+        self.topic = LedTopic(
+            OFFSETS_TOPIC, replica_manager, scheduler, what="group", load=self._read, unload=self._unload
+        )
+        self.partitions = self.topic.partitions
         self._groups: dict[int, dict[str, OwnedGroup]] = {}  # by partition: thousands come and go in one step (GRP-17)
         self._broken: dict[int, dict[str, set[Key]]] = {}  # by partition: groups that get 14 until deleted, their keys
+        self._committing: dict[int, dict[int, set[str]]] = {}  # by partition and producer id: groups it commits for
         self._lock = threading.Lock()
-        self._partition_count: int | None = None
-        self._growth_told = 0
 
-    # --- where a group belongs (GRP-1 to 3) ---------------------------------------------------------------------
-
-    def startup(self) -> None:
-        """Fix the number of partitions if the topic is there already. Raises ZooKeeperError."""
-        self._partition_count = self._count_partitions()
-
-    def partition_count(self) -> int:
-        """Return the number of partitions of ``__consumer_offsets``; fixed once the topic was seen (GRP-2).
-
-        The metadata cache tells that there is one, not how large it is: partitions that never had a leader are missing
-        there, and brokers that counted differently would look for a group in different places.
-        """
-        seen = len(self._metadata_cache.snapshot.partitions.get(OFFSETS_TOPIC, ()))
-        if self._partition_count is not None and seen > self._partition_count:
-            self._warn_of_growth(seen)
-        if self._partition_count is None:
-            if not seen:
-                return self._config.offsets_topic_num_partitions
-            try:
-                self._partition_count = self._count_partitions() or seen
-            except KafkatoolError as e:
-                log.warning("the partitions of %s cannot be counted, %d are known: %s", OFFSETS_TOPIC, seen, e)
-                return seen
-        return self._partition_count
-
-    def _warn_of_growth(self, now: int) -> None:
-        if now > max(self._growth_told, self._partition_count or now):
-            self._growth_told = now
-            log.warning(
-                "%s has grown from %s to %d partitions: groups are looked for in the first %s until every broker of the "
-                "cluster was restarted",
-                OFFSETS_TOPIC,
-                self._partition_count,
-                now,
-                self._partition_count,
-            )
-
-    def partition_of(self, group: str) -> int:
-        return partition_for(group, self.partition_count())
+    # --- where a group is (GRP-3, 8) ------------------------------------------------------------------------------
 
     def refusal(self, group: str) -> ErrorCode:
         """Return the code that says why the group is not served here, or not yet (GRP-8)."""
-        partition = self.partition_of(group)
+        partition = self.count.partition_of(group)
         match self.partitions.get(partition):
             case Ownership.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -125,30 +96,58 @@ class OwnedGroups:
         return ErrorCode.NONE
 
     def get(self, group: str) -> OwnedGroup | None:
-        partition = self.partition_of(group)
+        partition = self.count.partition_of(group)
         with self._lock:
             return self._groups.get(partition, {}).get(group)
+
+    def find(self, group: str) -> tuple[ErrorCode, OwnedGroup | None]:
+        """Return the refusal, or the group; neither: there is none of that id (GRP-8).
+
+        That there is none counts only if the partition was not lost while it was looked for (GRP-16).
+        """
+        error = self.refusal(group)
+        if error is not ErrorCode.NONE:
+            return error, None
+        partition = self.count.partition_of(group)
+        since = self.partitions.owned_since(partition)
+        owned = self.get(group)
+        if owned is None and (since is None or self.partitions.owned_since(partition) != since):
+            return ErrorCode.NOT_COORDINATOR, None
+        return ErrorCode.NONE, owned
+
+    def is_lost(self, owned: OwnedGroup) -> bool:
+        """Tell whether the group's partition was lost since the group came; it may be here again (GRP-16)."""
+        return self.partitions.owned_since(owned.partition) != owned.since
 
     def get_or_new(self, group: str) -> OwnedGroup | None:
         """Return the group, made if need be; None: its partition was lost since it was checked (GRP-16).
 
         An unload ends ownership before it takes the lock to collect its groups, so none is made behind its back.
         """
-        partition = self.partition_of(group)
+        partition = self.count.partition_of(group)
         with self._lock:
             groups = self._groups.setdefault(partition, {})
             owned = groups.get(group)
-            if owned is None and self.partitions.get(partition) is Ownership.OWNED:
-                owned = groups[group] = OwnedGroup(self._new_group(group), partition)
+            since = self.partitions.owned_since(partition)
+            if owned is None and since is not None:
+                owned = groups[group] = self._new_group(group, partition, since)
             return owned
 
-    def _new_group(self, group: str) -> Group:
-        return Group(
-            group,
-            lambda wanted: self._store(group, wanted),
+    def _new_group(self, group_id: str, partition: int, since: int) -> OwnedGroup:
+        group = Group(
+            group_id,
+            lambda wanted: self._store(owned, wanted),
             max_size=self._config.group_max_size,
             initial_delay_ms=self._config.group_initial_rebalance_delay_ms,
+            to_wall_ms=self._clock.to_wall_ms,
         )
+        owned = OwnedGroup(group, partition, since)
+        return owned
+
+    def holds(self, owned: OwnedGroup) -> bool:
+        """Tell whether it is the group of its id still: not unloaded, nor forgotten, since it was looked up."""
+        with self._lock:
+            return self._groups.get(owned.partition, {}).get(owned.group.id) is owned
 
     def all(self) -> list[OwnedGroup]:
         with self._lock:
@@ -162,22 +161,41 @@ class OwnedGroups:
             if groups.get(owned.group.id) is owned:  # else it was unloaded and loaded again meanwhile
                 del groups[owned.group.id]
 
+    def note_transaction(self, owned: OwnedGroup, producer_id: int) -> None:
+        """Note that the producer commits offsets of the group in its transaction."""
+        with self._lock:
+            self._committing.setdefault(owned.partition, {}).setdefault(producer_id, set()).add(owned.group.id)
+
+    def take_committing(self, number: int, producer_id: int) -> list[OwnedGroup]:
+        """Return the groups of a partition for which the producer has committed offsets; its transaction is over."""
+        with self._lock:
+            ids = self._committing.get(number, {}).pop(producer_id, ())
+            groups = self._groups.get(number, {})
+            return [groups[id_] for id_ in ids if id_ in groups]
+
     def broken_keys(self, group: str) -> frozenset[Key]:
         """Return the keys stored of a group with a damaged record; none: the group is whole, or not known."""
         with self._lock:
-            return frozenset(self._broken.get(self.partition_of(group), {}).get(group, ()))
+            return frozenset(self._broken.get(self.count.partition_of(group), {}).get(group, ()))
 
     def forget_broken(self, group: str) -> None:
         """Make the id free again: tombstones for all its keys are in the log."""
         with self._lock:
-            self._broken.get(self.partition_of(group), {}).pop(group, None)
+            self._broken.get(self.count.partition_of(group), {}).pop(group, None)
 
     # --- what groups want done ----------------------------------------------------------------------------------
 
     def carry_out(self, owned: OwnedGroup, effects: Sequence[Effect]) -> None:
-        """Do what the group decided, in order; its lock must not be held."""
+        """Do what the group decided, in order; its lock must not be held.
+
+        Each effect is carried out by itself: one that raises concerns one client, not the others of its group, nor the
+        groups that are handed over after this one.
+        """
         for effect in effects:
-            effect()
+            try:
+                effect()
+            except Exception:
+                log.exception("group %s: an effect of a decision failed", owned.group.id)
         self._arm(owned)
 
     def _arm(self, owned: OwnedGroup) -> None:
@@ -193,49 +211,22 @@ class OwnedGroups:
             if deadline_ms is not None:
                 delay_ms = max(deadline_ms - self._now_ms(), 0)
                 # What is due is not taken back by a request meanwhile: on a busy scheduler it would never come to run.
-                owned.deadline = self._scheduler.once("group-deadline", lambda: self._on_time(owned), delay_ms=delay_ms)
+                owned.deadline = self._scheduler.once("group-deadline", lambda: self.on_time(owned), delay_ms=delay_ms)
 
-    def _on_time(self, owned: OwnedGroup) -> None:
+    def on_time(self, owned: OwnedGroup) -> None:
+        """Let the group carry out what is due."""
         with owned.lock:
+            if self.is_lost(owned):
+                return  # its requests are answered 16 by the unload
             effects = owned.group.on_time(self._now_ms())
         self.carry_out(owned, effects)
 
     # --- leadership of the offsets partitions (GRP-6 to 17) ------------------------------------------------------
 
-    def on_leadership_change(self, leaders: Iterable[Partition], followers: Iterable[Partition]) -> None:
-        """Load and unload groups, called while LeaderAndIsr is handled, before it is answered (BRK-32)."""
-        for partition in followers:
-            if partition.tp.topic == OFFSETS_TOPIC and self.partitions.end(
-                partition.tp.partition, partition.leader_epoch
-            ):
-                self._unload(partition.tp.partition)
-        for partition in leaders:
-            if partition.tp.topic == OFFSETS_TOPIC:
-                number, epoch = partition.tp.partition, partition.leader_epoch
-                if self.partitions.begin_load(number, epoch):
-                    self._scheduler.submit(lambda n=number, e=epoch: self.load(n, e), "group-load")  # type: ignore[misc]
-
-    def on_partitions_stopped(self, partitions: Iterable[TopicPartition]) -> None:
-        """End ownership: StopReplica with delete, or a failed log dir, does too (GRP-15)."""
-        for partition in partitions:
-            if partition.topic == OFFSETS_TOPIC and self.partitions.end(partition.partition, None):
-                self._unload(partition.partition)
-
-    def load(self, number: int, epoch: int, retry_ms: float = 1000) -> None:
-        partition = self._replica_manager.partitions.get(offsets_partition(number))
-        source = partition.log if partition is not None else None
-        if source is None or not self.partitions.still_loading(number, epoch):
-            return
-        try:
-            with gc_paused():
-                loaded = load(
-                    source, self._config.offsets_load_buffer_size, lambda: self.partitions.still_loading(number, epoch)
-                )
-        except (KafkatoolError, OSError) as e:
-            log.error("loading %s failed, again in %d ms: %s", source.partition, retry_ms, e)
-            again = min(retry_ms * 2, _LONGEST_RETRY_MS)
-            self._scheduler.schedule("group-load", lambda: self.load(number, epoch, again), delay_ms=retry_ms)
-            return
+    def _read(self, source: Log, number: int, epoch: int) -> None:
+        loaded = load(
+            source, self._config.offsets_load_buffer_size, lambda: self.partitions.still_loading(number, epoch)
+        )
         if loaded is not None:
             self._take_over(number, epoch, loaded)
 
@@ -244,7 +235,7 @@ class OwnedGroups:
         groups: dict[str, OwnedGroup] = {}
         started: list[tuple[OwnedGroup, list[Effect]]] = []
         for group_id in loaded.group_ids():
-            owned = groups[group_id] = OwnedGroup(self._new_group(group_id), number)
+            owned = groups[group_id] = self._new_group(group_id, number, epoch)
             value = loaded.groups.get(group_id)
             effects = owned.group.restore(value, now_ms) if value else []
             owned.group.offsets = loaded.offsets[group_id]
@@ -256,6 +247,7 @@ class OwnedGroups:
                 return
             self._groups[number] = groups
             self._broken[number] = broken
+            self._committing[number] = loaded.open_transactions
         for owned, effects in started:
             self.carry_out(owned, effects)
         log.info("group coordinator owns partition %d of %s: %d groups", number, OFFSETS_TOPIC, len(groups))
@@ -263,6 +255,7 @@ class OwnedGroups:
     def _unload(self, number: int) -> None:
         with self._lock:
             gone = self._groups.pop(number, {})
+            self._committing.pop(number, None)
             self._broken.pop(number, None)
         for owned in gone.values():
             with owned.lock:

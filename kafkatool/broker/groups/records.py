@@ -3,10 +3,10 @@
 Real brokers read what is written here, and the reverse, whenever such a partition changes its leader (GRP-50, 63).
 """
 
-import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkatool.broker.coordination.record_codec import RecordReader, RecordWriter
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 
@@ -26,6 +26,18 @@ class GroupKey(NamedTuple):
 
 
 Key = OffsetKey | GroupKey
+
+_LONGEST_TEXT_BYTES = 2**15 - 1  # a string's length is an int16, in records as in answers
+
+
+def storable(text: str | None, *, suffix_bytes: int = 0) -> bool:
+    """Tell whether the text, and so many bytes more, fits a record.
+
+    What a client sent may not: bytes that are no UTF-8 are read as U+FFFD, which takes three of them.
+    """
+    if text is None or len(text) * 4 + suffix_bytes <= _LONGEST_TEXT_BYTES:
+        return True
+    return len(text.encode()) + suffix_bytes <= _LONGEST_TEXT_BYTES
 
 
 class OffsetValue(NamedTuple):
@@ -64,64 +76,13 @@ class GroupValue:
     members: tuple[MemberValue, ...]
 
 
-class _Writer:
-    def __init__(self, version: int) -> None:
-        self.data = bytearray(struct.pack(">h", version))
-
-    def add(self, layout: str, *values: int) -> None:
-        self.data += struct.pack(">" + layout, *values)
-
-    def string(self, value: str | None) -> None:
-        if value is None:
-            self.add("h", -1)
-        else:
-            encoded = value.encode()
-            self.add("h", len(encoded))
-            self.data += encoded
-
-    def bytes(self, value: bytes) -> None:
-        self.add("i", len(value))
-        self.data += value
-
-
-class _Reader:
-    def __init__(self, data: bytes | memoryview) -> None:
-        self._data = bytes(data)
-        self._at = 0
-
-    def take(self, layout: str) -> int:
-        try:
-            (value,) = struct.unpack_from(">" + layout, self._data, self._at)
-        except struct.error as e:
-            raise CorruptRecordsError(f"record of {OFFSETS_TOPIC} ends early: {e}") from e
-        self._at += struct.calcsize(">" + layout)
-        return int(value)
-
-    def _slice(self, size: int) -> bytes:
-        if size < 0 or self._at + size > len(self._data):
-            raise CorruptRecordsError(f"record of {OFFSETS_TOPIC} ends early: {size} bytes wanted at {self._at}")
-        self._at += size
-        return self._data[self._at - size : self._at]
-
-    def nullable(self) -> str | None:
-        size = self.take("h")
-        return None if size == -1 else self._slice(size).decode(errors="replace")
-
-    def string(self) -> str:
-        return self.nullable() or ""
-
-    def bytes(self) -> bytes:
-        size = self.take("i")
-        return b"" if size == -1 else self._slice(size)
-
-
 def encode_key(key: Key) -> bytes:
     """Encode version 1 for offsets, 2 for groups."""
     if isinstance(key, GroupKey):
-        writer = _Writer(2)
+        writer = RecordWriter(2)
         writer.string(key.group)
     else:
-        writer = _Writer(1)
+        writer = RecordWriter(1)
         writer.string(key.group)
         writer.string(key.topic)
         writer.add("i", key.partition)
@@ -130,7 +91,7 @@ def encode_key(key: Key) -> bytes:
 
 def decode_key(data: bytes | memoryview) -> Key | None:
     """Decode; None for a version of a newer broker, which loading skips (GRP-10). Raises CorruptRecordsError."""
-    reader = _Reader(data)
+    reader = RecordReader(data, OFFSETS_TOPIC)
     match reader.take("h"):
         case 0 | 1:
             return OffsetKey(reader.string(), reader.string(), reader.take("i"))
@@ -142,12 +103,12 @@ def decode_key(data: bytes | memoryview) -> Key | None:
 def encode_offset(value: OffsetValue, *, with_epoch: bool) -> bytes:
     """Encode version 3; 1 for an IBP below 2.1 (``with_epoch`` false) and for an offset with its own expiry."""
     if value.expire_timestamp_ms is not None or not with_epoch:
-        writer = _Writer(1)
+        writer = RecordWriter(1)
         writer.add("q", value.offset)
         writer.string(value.metadata)
         writer.add("qq", value.commit_timestamp_ms, _or_minus_one(value.expire_timestamp_ms))
     else:
-        writer = _Writer(3)
+        writer = RecordWriter(3)
         writer.add("qi", value.offset, _or_minus_one(value.leader_epoch))
         writer.string(value.metadata)
         writer.add("q", value.commit_timestamp_ms)
@@ -156,7 +117,7 @@ def encode_offset(value: OffsetValue, *, with_epoch: bool) -> bytes:
 
 def decode_offset(data: bytes | memoryview) -> OffsetValue:
     """Decode versions 0 to 3. Raises CorruptRecordsError, also for a newer version."""
-    reader = _Reader(data)
+    reader = RecordReader(data, OFFSETS_TOPIC)
     version = reader.take("h")
     if not 0 <= version <= 3:
         raise CorruptRecordsError(f"offset value of version {version} in {OFFSETS_TOPIC} is not known")
@@ -170,7 +131,7 @@ def decode_offset(data: bytes | memoryview) -> OffsetValue:
 
 def encode_group(value: GroupValue, *, version: int = 3) -> bytes:
     """Encode version 1 (IBP below 2.1), 2 (below 2.3) or 3."""
-    writer = _Writer(version)
+    writer = RecordWriter(version)
     writer.string(value.protocol_type)
     writer.add("i", value.generation)
     writer.string(value.protocol)
@@ -192,7 +153,7 @@ def encode_group(value: GroupValue, *, version: int = 3) -> bytes:
 
 def decode_group(data: bytes | memoryview) -> GroupValue:
     """Decode versions 0 to 3; version 0 has rebalance timeout = session timeout (GRP-11). Raises CorruptRecordsError."""
-    reader = _Reader(data)
+    reader = RecordReader(data, OFFSETS_TOPIC)
     version = reader.take("h")
     if not 0 <= version <= 3:
         raise CorruptRecordsError(f"group value of version {version} in {OFFSETS_TOPIC} is not known")

@@ -1,16 +1,21 @@
 """The writer of ``__consumer_offsets``, which turns the outcome of an append into codes clients know (GRP-50, 51)."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from kafkatool.broker.groups.ownership import offsets_partition
 from kafkatool.broker.groups.records import GroupKey, GroupValue, Key, OffsetKey, OffsetValue, encode_group, encode_key
 from kafkatool.broker.groups.records import encode_offset as encode_offset_value
+from kafkatool.broker.replication.leading.delayed_produce import AppendResult
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.records.batches import Record, encode_batch
+from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch, read_header
+
+log = logging.getLogger(__name__)
 
 _COMMIT_CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -52,8 +57,19 @@ def _batches(keys: Sequence[Key]) -> Iterator[list[tuple[bytes, None]]]:
         yield batch
 
 
+class TransactionalProducer(NamedTuple):
+    """Who commits offsets in a transaction."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
 class GroupsWriter:
-    """The writer. One batch per request; versions by the inter-broker protocol version."""
+    """The writer. One batch per request; versions by the inter-broker protocol version.
+
+    It raises nothing: what cannot be written is told to ``done`` like any other failure, once.
+    """
 
     def __init__(self, config: BrokerConfig, replica_manager: ReplicaManager) -> None:
         self._config = config
@@ -64,8 +80,11 @@ class GroupsWriter:
 
     def store_group(self, partition: int, group: str, value: GroupValue, done: Callable[[ErrorCode], None]) -> None:
         """Append a group's record; ``done`` hears SyncGroup's code."""
-        record = (encode_key(GroupKey(group)), encode_group(value, version=self._group_version))
-        self._append(partition, [record], lambda code, _: done(_SYNC_CODES.get(code, code)))
+
+        def records() -> list[tuple[bytes, bytes | None]]:
+            return [(encode_key(GroupKey(group)), encode_group(value, version=self._group_version))]
+
+        self._append(partition, records, lambda code, _: done(_SYNC_CODES.get(code, code)))
 
     def store_offsets(
         self,
@@ -75,52 +94,139 @@ class GroupsWriter:
         done: Callable[[ErrorCode, int], None],
     ) -> None:
         """Append commits; ``done`` hears OffsetCommit's code and the first record's offset, the others follow in order."""
-        records = [
-            (encode_key(OffsetKey(group, t, p)), encode_offset_value(value, with_epoch=self._offset_with_epoch))
-            for (t, p), value in offsets.items()
-        ]
+
+        def records() -> list[tuple[bytes, bytes | None]]:
+            return self._offset_records(group, offsets)
+
         self._append(partition, records, lambda code, base: done(_COMMIT_CODES.get(code, code), base))
 
-    def delete_keys(self, partition: int, keys: Sequence[Key], done: Callable[[ErrorCode], None]) -> None:
-        """Append tombstones in as few batches as the topic takes; ``done`` hears OffsetCommit's code, the first
-        that is not NONE. Without keys there is nothing to do.
+    def store_offsets_in_transaction(
+        self,
+        partition: int,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetValue],
+        producer: TransactionalProducer,
+        done: Callable[[ErrorCode, int], None],
+    ) -> None:
+        """Append commits that count once their transaction does; ``done`` as of ``store_offsets`` (TXN-83)."""
+
+        def append(tp: TopicPartition, told: Callable[[AppendResult], None]) -> None:
+            records = self._offset_records(group, offsets)
+            batch = self._batch(
+                records,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                base_sequence=0,
+                attributes=TRANSACTIONAL,
+            )
+            header = read_header(batch)
+            assert header is not None  # it was made here
+            self._replica_manager.verified_appends.append(
+                {tp: batch},
+                {tp: header},
+                producer.transactional_id,
+                acks=self._config.offsets_commit_required_acks,
+                timeout_ms=self._config.offsets_commit_timeout_ms,
+                internal=True,
+                group=group,
+                on_done=lambda results: told(results[tp]),
+            )
+
+        self._tell_once(partition, append, lambda code, base: done(_COMMIT_CODES.get(code, code), base))
+
+    def delete_keys(
+        self, partition: int, keys: Sequence[Key], done: Callable[[ErrorCode, Sequence[int]], None]
+    ) -> None:
+        """Append tombstones in as few batches as the topic takes. Without keys there is nothing to do.
+
+        ``done`` hears OffsetCommit's code, the first that is not NONE, and the offsets of the tombstones, in the order of
+        the keys: fewer than these, if not all could be stored.
         """
         batches = list(_batches(keys))
-        if not batches:
-            done(ErrorCode.NONE)
-            return
-        first, *rest = batches
+        tombstones: list[int] = []
 
-        def stored(code: ErrorCode, _base: int) -> None:
-            if code is ErrorCode.NONE and rest:
-                self._append(partition, rest.pop(0), stored)
+        def append_next() -> None:
+            if batches:
+                batch = batches.pop(0)
+                self._append(partition, lambda: batch, lambda code, base: stored(code, base, len(batch)))
             else:
-                done(_COMMIT_CODES.get(code, code))
+                done(ErrorCode.NONE, tombstones)
 
-        self._append(partition, first, stored)
+        def stored(code: ErrorCode, base_offset: int, count: int) -> None:
+            if code is ErrorCode.NONE:
+                tombstones.extend(range(base_offset, base_offset + count))
+                append_next()
+            else:
+                done(_COMMIT_CODES.get(code, code), tombstones)
+
+        append_next()
 
     def store_tombstones(self, partition: int, keys: Sequence[Key]) -> None:
         """Append tombstones, not waited for: what fails comes back with a later load and expires again (GRP-55)."""
-        for records in _batches(keys):
-            self._append(partition, records, lambda _code, _base: None, acks=0)
+
+        def stored(code: ErrorCode, _base: int) -> None:
+            if code is not ErrorCode.NONE:
+                log.warning(
+                    "tombstones were not written to %s: %s", TopicPartition(OFFSETS_TOPIC, partition), code.name
+                )
+
+        for batch in _batches(keys):
+            self._append(partition, lambda batch=batch: batch, stored, acks=0)  # type: ignore[misc]
 
     def _append(
         self,
         partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
+        records: Callable[[], Sequence[tuple[bytes, bytes | None]]],
         done: Callable[[ErrorCode, int], None],
         acks: int | None = None,
     ) -> None:
+        def append(tp: TopicPartition, told: Callable[[AppendResult], None]) -> None:
+            self._replica_manager.appends.append(
+                {tp: self._batch(records())},
+                acks=self._config.offsets_commit_required_acks if acks is None else acks,
+                timeout_ms=self._config.offsets_commit_timeout_ms,
+                internal=True,
+                on_done=lambda results: told(results[tp]),
+            )
+
+        self._tell_once(partition, append, done)
+
+    def _offset_records(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetValue]
+    ) -> list[tuple[bytes, bytes | None]]:
+        return [
+            (encode_key(OffsetKey(group, t, p)), encode_offset_value(value, with_epoch=self._offset_with_epoch))
+            for (t, p), value in offsets.items()
+        ]
+
+    def _batch(self, records: Sequence[tuple[bytes, bytes | None]], **producer: int) -> bytearray:
         now_ms = int(time.time() * 1000)
-        batch = encode_batch(
+        return encode_batch(
             [Record(i, now_ms, key, value, ()) for i, (key, value) in enumerate(records)],
             codec=self._config.offsets_topic_compression_codec,
+            **producer,
         )
-        tp = offsets_partition(partition)
-        self._replica_manager.appends.append(
-            {tp: batch},
-            acks=self._config.offsets_commit_required_acks if acks is None else acks,
-            timeout_ms=self._config.offsets_commit_timeout_ms,
-            internal=True,
-            on_done=lambda results: done(results[tp].error, results[tp].base_offset),
-        )
+
+    def _tell_once(
+        self,
+        partition: int,
+        append: Callable[[TopicPartition, Callable[[AppendResult], None]], None],
+        done: Callable[[ErrorCode, int], None],
+    ) -> None:
+        """Append; ``done`` hears the outcome once, also when it cannot even be tried."""
+        tp = TopicPartition(OFFSETS_TOPIC, partition)
+        told = False
+
+        def tell(code: ErrorCode, base_offset: int) -> None:
+            nonlocal told
+            if not told:
+                told = True
+                done(code, base_offset)
+
+        try:
+            append(tp, lambda result: tell(result.error, result.base_offset))
+        except Exception:
+            if told:
+                raise  # it was not the append that failed
+            log.exception("a record of a group could not be written to %s", tp)
+            tell(ErrorCode.UNKNOWN_SERVER_ERROR, -1)

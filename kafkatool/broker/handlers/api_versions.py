@@ -19,20 +19,25 @@ def _served_ranges() -> list[wire.ApiVersionsResponseKey]:
 
 
 def _range(served: Served) -> wire.ApiVersionsResponseKey:
-    first, last = served.announced
+    first, last = served.versions
     return wire.ApiVersionsResponseKey(api_key=served.api.key, min_version=first, max_version=last)
 
 
-def _answer_newer() -> wire.ApiVersionsResponse:
+def answer_newer() -> wire.ApiVersionsResponse:
     """Tell a newer client, in the oldest layout, which versions of the question it may use."""
     return wire.ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(load_handlers()[wire.API.key])]
     )
 
 
-@Served(wire.API, versions=(0, 3), quick=True, throttled_at_once_from=2, answer_newer=_answer_newer)
-def handle(request: wire.ApiVersionsRequest, call: Call) -> wire.ApiVersionsResponse:
+def answer(request: wire.ApiVersionsRequest, version: int) -> wire.ApiVersionsResponse:
+    """Tell what is served, whoever asks."""
     software = (request.client_software_name, request.client_software_version)
-    if call.header.api_version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in software):
+    if version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in software):
         return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     return wire.ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=_served_ranges())
+
+
+@Served(wire.API, versions=(0, 3), asks=(), quick=True, throttled_at_once_from=2, answer_newer=answer_newer)
+def handle(request: wire.ApiVersionsRequest, call: Call) -> wire.ApiVersionsResponse:
+    return answer(request, call.header.api_version)

@@ -7,23 +7,35 @@ request allows, the answer is REQUEST_TIMED_OUT though the growth goes on. Not s
 from collections import Counter
 
 from kafkatool.broker.administration.waiting_topics import is_led
+from kafkatool.broker.handlers.authorization import on_controller, topics
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.model.acls import Operation
 from kafkatool.core.protocol.messages import create_partitions as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-@Served(wire.API, versions=(0, 1))
+@Served(
+    wire.API,
+    versions=(0, 1),
+    asks=(on_controller(topics(Operation.ALTER, name="name", text="The topic authorization is failed.")),),
+)
 def handle(request: wire.CreatePartitionsRequest, call: Call) -> wire.CreatePartitionsResponse | None:
     """Write the new assignments, then wait for leaders."""
     listed = Counter(t.name for t in request.topics)
+    is_active = call.context.controller.is_active
+    existing = call.context.topic_admin.existing(listed) if is_active else frozenset()
     results: dict[str, wire.CreatePartitionsResult] = {}
     started: dict[str, int] = {}
     for topic in request.topics:
         if listed[topic.name] > 1:
             results[topic.name] = _result(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+            continue
+        if is_active and topic.name not in existing:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            results[topic.name] = _result(topic.name, code, f"The topic '{topic.name}' does not exist.")
             continue
         result = results[topic.name] = _grow(topic, call, validate_only=request.validate_only)
         if result.error_code == ErrorCode.NONE and not request.validate_only:

@@ -1,37 +1,59 @@
-"""CreateTopics (key 19), versions 0-3: answered by the active controller alone (KIP-4).
+"""CreateTopics (key 19), versions 0-5: answered by the active controller alone (KIP-4).
 
 A topic counts as created when all its partitions have a leader in this broker's metadata; when that takes longer than
-the request allows, the answer is REQUEST_TIMED_OUT though the creation goes on. Not served: policies.
+the request allows, the answer is REQUEST_TIMED_OUT though the creation goes on. From version 4 on the counts may be left
+to this broker's defaults (KIP-464), and 5 tells what was made (KIP-525). Not served: policies.
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 
 from kafkatool.broker.administration.topics import AdminError, NewTopic
 from kafkatool.broker.administration.waiting_topics import is_led
+from kafkatool.broker.handlers.authorization import on_controller, topics
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
+from kafkatool.broker.settings.description import ConfigSource, Setting
 from kafkatool.core.errors import ZooKeeperError
+from kafkatool.core.model.acls import Operation, ResourceType
 from kafkatool.core.protocol.messages import create_topics as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
+_may_create_each = on_controller(topics(Operation.CREATE, name="name", text="Authorization failed."))
 
-@Served(wire.API, versions=(0, 3))
+
+def _may_create(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTopicsRequest | None:
+    if call.allows(Operation.CREATE, ResourceType.CLUSTER, asked=False):
+        return request
+    allowed: wire.CreateTopicsRequest | None = _may_create_each(request, call)
+    return allowed
+
+
+@Served(wire.API, versions=(0, 5), asks=(_may_create,))
 def handle(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTopicsResponse | None:
     """Write the nodes of what passes the checks, then wait for leaders."""
     counts = Counter(t.name for t in request.topics)
     results: dict[str, wire.CreateTopicsResponseTopic] = {}
     started: list[str] = []
+    inherited: list[wire.CreatedTopicConfig] = []  # shared by all topics: a request may name thousands
+    if call.header.api_version >= 5 and call.context.controller.is_active:
+        inherited = [_config(setting) for setting in call.context.topic_admin.inherited_settings()]
     for topic in request.topics:
         if counts[topic.name] > 1:
             results[topic.name] = _result(topic.name, ErrorCode.INVALID_REQUEST, "the topic is listed twice")
         else:
-            results[topic.name] = _create(topic, request, call)
+            results[topic.name] = _create(topic, request, call, inherited)
             if results[topic.name].error_code == ErrorCode.NONE and not request.validate_only:
                 started.append(topic.name)
 
     def answer(pending: set[str]) -> None:
         for name in pending:
-            results[name] = _result(name, ErrorCode.REQUEST_TIMED_OUT, "created, but not all partitions are led yet")
+            results[name] = replace(
+                results[name],
+                error_code=ErrorCode.REQUEST_TIMED_OUT,
+                error_message="created, but not all partitions are led yet",
+            )
         call.respond(wire.CreateTopicsResponse(topics=list(results.values())))
 
     if not started:
@@ -40,23 +62,46 @@ def handle(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTopicsRe
     return None
 
 
-def _result(name: str, code: ErrorCode, message: str | None = None) -> wire.CreateTopicsResponseTopic:
+def _result(name: str, code: ErrorCode, message: str) -> wire.CreateTopicsResponseTopic:
     return wire.CreateTopicsResponseTopic(name=name, error_code=code, error_message=message)
 
 
+def _config(setting: Setting) -> wire.CreatedTopicConfig:
+    return wire.CreatedTopicConfig(
+        name=setting.name, value=setting.value, read_only=setting.read_only, config_source=setting.source
+    )
+
+
 def _create(
-    topic: wire.CreateTopicsTopic, request: wire.CreateTopicsRequest, call: Call
+    topic: wire.CreateTopicsTopic,
+    request: wire.CreateTopicsRequest,
+    call: Call,
+    inherited: list[wire.CreatedTopicConfig],
 ) -> wire.CreateTopicsResponseTopic:
     if not call.context.controller.is_active:
         return _result(topic.name, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     try:
-        call.context.topic_admin.create(_new_topic(topic), validate_only=request.validate_only)
+        wanted = _new_topic(topic, unset=-1 if call.header.api_version >= 4 else None)
+        made = call.context.topic_admin.create(wanted, validate_only=request.validate_only)
     except (AdminError, ZooKeeperError) as e:
         return _result(topic.name, code_of(e), str(e))
-    return _result(topic.name, ErrorCode.NONE)
+    return wire.CreateTopicsResponseTopic(
+        name=topic.name,
+        num_partitions=made.partitions,
+        replication_factor=made.replication_factor,
+        configs=_with(wanted.configs, inherited) if wanted.configs else inherited,
+    )
 
 
-def _new_topic(topic: wire.CreateTopicsTopic) -> NewTopic:
+def _with(own: Mapping[str, str], inherited: list[wire.CreatedTopicConfig]) -> list[wire.CreatedTopicConfig]:
+    return [
+        replace(one, value=own[one.name], config_source=ConfigSource.TOPIC) if one.name in own else one
+        for one in inherited
+    ]
+
+
+def _new_topic(topic: wire.CreateTopicsTopic, *, unset: int | None) -> NewTopic:
+    """Check what belongs to the wire; a count of ``unset`` leaves it to the broker."""
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         raise AdminError(
             ErrorCode.INVALID_REQUEST, "give either an assignment or partition count and replication factor, not both"
@@ -70,8 +115,8 @@ def _new_topic(topic: wire.CreateTopicsTopic) -> NewTopic:
         configs[config.name] = config.value
     return NewTopic(
         name=topic.name,
-        partitions=topic.num_partitions,
-        replication_factor=topic.replication_factor,
+        partitions=None if topic.num_partitions == unset else topic.num_partitions,
+        replication_factor=None if topic.replication_factor == unset else topic.replication_factor,
         assignment={a.partition: tuple(a.broker_ids) for a in topic.assignments} or None,
         configs=configs,
     )

@@ -5,12 +5,14 @@ Answered when the tombstones of all groups are replicated, which Kafka does not 
 
 import threading
 
+from kafkatool.broker.handlers.authorization import groups
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.model.acls import Operation
 from kafkatool.core.protocol.messages import delete_groups as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-@Served(wire.API, versions=(0, 1))
+@Served(wire.API, versions=(0, 1), asks=(groups(Operation.DELETE, "group_names"),))
 def handle(request: wire.DeleteGroupsRequest, call: Call) -> wire.DeleteGroupsResponse | None:
     names = list(dict.fromkeys(request.group_names))
     if not names:

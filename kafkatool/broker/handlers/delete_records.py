@@ -4,13 +4,15 @@ Each partition is asked of its leader. The space is given back with the next ret
 """
 
 from kafkatool.broker.administration.record_deletion import DelayedDeletion, delete_on_leader
+from kafkatool.broker.handlers.authorization import topics
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.model.acls import Operation
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import delete_records as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-@Served(wire.API, versions=(0, 1))
+@Served(wire.API, versions=(0, 1), asks=(topics(Operation.DELETE, name="name"),))
 def handle(request: wire.DeleteRecordsRequest, call: Call) -> None:
     context = call.context
     find_leader = context.replica_manager.partitions.leader

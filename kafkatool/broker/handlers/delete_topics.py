@@ -6,14 +6,16 @@ the answer is REQUEST_TIMED_OUT though the deletion goes on.
 
 from kafkatool.broker.administration.topics import AdminError
 from kafkatool.broker.administration.waiting_topics import is_gone
+from kafkatool.broker.handlers.authorization import on_controller, topics
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.handlers.error_reply import code_of
 from kafkatool.core.errors import ZooKeeperError
+from kafkatool.core.model.acls import Operation
 from kafkatool.core.protocol.messages import delete_topics as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-@Served(wire.API, versions=(0, 3))
+@Served(wire.API, versions=(0, 3), asks=(on_controller(topics(Operation.DELETE, "topic_names")),))
 def handle(request: wire.DeleteTopicsRequest, call: Call) -> wire.DeleteTopicsResponse | None:
     """Mark the topics, then wait until they are gone."""
     codes = {name: _delete(name, call) for name in request.topic_names}

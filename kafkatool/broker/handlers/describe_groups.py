@@ -1,6 +1,8 @@
-"""DescribeGroups (key 15), versions 0-3: state, protocol, members and their assignments (GRP-58)."""
+"""DescribeGroups (key 15), versions 0-5: state, protocol, members and their assignments (GRP-58)."""
 
+from kafkatool.broker.handlers.authorization import NOT_ASKED_FOR, groups, operations_on
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.model.acls import Operation, ResourceType
 from kafkatool.core.protocol.messages.describe_groups import (
     API,
     DescribedGroup,
@@ -10,14 +12,13 @@ from kafkatool.core.protocol.messages.describe_groups import (
 )
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
-_ALL_OPERATIONS = 328  # bits of read, delete, describe: there are no ACLs
-_NOT_ASKED_FOR = -(2**31)
 
-
-@Served(API, versions=(0, 3))
+@Served(API, versions=(0, 5), asks=(groups(Operation.DESCRIBE, "groups"),))
 def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     asked = request.include_authorized_operations
-    return DescribeGroupsResponse(groups=[_describe(group, call, operations=asked) for group in request.groups])
+    return DescribeGroupsResponse(
+        groups=[_describe(group, call, operations=asked) for group in dict.fromkeys(request.groups)]
+    )
 
 
 def _describe(group: str, call: Call, *, operations: bool) -> DescribedGroup:
@@ -31,6 +32,7 @@ def _describe(group: str, call: Call, *, operations: bool) -> DescribedGroup:
         members=[
             DescribedGroupMember(
                 member_id=member.id,
+                group_instance_id=member.instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.subscription,
@@ -38,5 +40,9 @@ def _describe(group: str, call: Call, *, operations: bool) -> DescribedGroup:
             )
             for member in found.members
         ],
-        authorized_operations=_ALL_OPERATIONS if operations and found.error is ErrorCode.NONE else _NOT_ASKED_FOR,
+        authorized_operations=(
+            operations_on(call, ResourceType.GROUP, group)
+            if operations and found.error is ErrorCode.NONE
+            else NOT_ASKED_FOR
+        ),
     )

@@ -1,10 +1,11 @@
-"""The way of a frame to its handler: versions are checked, bodies decoded, failures answered (BRK-10, 11, 17, 155)."""
+"""The way of a frame to its handler: versions are checked, bodies decoded, failures answered (BRK-10, 11, 17)."""
 
 import logging
 import struct
 from collections.abc import Mapping
 from typing import Any
 
+from kafkatool.broker.handlers.authorization import NotPermittedError
 from kafkatool.broker.handlers.call import Call, HandlerContext, Served
 from kafkatool.broker.handlers.error_reply import code_of, error_reply
 from kafkatool.broker.network.connection import Connection
@@ -35,7 +36,7 @@ class Dispatcher:
             return
         key, version, correlation_id = _START.unpack_from(frame)
         served = self._served.get(key)
-        first, last = served.announced if served is not None else (0, -1)
+        first, last = served.versions if served is not None else (0, -1)
         if served is None or not first <= version <= last:
             self._refuse(connection, served, key, version, correlation_id)
             return
@@ -49,13 +50,21 @@ class Dispatcher:
         call = Call(header, served, self._context, connection)
         if served.charge is not None and self._context.client_quotas.active:
             served.charge(message, call, len(frame))
-        if version < served.versions[0]:
-            _reply_code(call, served, message, ErrorCode.UNSUPPORTED_VERSION)
+        if served.between_brokers and not call.is_between_brokers:
+            log.warning("%s from %s refused: it came in on listener %s", served.api.name, connection, call.listener)
+            _reply_code(call, served, message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return
         try:
+            if self._context.authorizer is not None:
+                for step in served.asks:
+                    message = step(message, call)
+                    if message is None:
+                        return
             response = served.handle(message, call)
             if response is not None:
                 call.respond(response)
+        except NotPermittedError as e:
+            _reply_code(call, served, message, e.code, e.told)
         except Exception as e:
             if isinstance(e, KafkatoolError):
                 log.warning("%s from %s failed: %s", served.api.name, call.client_host, e)
@@ -87,8 +96,8 @@ class Dispatcher:
         connection.end()
 
 
-def _reply_code(call: Call, served: Served, message: Any, code: ErrorCode) -> None:
+def _reply_code(call: Call, served: Served, message: Any, code: ErrorCode, told: str | None = None) -> None:
     if served.expects_answer is None or served.expects_answer(message):
-        call.respond(error_reply(served.api.response, message, code))
+        call.respond(error_reply(served.api.response, message, code, told))
     else:
         call.close()  # a client that reads no answers learns of it in no other way

@@ -1,26 +1,52 @@
-"""Fetch (key 1), versions 4-11: read record batches, as a consumer or as a follower (BRK-92 to 106, 158).
+"""Fetch (key 1), versions 0-12: read record batches, as a consumer or as a follower (BRK-92 to 106, 158, ADM-85, 93).
 
-Left out: reading from the closest replica (preferred_read_replica is always -1), down-conversion (version 4 and later
-clients read every batch format). No transactions are served, but aborted ones of logs that came from a broker which
-serves them are listed.
+Versions below 4 get entries of before record batches (``older_fetches``). From version 11 on consumers read from
+followers too, and a leader may send them to one of their rack (KIP-392). Aborted transactions are listed.
 """
 
 import contextlib
+from collections.abc import Set
+from dataclasses import replace
 
+from kafkatool.broker.handlers.authorization import by_handler
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.network.client_quotas import FETCH
+from kafkatool.broker.replication.leading.closer_replica import closer_replica
 from kafkatool.broker.replication.leading.fetch_session import FetchEntries, FetchResults
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan
-from kafkatool.broker.replication.partition.partition_reads import FAILED_READS, READ_COMMITTED, PartitionRead, Reader
+from kafkatool.broker.replication.leading.fetches import CloserReplica
+from kafkatool.broker.replication.leading.older_fetches import FORMATS
+from kafkatool.broker.replication.partition.partition_reads import (
+    CONSUMER,
+    DEBUGGER,
+    FAILED_READS,
+    READ_COMMITTED,
+    PartitionRead,
+    Reader,
+    find_divergence,
+)
+from kafkatool.broker.replication.partition.session_epochs import FINAL_EPOCH, INITIAL_EPOCH
 from kafkatool.broker.replication.replica_manager import ReplicaManager
+from kafkatool.broker.settings.config import RACK_AWARE
+from kafkatool.core.model.acls import Operation, ResourceType
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages import fetch as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
+_KNOWS_BATCHES = 4
+_KNOWS_MAX_BYTES = 3
 _COPY_BELOW_BYTES = 2048  # fewer are copied into the response: one call sends all of it
 _KNOWS_STORAGE_ERROR = 6
 _KNOWS_ZSTD = 10
+_KNOWS_DIVERGING_EPOCHS = 12
+_NO_EPOCH = -1
+_TELL_THE_LEADER = frozenset(
+    {ErrorCode.NOT_LEADER_FOR_PARTITION, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
+)
+_READS_ANYWHERE = 11
 _ZSTD = "zstd"
+_NOT_PERMITTED = FAILED_READS[ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 def _charge(request: wire.FetchRequest, call: Call, size_bytes: int) -> None:
@@ -29,31 +55,88 @@ def _charge(request: wire.FetchRequest, call: Call, size_bytes: int) -> None:
         call.charge(FETCH, None)
 
 
-@Served(wire.API, versions=(4, 11), quick=True, throttled_at_once_from=8, charge=_charge)
+@Served(wire.API, versions=(0, 12), asks=(by_handler,), quick=True, throttled_at_once_from=8, charge=_charge)
 def handle(request: wire.FetchRequest, call: Call) -> wire.FetchResponse | None:
     """Answer at once, or when there is enough to read."""
     manager = call.context.replica_manager
     version = call.header.api_version
-    plan = manager.fetch_sessions.plan(request)
+    if request.cluster_id is not None and request.cluster_id != call.context.cluster_id:
+        return wire.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, topics=[])
+    anywhere = version >= _READS_ANYWHERE and request.replica_id == CONSUMER
+    reader = Reader(request.replica_id, request.isolation_level == READ_COMMITTED, anywhere=anywhere)
+    guarded = call.context.authorizer is not None or (reader.is_follower and not call.is_between_brokers)
+    if (
+        guarded
+        and reader.is_follower
+        and request.session_epoch == INITIAL_EPOCH
+        and not _is_follower(call, asked=False)
+    ):
+        request = replace(request, session_epoch=FINAL_EPOCH)  # a follower's session would close a consumer's
+    plan = manager.fetch_sessions.plan(request, call.principal)
     if plan.error is not ErrorCode.NONE:
         return wire.FetchResponse(error_code=plan.error, topics=[])
-    entries, unreadable = (plan.entries, []) if version >= _KNOWS_ZSTD else _without_zstd(manager, plan.entries)
-
-    reader = Reader(request.replica_id, request.isolation_level == READ_COMMITTED)
+    entries: FetchEntries = plan.entries
+    unreadable: FetchResults = []
+    if guarded:  # before anything is looked up: what the others tell is for readers
+        refused = _refused({topic_partition.topic for topic_partition, _ in entries}, reader, call)
+        unreadable = [(tp, _NOT_PERMITTED) for tp, _ in entries if tp.topic in refused]
+        entries = [entry for entry in entries if entry[0].topic not in refused]
+    if version < _KNOWS_ZSTD:
+        entries, undecodable = _without_zstd(manager, entries)
+        unreadable = unreadable + undecodable
+    elif version >= _KNOWS_DIVERGING_EPOCHS:
+        entries, diverging = _without_diverging(manager, entries)
+        unreadable = unreadable + diverging if diverging else unreadable
 
     def done(results: FetchResults) -> None:
-        call.respond(_response(plan, plan.to_tell(unreadable + results if unreadable else results, reader), version))
+        if guarded:  # the right may have been withdrawn while it waited (SEC-87)
+            withdrawn = _refused({topic_partition.topic for topic_partition, _ in results}, reader, call)
+            results = [(tp, _NOT_PERMITTED if tp.topic in withdrawn else read) for tp, read in results]
+        call.respond(_response(plan, plan.to_tell(unreadable + results if unreadable else results, reader), call))
 
+    max_wait_ms = 0 if unreadable else call.patience_ms(request.max_wait_ms)
+    if version < _KNOWS_BATCHES:
+        manager.older_fetches.fetch(
+            entries,
+            reader,
+            FORMATS[version],
+            max_wait_ms=max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes if version >= _KNOWS_MAX_BYTES else call.context.config.fetch_max_bytes,
+            on_done=done,
+        )
+        return None
     manager.fetches.fetch(
         entries,
         reader,
-        max_wait_ms=0 if unreadable else call.patience_ms(request.max_wait_ms),
+        max_wait_ms=max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
         on_done=done,
         session=plan.session,
+        closer=_closer(request.rack_id, call) if anywhere and request.rack_id else None,
     )
     return None
+
+
+def _closer(rack: str, call: Call) -> CloserReplica | None:
+    """Return who is closer to a consumer of that rack than the leader, where brokers are to say so."""
+    if call.context.config.replica_selector_class != RACK_AWARE:
+        return None
+    return closer_replica(rack, call.listener, call.context.metadata_cache)
+
+
+def _refused(topics: Set[str], reader: Reader, call: Call) -> Set[str]:
+    """Return the topics that the client may not read: all, for who is no follower but says so (SEC-50, 51)."""
+    if reader.is_follower:
+        return frozenset() if _is_follower(call) else topics
+    if reader.replica_id == DEBUGGER and not call.allows(Operation.DESCRIBE, ResourceType.CLUSTER):
+        return topics  # it reads what is not committed yet
+    return {topic for topic in topics if not call.allows(Operation.READ, ResourceType.TOPIC, topic)}
+
+
+def _is_follower(call: Call, *, asked: bool = True) -> bool:
+    return call.is_between_brokers and call.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, asked=asked)
 
 
 def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[FetchEntries, FetchResults]:
@@ -68,13 +151,41 @@ def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[Fetch
     return readable, unreadable
 
 
-def _response(plan: FetchPlan, results: FetchResults, version: int) -> wire.FetchResponse:
+def _without_diverging(manager: ReplicaManager, entries: FetchEntries) -> tuple[FetchEntries, FetchResults]:
+    """Take out what a reader has of another history than this log; it is told where that history ends here (ADM-85)."""
+    readable, diverging = [], []
+    for entry in entries:
+        topic_partition, wanted = entry
+        read = None
+        if wanted.last_fetched_epoch != _NO_EPOCH:
+            found = manager.partitions.find(topic_partition)
+            if not isinstance(found, ErrorCode):
+                read = find_divergence(found, wanted)
+        if read is None:
+            readable.append(entry)
+        else:
+            diverging.append((topic_partition, read))
+    return (readable, diverging) if diverging else (entries, diverging)
+
+
+def _leader(call: Call, partition: TopicPartition) -> wire.LeaderIdAndEpoch | None:
+    """Return who leads it now, as far as this broker was told."""
+    state = call.context.metadata_cache.snapshot.partition(partition)
+    if state is None:
+        return None
+    return wire.LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+
+
+def _response(plan: FetchPlan, results: FetchResults, call: Call) -> wire.FetchResponse:
+    version = call.header.api_version
     topics: dict[str, list[wire.FetchResponsePartition]] = {}
     for (topic, partition), read in results:
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[topic] = []
-        partitions.append(_partition(partition, read, version))
+        partitions.append(told := _partition(partition, read, version))
+        if version >= _KNOWS_DIVERGING_EPOCHS and told.error_code in _TELL_THE_LEADER:
+            partitions[-1] = replace(told, current_leader=_leader(call, TopicPartition(topic, partition)))
     return wire.FetchResponse(
         session_id=plan.session_id, topics=[wire.FetchResponseTopic(topic=t, partitions=p) for t, p in topics.items()]
     )
@@ -94,6 +205,8 @@ def _partition(partition: int, read: PartitionRead, version: int) -> wire.FetchR
         high_watermark=read.high_watermark,
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
+        diverging_epoch=read.diverging,
         aborted_transactions=read.aborted,
+        preferred_read_replica=read.preferred_replica,
         records=records,
     )

@@ -1,40 +1,76 @@
-"""FindCoordinator (key 10), versions 0-2: which broker coordinates a group (BRK-164, GRP-1 to 5).
+"""FindCoordinator (key 10), versions 0-4: the broker that coordinates a group or a transactional id (BRK-164, TXN-2)."""
 
-Not served: transaction coordinators; asked for one without a ``__transaction_state`` topic the answer is 53, so that a
-transactional producer fails at once instead of asking for ever.
-"""
-
-from kafkatool.broker.groups.ownership import partition_for
+from kafkatool.broker.handlers.authorization import REFUSALS, Each, NotPermittedError, Resource
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.model.acls import Operation, ResourceType
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.find_coordinator import API, FindCoordinatorRequest, FindCoordinatorResponse
+from kafkatool.core.protocol.messages.find_coordinator import (
+    API,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FoundCoordinator,
+)
 
 _GROUP, _TRANSACTION = 0, 1
+_SEVERAL_KEYS = 4
 
 
-@Served(API, versions=(0, 2))
+def _may_describe(request: FindCoordinatorRequest, call: Call) -> FindCoordinatorRequest:
+    kind = {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}.get(request.key_type)
+    if kind is None:
+        return request
+    if call.header.api_version >= _SEVERAL_KEYS:
+        _, text = REFUSALS[kind]
+        allowed: FindCoordinatorRequest = Each("keys", lambda key: Resource(Operation.DESCRIBE, kind, key, text))(
+            request, call
+        )
+        return allowed
+    if not call.allows(Operation.DESCRIBE, kind, request.key):
+        raise NotPermittedError(kind, with_text=True)
+    return request
+
+
+@Served(API, versions=(0, 4), asks=(_may_describe,))
 def handle(request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+    """Answer for each key; the first that finds no topic has it made."""
+    if call.header.api_version >= _SEVERAL_KEYS:
+        coordinators = [_find(key, request.key_type, call) for key in dict.fromkeys(request.keys)]
+        return FindCoordinatorResponse(coordinators=coordinators)
+    found = _find(request.key, request.key_type, call)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(key: str, key_type: int, call: Call) -> FoundCoordinator:
     context = call.context
-    if request.key_type == _GROUP:
-        if OFFSETS_TOPIC not in context.metadata_cache.snapshot.partitions:
+    topics = context.metadata_cache.snapshot.partitions
+    if key_type == _GROUP:
+        if OFFSETS_TOPIC not in topics:
             context.topic_admin.create_internal_offsets_topic()
-            return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        partition = TopicPartition(OFFSETS_TOPIC, context.groups.partition_of(request.key))
-    elif request.key_type == _TRANSACTION:
-        count = len(context.metadata_cache.snapshot.partitions.get(TRANSACTION_TOPIC, ()))
-        if not count:
-            return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served")
-        partition = TopicPartition(TRANSACTION_TOPIC, partition_for(request.key, count))
+            return _error(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = TopicPartition(OFFSETS_TOPIC, context.groups.partition_of(key))
+    elif key_type == _TRANSACTION:
+        if not key:
+            return _error(key, ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
+        if TRANSACTION_TOPIC not in topics:
+            context.topic_admin.create_transaction_topic()
+            return _error(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = TopicPartition(TRANSACTION_TOPIC, context.transactions.partition_of(key))
     else:
-        return _error(ErrorCode.INVALID_REQUEST, f"unknown key type {request.key_type}")
+        return _error(key, ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}")
     leader = context.metadata_cache.leader_endpoint(partition, call.listener)
     if leader is None:
-        return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _error(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     broker_id, endpoint = leader
-    return FindCoordinatorResponse(node_id=broker_id, host=endpoint.host, port=endpoint.port)
+    return FoundCoordinator(key=key, node_id=broker_id, host=endpoint.host, port=endpoint.port)
 
 
-def _error(code: ErrorCode, message: str | None = None) -> FindCoordinatorResponse:
-    return FindCoordinatorResponse(error_code=code, error_message=message or code.name)
+def _error(key: str, code: ErrorCode, message: str | None = None) -> FoundCoordinator:
+    return FoundCoordinator(key=key, error_code=code, error_message=message or code.name)

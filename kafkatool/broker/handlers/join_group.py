@@ -1,12 +1,14 @@
 """JoinGroup (key 11), versions 0-5: enter a group or come back to it (GRP-21 to 38). Parked until the join phase ends."""
 
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
+from kafkatool.broker.handlers.authorization import group
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.model.acls import Operation
 from kafkatool.core.protocol.messages import join_group as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
-@Served(wire.API, versions=(0, 5))
+@Served(wire.API, versions=(0, 5), asks=(group(Operation.READ),))
 def handle(request: wire.JoinGroupRequest, call: Call) -> wire.JoinGroupResponse | None:
     if request.group_instance_id is not None and not call.context.groups.static_members_allowed:
         return wire.JoinGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, member_id=request.member_id)

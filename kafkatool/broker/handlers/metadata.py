@@ -1,30 +1,42 @@
 """Metadata (key 3), versions 0-9: brokers, controller and partitions, as the controller told this broker.
 
-BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came in on. Not served: ACLs; a client that
-asks for authorized operations is told all of them.
+BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came in on. Brokers and controller are told to
+everybody, topics to who may describe them (SEC-84).
 """
 
 from collections.abc import Iterable, Sequence
 
+from kafkatool.broker.handlers.authorization import (
+    NOT_ASKED_FOR,
+    by_handler,
+    cluster_operations,
+    may_create_topic,
+    operations_on,
+)
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
-from kafkatool.core.model.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kafkatool.core.model.acls import Operation, ResourceType
+from kafkatool.core.model.topic_names import INTERNAL_TOPICS
 from kafkatool.core.protocol.messages import metadata as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 
-NOT_ASKED_FOR = -(2**31)
-_TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096  # bits of all operations that exist for the kind (BRK-165)
 
-
-@Served(wire.API, versions=(0, 9), throttled_at_once_from=6)
+@Served(wire.API, versions=(0, 9), asks=(by_handler,), throttled_at_once_from=6)
 def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
     """Describe the cluster and the topics; unknown ones are created first, where that is allowed."""
     context, version = call.context, call.header.api_version
     snapshot = context.metadata_cache.snapshot
     reachable = {broker.id for broker in snapshot.brokers.values() if broker.endpoint(call.listener)}
 
+    def is_shown(name: str, *, asked: bool) -> bool:
+        return call.allows(Operation.DESCRIBE, ResourceType.TOPIC, name, asked=asked)
+
     def describe(name: str) -> wire.MetadataResponseTopic:
+        if named and not is_shown(name, asked=True):  # also where there is no such topic: that is not told either
+            return wire.MetadataResponseTopic(
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=name, is_internal=False, partitions=[]
+            )
         states = snapshot.partitions.get(name, {})
         return wire.MetadataResponseTopic(
             error_code=_created(name, request, call) if name not in snapshot.partitions else ErrorCode.NONE,
@@ -32,14 +44,18 @@ def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
             is_internal=name in INTERNAL_TOPICS,
             partitions=[_partition(states[p], snapshot, reachable, version) for p in sorted(states)],
             topic_authorized_operations=(
-                _TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
+                operations_on(call, ResourceType.TOPIC, name)
+                if request.include_topic_authorized_operations
+                else NOT_ASKED_FOR
             ),
         )
 
     wanted: Iterable[str] = snapshot.partitions
-    if request.topics or (request.topics is not None and version > 0):
-        wanted = dict.fromkeys(t.topic for t in request.topics)
-    cluster_operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+    named = bool(request.topics or (request.topics is not None and version > 0))
+    if named:
+        wanted = dict.fromkeys(t.topic for t in request.topics or ())
+    elif context.authorizer is not None:
+        wanted = [name for name in wanted if is_shown(name, asked=False)]
     return wire.MetadataResponse(
         brokers=[
             wire.MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -49,16 +65,18 @@ def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
         cluster_id=context.cluster_id,
         controller_id=-1 if snapshot.controller_id is None else snapshot.controller_id,
         topics=[describe(name) for name in wanted],
-        cluster_authorized_operations=cluster_operations,
+        cluster_authorized_operations=cluster_operations(call, asked_for=request.include_cluster_authorized_operations),
     )
 
 
 def _created(name: str, request: wire.MetadataRequest, call: Call) -> ErrorCode:
     """Create a missing topic if that is allowed; return the code to answer for it (BRK-118, 166)."""
-    if name == OFFSETS_TOPIC:
-        return call.context.topic_admin.create_internal_offsets_topic()
+    if name in INTERNAL_TOPICS:
+        return call.context.topic_admin.create_internal(name)
     allowed = call.header.api_version < 4 or request.allow_auto_topic_creation
     if allowed and call.context.config.auto_create_topics_enable:
+        if not may_create_topic(name, call):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return call.context.topic_admin.auto_create(name)
     return call.context.topic_admin.unknown_topic_code(name)
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from kafkatool.broker.groups import zookeeper_offsets
 from kafkatool.broker.groups.coordinator import OffsetToCommit
 from kafkatool.broker.groups.records import OffsetValue
+from kafkatool.broker.handlers.authorization import group, topics
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.model.acls import Operation
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import offset_commit as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -14,7 +16,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 _FOREVER = 2**63 - 1  # what the stored time can hold
 
 
-@Served(wire.API, versions=(0, 7))
+@Served(wire.API, versions=(0, 7), asks=(group(Operation.READ), topics(Operation.READ)))
 def handle(request: wire.OffsetCommitRequest, call: Call) -> wire.OffsetCommitResponse | None:
     codes: dict[TopicPartition, ErrorCode] = {}
     wanted: dict[TopicPartition, OffsetToCommit] = {}
@@ -59,7 +61,12 @@ def _to_commit(
         if request.retention_time_ms == -1
         else min(now_ms + request.retention_time_ms, _FOREVER),
     )
-    return OffsetToCommit(value, len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit)
+    return OffsetToCommit(value, is_too_long(metadata, limit))
+
+
+def is_too_long(metadata: str, limit: int) -> bool:
+    """Tell whether it has more than so many characters as Java counts them."""
+    return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit
 
 
 def _response(

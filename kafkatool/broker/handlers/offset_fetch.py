@@ -1,10 +1,12 @@
-"""OffsetFetch (key 9), versions 0-5: how far a group has read (GRP-56, 57). Version 0 is about offsets in ZooKeeper."""
+"""OffsetFetch (key 9), versions 0-7: how far a group has read (GRP-56, 57, TXN-87). Version 0: offsets in ZooKeeper."""
 
 from collections.abc import Callable
 from itertools import groupby
 
 from kafkatool.broker.groups import zookeeper_offsets
+from kafkatool.broker.handlers.authorization import group, topics
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.model.acls import Operation, ResourceType
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.offset_fetch import (
@@ -16,19 +18,27 @@ from kafkatool.core.protocol.messages.offset_fetch import (
 )
 
 
-@Served(API, versions=(0, 5), quick=True)
+@Served(API, versions=(0, 7), asks=(group(Operation.DESCRIBE), topics(Operation.DESCRIBE)), quick=True)
 def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | None:
-    asked = (
-        None if request.topics is None else [TopicPartition(t.topic, p) for t in request.topics for p in t.partitions]
-    )
+    asked: list[TopicPartition] | None = None
+    if request.topics is not None:  # each once: its metadata is a thousand times what it takes to name it
+        asked = list(dict.fromkeys(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions))
     if call.header.api_version == 0:
         # This handler's thread is one that others rely on not to wait for ZooKeeper.
         call.context.groups.in_background(lambda: call.respond(_from_zookeeper(request.group_id, asked or [], call)))
         return None
-    fetched = call.context.groups.fetch_offsets(request.group_id, asked)
+    fetched = call.context.groups.fetch_offsets(request.group_id, asked, stable=request.require_stable)
+    listed = sorted(fetched.offsets) if asked is None else asked
+    if asked is None and call.context.authorizer is not None:
+        shown = {topic for topic in {p.topic for p in listed} if _may_describe(topic, call)}
+        listed = [partition for partition in listed if partition.topic in shown]
 
     def answer(partition: TopicPartition) -> OffsetFetchResponsePartition:
         value = fetched.offsets.get(partition)
+        if partition in fetched.unstable:
+            return OffsetFetchResponsePartition(
+                partition=partition.partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+            )
         if value is None:
             return OffsetFetchResponsePartition(partition=partition.partition, error_code=fetched.error)
         return OffsetFetchResponsePartition(
@@ -39,7 +49,11 @@ def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | Non
             error_code=ErrorCode.NONE,
         )
 
-    return _response(sorted(fetched.offsets) if asked is None else asked, answer, fetched.error)
+    return _response(listed, answer, fetched.error)
+
+
+def _may_describe(topic: str, call: Call) -> bool:
+    return call.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic, asked=False)
 
 
 def _response(

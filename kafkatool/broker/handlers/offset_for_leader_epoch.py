@@ -3,12 +3,24 @@
 KIP-101, KIP-279. Asked by followers before they truncate, and by consumers (>= 2.1) after a change of leader.
 """
 
+from kafkatool.broker.handlers.authorization import topics
 from kafkatool.broker.handlers.call import Call, Served
+from kafkatool.core.model.acls import Operation, ResourceType
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import offset_for_leader_epoch as wire
 
+_may_describe = topics(Operation.DESCRIBE)
 
-@Served(wire.API, versions=(0, 3), quick=True)
+
+def _may_know(request: wire.OffsetForLeaderEpochRequest, call: Call) -> wire.OffsetForLeaderEpochRequest | None:
+    """Let followers, who may ask of all, ask on the brokers' listener alone: elsewhere it is a consumer (SEC-50)."""
+    if call.is_between_brokers and call.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, asked=False):
+        return request
+    allowed: wire.OffsetForLeaderEpochRequest | None = _may_describe(request, call)
+    return allowed
+
+
+@Served(wire.API, versions=(0, 3), asks=(_may_know,), quick=True)
 def handle(request: wire.OffsetForLeaderEpochRequest, call: Call) -> wire.OffsetForLeaderEpochResponse:
     """Answer for each partition by itself."""
     manager = call.context.replica_manager

@@ -4,12 +4,16 @@ import itertools
 import logging
 import socket
 import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from kafkatool.broker.network.admission import ConnectionQuotas, PendingLogins, Places
 from kafkatool.broker.network.connection import Connection
+from kafkatool.broker.network.encrypted import EncryptedConnection
 from kafkatool.broker.network.processor import Processor
 from kafkatool.broker.runtime.file_limit import first_not_for_connections
+from kafkatool.broker.security.listeners import ListenerSecurity
+from kafkatool.broker.security.login import Login
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import Endpoint
@@ -37,38 +41,6 @@ def _listen(endpoint: Endpoint) -> socket.socket:
         raise KafkatoolError(f"listener {endpoint.listener}: cannot listen on {where}: {e.strerror or e}") from e
 
 
-class ConnectionQuotas:
-    """The connections by address, and their cap (BRK-20). Thread-safe. Names among the overrides are resolved once."""
-
-    def __init__(self, limit: int, overrides: Mapping[str, int]) -> None:
-        self._limit = limit
-        self._overrides = {address: n for host, n in overrides.items() for address in _addresses(host)}
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def admit(self, host: str) -> bool:
-        """Count one more connection of that address, unless it has its share already."""
-        with self._lock:
-            if self._counts[host] >= self._overrides.get(host, self._limit):
-                return False
-            self._counts[host] += 1
-            return True
-
-    def release(self, host: str) -> None:
-        """Count one connection less: one that was admitted is closed."""
-        with self._lock:
-            self._counts[host] -= 1
-            if not self._counts[host]:
-                del self._counts[host]
-
-
-def _addresses(host: str) -> set[str]:
-    try:
-        return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
-    except OSError:
-        return {host}
-
-
 class Acceptor:
     """The thread that hands each new connection to the next of its processors, in strict rotation, and forgets it."""
 
@@ -81,11 +53,18 @@ class Acceptor:
         config: BrokerConfig,
         *,
         name: str,
+        security: ListenerSecurity,
+        pending: PendingLogins,
+        places: Places,
     ) -> None:
         self._rotation = itertools.cycle(processors)
+        self._rotation_lock = threading.Lock()
         self._quotas = quotas
         self._indexes = indexes
         self._config = config
+        self._security = security
+        self._pending = pending
+        self._places = places
         self._socket = _listen(endpoint)
         if (
             config.socket_receive_buffer_bytes != -1
@@ -96,6 +75,11 @@ class Acceptor:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def hand_out_to(self, processors: Sequence[Processor]) -> None:
+        """Give new connections to these; when it returns, no other gets one any more."""
+        with self._rotation_lock:
+            self._rotation = itertools.cycle(processors)
 
     def stop(self) -> None:
         """Accept no more. Connections handed out live on."""
@@ -109,6 +93,8 @@ class Acceptor:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            if not self._places.wait(_PAUSE_S):
+                continue  # the next one waits in the kernel until another closes (SEC-95)
             try:
                 sock, _ = self._socket.accept()
             except OSError as e:
@@ -135,20 +121,37 @@ class Acceptor:
             log.info("closing a connection from %s: it has max.connections.per.ip already", host)
             sock.close()
             return
-        try:
-            self._configure(sock)
-            processor = next(self._rotation)
-            connection = Connection(
-                sock,
-                processor.epoll,
-                listener=self.endpoint.listener,
-                index=next(self._indexes),
-                max_frame_bytes=self._config.socket_request_max_bytes,
+        with self._rotation_lock:
+            try:
+                self._configure(sock)
+                processor = next(self._rotation)
+                connection = self._connection(sock, processor)
+            except BaseException:
+                self._quotas.release(host)
+                raise
+            self._places.take()
+            if not self._security.is_open and not self._pending.admit(connection):
+                log.debug("closing %s: too many have not logged in yet", connection)
+                connection.ends_at_once()
+            processor.add(connection)
+
+    def _connection(self, sock: socket.socket, processor: Processor) -> Connection:
+        security, config = self._security, self._config
+        options: dict[str, Any] = {
+            "listener": self.endpoint.listener,
+            "index": next(self._indexes),
+            "max_frame_bytes": config.socket_request_max_bytes,
+        }
+        connection: Connection
+        if security.context is None:
+            connection = Connection(sock, processor.epoll, **options)
+        else:
+            connection = EncryptedConnection(
+                sock, processor.epoll, context=security.context, identify=security.identify, **options
             )
-        except BaseException:
-            self._quotas.release(host)
-            raise
-        processor.add(connection)
+        if security.sasl is not None:
+            connection.expect_login(Login(security.sasl), config.sasl_server_max_receive_size)
+        return connection
 
     def _configure(self, sock: socket.socket) -> None:
         """Set the options of an accepted socket (BRK-6); -1 keeps the system's buffer size."""

@@ -1,7 +1,7 @@
 """Byte-rate quotas of clients: a client that produces or consumes too much is held back (BRK-22).
 
 The quota of the narrowest entity that has one applies; clients that share an entity share its rate.
-On PLAINTEXT every client is the user ANONYMOUS. Source: Kafka 1.1.1 server/ClientQuotaManager.scala,
+A user is the principal's name: ANONYMOUS on PLAINTEXT. Source: Kafka 1.1.1 server/ClientQuotaManager.scala,
 common/metrics/stats/Rate.java.
 """
 
@@ -15,7 +15,6 @@ from urllib.parse import unquote
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.core.zookeeper.znodes import ConfigZnode
 
-USER = "ANONYMOUS"
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 _ANY = ConfigZnode.DEFAULT
 
@@ -79,10 +78,10 @@ class ClientQuotas:
             self._rates = {}  # the entities that share a rate may have changed
             self.active = self._is_active()
 
-    def charge(self, kind: str, client_id: str, size_bytes: int) -> int:
-        """Count bytes of that client; return the ms it is to be held back, 0 within its quota."""
+    def charge(self, kind: str, user: str, client_id: str, size_bytes: int) -> int:
+        """Count bytes of that user's client; return the ms it is to be held back, 0 within its quota."""
         with self._lock:
-            entity, limit = self._limit_of(kind, client_id)
+            entity, limit = self._limit_of(kind, user, client_id)
             if limit >= NO_LIMIT:
                 return 0
             rate = self._rates.get((kind, entity))
@@ -93,14 +92,14 @@ class ClientQuotas:
             return 0
         return round((per_second - limit) / limit * span_s * 1000)
 
-    def _limit_of(self, kind: str, client_id: str) -> tuple[Entity, float]:
+    def _limit_of(self, kind: str, name: str, client_id: str) -> tuple[Entity, float]:
         for user, client, shares in (
-            (USER, client_id, Entity(USER, client_id)),
-            (USER, _ANY, Entity(USER, client_id)),
-            (USER, None, Entity(USER, None)),
-            (_ANY, client_id, Entity(USER, client_id)),
-            (_ANY, _ANY, Entity(USER, client_id)),
-            (_ANY, None, Entity(USER, None)),
+            (name, client_id, Entity(name, client_id)),
+            (name, _ANY, Entity(name, client_id)),
+            (name, None, Entity(name, None)),
+            (_ANY, client_id, Entity(name, client_id)),
+            (_ANY, _ANY, Entity(name, client_id)),
+            (_ANY, None, Entity(name, None)),
             (None, client_id, Entity(None, client_id)),
             (None, _ANY, Entity(None, client_id)),
         ):

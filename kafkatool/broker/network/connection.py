@@ -14,19 +14,24 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 from kafkatool.broker.network.outgoing import Outgoing
+from kafkatool.broker.security.login import Login
+from kafkatool.broker.security.principal import ANONYMOUS, Principal
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.protocol.codec.types import Chunk
 
 log = logging.getLogger(__name__)
 
+_TLS = b"\x16\x03"  # the first bytes of a handshake, as a length far above what is allowed
 _LENGTH = struct.Struct(">i")
 _FIRST_READ_BYTES = 4096  # most requests are smaller; of a larger one this much is copied once
 _FIRST_BODY_BYTES = 128 << 10  # a body starts with room for so much and grows as it comes
-_READ = select.EPOLLIN
-_AT_ONCE = select.EPOLLIN | select.EPOLLOUT  # writable it is: an event comes for certain
-_WRITE = select.EPOLLOUT | select.EPOLLONESHOT
+READ = select.EPOLLIN
+AT_ONCE = select.EPOLLIN | select.EPOLLOUT  # writable it is: an event comes for certain
+WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 _MUTED = select.EPOLLONESHOT  # a hang-up is still told, but once only
 
 
@@ -34,22 +39,38 @@ def _address(name: object) -> tuple[str, int]:
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else (str(name), 0)
 
 
+class HandshakeError(ProtocolError):
+    """A peer whose TLS handshake failed, or that speaks none; ``answered``: it was told so, as far as TLS can."""
+
+    def __init__(self, text: str, *, answered: bool = True) -> None:
+        super().__init__(text)
+        self.answered = answered
+
+
 class Connection:
     """A non-blocking socket under one processor's epoll. ``index`` runs over all connections of the server."""
+
+    _outgoing_type: type[Any] = Outgoing
 
     def __init__(
         self, sock: socket.socket, epoll: select.epoll, *, listener: str, index: int, max_frame_bytes: int
     ) -> None:
         self.listener = listener
+        self.principal: Principal = ANONYMOUS
+        """Who the peer is. A login sets it, on the processor's thread, before a request is read."""
+        self.login: Login | None = None
+        """Sees every frame first, as long as it is there."""
+        self.on_ready: Callable[[], None] | None = None
+        """Called once, when the peer has proved who it is, or the connection is closed."""
         self.remote_host, self._remote_port = _address(sock.getpeername())
         self._local = _address(sock.getsockname())
         self._index = index
-        self._max_frame_bytes = max_frame_bytes
+        self._max_frame_bytes = self._max_frame_bytes_later = max_frame_bytes
         self._socket = sock
         self.fd = sock.fileno()
         self._epoll = epoll
         self._lock = threading.Lock()
-        self._armed = _READ
+        self._armed = READ
         self.in_work = False  # a request is, and its response not yet written
         self._ahead = b""  # read, but not yet part of a frame
         self._body: bytearray | None = None
@@ -66,11 +87,16 @@ class Connection:
         host, port = self._local
         return f"{host}:{port}-{self.remote_host}:{self._remote_port}-{self._index}"
 
+    @property
+    def peer(self) -> tuple[str, int]:
+        """Return the other end's address and port."""
+        return self.remote_host, self._remote_port
+
     # --- the processor's side -----------------------------------------------------------------------------------
 
     def register(self) -> None:
         """Put the socket under the epoll, armed for reading."""
-        self._epoll.register(self.fd, _READ)
+        self._epoll.register(self.fd, self._armed)
 
     @property
     def has_outgoing(self) -> bool:
@@ -114,6 +140,8 @@ class Connection:
     def _begin_body(self) -> bytearray:
         (size_bytes,) = _LENGTH.unpack_from(self._ahead)
         if not 0 <= size_bytes <= self._max_frame_bytes:
+            if self._ahead.startswith(_TLS):
+                raise HandshakeError(f"speaks TLS to the plaintext listener {self.listener}", answered=False)
             raise ProtocolError(f"frame of {size_bytes} bytes, allowed are 0 to {self._max_frame_bytes}")
         end = _LENGTH.size + size_bytes
         body = bytearray(self._ahead[_LENGTH.size : end])
@@ -137,12 +165,29 @@ class Connection:
         self.in_work = True
         return body
 
+    def expect_login(self, login: Login, max_frame_bytes: int) -> None:
+        """Have a login see every frame first, none of them larger than that, until it is done (SEC-63)."""
+        self.login = login
+        self._max_frame_bytes = max_frame_bytes
+
+    def ends_at_once(self) -> None:
+        """Have it closed by the processor it is given to, unread."""
+        self._ending = True
+        self._armed = AT_ONCE
+
+    def become_ready(self) -> None:
+        """Let it ask for anything: the peer has proved who it is, or need not."""
+        self._max_frame_bytes = self._max_frame_bytes_later
+        if self.on_ready is not None:
+            self.on_ready()
+            self.on_ready = None
+
     def await_bytes(self) -> None:
         """Arm for reading."""
-        self._arm(_READ)
+        self._arm(READ)
 
     def _arm(self, events: int) -> None:
-        if events != self._armed or events == _WRITE:  # that one shot is spent
+        if events != self._armed or events == WRITE:  # that one shot is spent
             self._armed = events
             self._epoll.modify(self.fd, events)
 
@@ -158,7 +203,14 @@ class Connection:
         with self._lock:
             self.closed = True
             self._outgoing = None
+            self._say_goodbye()
             self._socket.close()
+        if self.on_ready is not None:
+            self.on_ready()
+            self.on_ready = None
+
+    def _say_goodbye(self) -> None:
+        """Tell the peer, where there is a way."""
 
     # --- the answering side -------------------------------------------------------------------------------------
 
@@ -169,7 +221,7 @@ class Connection:
                 log.warning("the answer to %s is dropped: its connection is closed", self)
                 return
             self._unmute_after = unmute
-            outgoing = Outgoing(chunks)
+            outgoing = self._outgoing_type(chunks)
             try:
                 self._write(outgoing)
             except OSError as e:
@@ -181,15 +233,21 @@ class Connection:
         self.last_active = time.monotonic()
         if not done:
             self._outgoing = outgoing
-            self._arm(_WRITE)
+            self._await_room()
             return
         self._outgoing = None
         if self._unmute_after:
             self._read_on()
 
     def _read_on(self) -> None:
-        self._arm(_AT_ONCE if self._ahead or self._ending else _READ)
+        self._arm(AT_ONCE if self._has_more() else READ)
         self.in_work = False  # only now: until then the processor leaves the arming to us
+
+    def _has_more(self) -> bool:
+        return bool(self._ahead) or self._ending
+
+    def _await_room(self) -> None:
+        self._arm(WRITE)
 
     def unmute(self) -> None:
         """End the request in work without (further) bytes: the next one may be read."""
@@ -210,4 +268,4 @@ class Connection:
     def _end(self) -> None:
         self._ending = True
         self._outgoing = None
-        self._arm(_AT_ONCE)
+        self._arm(AT_ONCE)

@@ -18,25 +18,61 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from kafkatool.broker.network.connection import Connection
+from kafkatool.broker.network.connection import Connection, HandshakeError
 from kafkatool.broker.network.request_channel import Request, RequestChannel
+from kafkatool.broker.security.login import Login, Verdict
 from kafkatool.core.errors import ProtocolError
+from kafkatool.core.protocol.codec.types import Chunk
 
 log = logging.getLogger(__name__)
 
 _KEY_SIZE = 2  # a request begins with its api key
+_FAILURES_A_SECOND = 10  # lines about peers that do not get in, of one processor
+_LONGEST_TOLD = 200  # characters of what a peer chose; half a megabyte may come before a login
 _POLL_S = 0.3  # BRK-18: idle connections are looked for at least this often
+
+
+class _FewLines:
+    """Says a thing at most so often a second, and then how often it was not said."""
+
+    def __init__(self, a_second: int) -> None:
+        self._a_second = a_second
+        self._second = 0
+        self._said = 0
+
+    def info(self, text: str, *values: object) -> None:
+        """Say it, or count it."""
+        second = int(time.monotonic())
+        if second != self._second:
+            if self._said > self._a_second:
+                log.info("%d more connections did not get in", self._said - self._a_second)
+            self._second, self._said = second, 0
+        self._said += 1
+        if self._said <= self._a_second:
+            log.info(text, *values)
 
 
 class Processor:
     """The thread that reads frames into the channel, writes what handlers could not, and alone closes its connections."""
 
     def __init__(
-        self, name: str, channel: RequestChannel, *, max_idle_ms: int, on_close: Callable[[Connection], None]
+        self,
+        name: str,
+        channel: RequestChannel,
+        *,
+        max_idle_ms: int,
+        on_close: Callable[[Connection], None],
+        login_timeout_ms: int = 10_000,
+        failure_delay_ms: int = 100,
     ) -> None:
         self._channel = channel
         self._max_idle_s = max_idle_ms / 1000 if max_idle_ms >= 0 else float("inf")
         self._on_close = on_close
+        self._login_timeout_s = login_timeout_ms / 1000
+        self._failure_delay_s = failure_delay_ms / 1000
+        self._unready: deque[tuple[float, Connection]] = deque()  # who is to log in, and until when; the oldest first
+        self._failed: deque[tuple[float, Connection, list[Chunk] | None]] = deque()  # who is to be closed, and when
+        self._failures = _FewLines(_FAILURES_A_SECOND)
         self.epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self._wake_fd, select.EPOLLIN)
@@ -62,8 +98,15 @@ class Processor:
 
     def add(self, connection: Connection) -> None:
         """Take over a connection; called on the acceptor's thread."""
+        if connection.on_ready is not None:
+            self._unready.append((time.monotonic() + self._login_timeout_s, connection))
         self._connections[connection.fd] = connection
         connection.register()
+
+    def drop_connections(self) -> None:
+        """End every connection; from any thread."""
+        for connection in list(self._connections.values()):
+            connection.end()
 
     def stop_reading(self) -> None:
         """Take no further request, finish one being handled here; responses still go out."""
@@ -89,7 +132,7 @@ class Processor:
 
     def _run(self) -> None:
         while self._running:
-            ready = self.epoll.poll(_POLL_S)
+            ready = self.epoll.poll(self._patience_s() if self._failed else _POLL_S)
             self._alone = len(ready) == 1
             for fd, events in ready:
                 if fd == self._wake_fd:
@@ -98,6 +141,10 @@ class Processor:
                     self._serve(connection, events)
             if self._refused:
                 self._offer_again()
+            if self._failed:
+                self._close_failed()
+            if self._unready:
+                self._close_unready()
             self._close_idlest()
             if not self._reading:
                 self._reads_no_more.set()
@@ -118,11 +165,19 @@ class Processor:
                 connection.mute()
         except EOFError:
             self._close(connection)
+        except HandshakeError as e:
+            self._failures.info("listener %s: %s:%d %s", connection.listener, *connection.peer, e)
+            if e.answered:
+                self._fail(connection, None)
+            else:
+                self._close(connection)
         except ProtocolError as e:
-            log.warning("closing %s: %s", connection, e)
+            tell = log.warning if connection.on_ready is None else self._failures.info
+            tell("closing %s: %s", connection, e)
             self._close(connection)
         except OSError as e:
-            log.info("connection %s is gone: %s", connection, e)
+            tell = log.info if connection.on_ready is None else self._failures.info
+            tell("connection %s is gone: %s", connection, e)
             self._close(connection)
         except Exception:  # one connection's fault ends that connection, not the processor (BRK-7)
             log.exception("closing %s after an unexpected error", connection)
@@ -135,11 +190,65 @@ class Processor:
         if frame is None:
             connection.await_bytes()
             return
+        if connection.login is not None and not self._passes(connection, connection.login, frame):
+            return
         request = Request(connection, frame)
         if self._alone and self._handle and bytes(frame[:_KEY_SIZE]) in self._quick and self._channel.is_empty:
             self._handle(request)
         elif not self._channel.offer(request, self.wake):
             self._refused.append(request)
+
+    def _passes(self, connection: Connection, login: Login, frame: bytearray) -> bool:
+        """Show the frame to the login, and do what it says; tell whether it is a request for the handlers."""
+        step = login.take(frame)
+        if step.verdict is Verdict.READY:
+            assert login.principal is not None
+            connection.principal = login.principal
+            if not login.expires:
+                connection.login = None  # nothing is left for it to see
+            connection.become_ready()
+        elif step.verdict is Verdict.REFUSE:
+            chosen = (login.user[:_LONGEST_TOLD], step.why[:_LONGEST_TOLD])
+            told = (connection.listener, *connection.peer, login.mechanism_told, *chosen)
+            self._failures.info("listener %s: %s:%d could not log in by %s as %a: %s", *told)
+            self._fail(connection, step.answer)
+            return False
+        elif step.verdict is Verdict.CLOSE:
+            log.info("closing %s: %s", connection, step.why)
+            self._close(connection)
+            return False
+        if step.answer is not None:
+            connection.send(step.answer)
+        return step.verdict is Verdict.SERVE
+
+    def _fail(self, connection: Connection, answer: list[Chunk] | None) -> None:
+        """Answer, and close, after a while in which nothing is read (SEC-69)."""
+        connection.mute()
+        connection.in_work = True
+        self._failed.append((time.monotonic() + self._failure_delay_s, connection, answer))
+
+    def _patience_s(self) -> float:
+        """Return for how long the poll may wait: until the next failed connection is due."""
+        return min(_POLL_S, max(0.0, self._failed[0][0] - time.monotonic()))
+
+    def _close_failed(self) -> None:
+        while self._failed and self._failed[0][0] <= time.monotonic():
+            _, connection, answer = self._failed.popleft()
+            if connection.closed:
+                continue
+            if answer is not None:
+                connection.send(answer, unmute=False)  # so short that any socket takes it
+            self._close(connection)
+
+    def _close_unready(self) -> None:
+        """Close who is not ready in time, however many bytes have come (SEC-97)."""
+        now = time.monotonic()
+        while self._unready and (self._unready[0][0] <= now or self._unready[0][1].on_ready is None):
+            _, connection = self._unready.popleft()
+            if connection.on_ready is not None:
+                told = (connection.listener, *connection.peer, self._login_timeout_s * 1000)
+                self._failures.info("listener %s: %s:%d did not log in within %d ms", *told)
+                self._close(connection)
 
     def _offer_again(self) -> None:
         while self._refused:

@@ -16,26 +16,23 @@ class Request(NamedTuple):
 
 
 class RequestChannel:
-    """A FIFO of ``capacity`` requests. A SimpleQueue does the work in C; the bound is looked at before a put.
-
-    So with several processors it can be passed by a request each: nothing is lost, they only stop one request later.
-    """
+    """A FIFO of ``capacity`` requests. A SimpleQueue does the work in C; one processor at a time looks and puts."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._queue: SimpleQueue[Request | None] = SimpleQueue()
         self._stalled: set[Callable[[], None]] = set()  # wake-ups of processors that wait for room
-        self._stalled_lock = threading.Lock()
+        self._lock = threading.Lock()
 
     def offer(self, request: Request, wake: Callable[[], None]) -> bool:
         """Queue the request; or, when full, refuse and call ``wake`` once there may be room."""
-        if self._queue.qsize() >= self._capacity:
-            with self._stalled_lock:
-                self._stalled.add(wake)
+        with self._lock:
             if self._queue.qsize() >= self._capacity:
-                return False  # a handler that takes a request from now on sees the wake-up
-        self._queue.put(request)
-        return True
+                self._stalled.add(wake)
+                if self._queue.qsize() >= self._capacity:
+                    return False  # a handler that takes a request from now on sees the wake-up
+            self._queue.put(request)
+            return True
 
     @property
     def is_empty(self) -> bool:
@@ -46,7 +43,7 @@ class RequestChannel:
         """Wait for the next request; None tells one handler to end."""
         request = self._queue.get()
         if self._stalled:
-            with self._stalled_lock:
+            with self._lock:
                 waiting, self._stalled = self._stalled, set()
             for wake in waiting:
                 wake()

@@ -4,33 +4,64 @@ import itertools
 import logging
 import struct
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
-from kafkatool.broker.network.acceptor import Acceptor, ConnectionQuotas
+from kafkatool.broker.network.acceptor import Acceptor
+from kafkatool.broker.network.admission import ConnectionQuotas, PendingLogins, Places
+from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.processor import Processor
 from kafkatool.broker.network.request_channel import Request, RequestChannel
+from kafkatool.broker.security.listeners import OPEN, ListenerSecurity
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import Endpoint
 
 log = logging.getLogger(__name__)
 
 
-class SocketServer:
-    """The network of one broker: ``bind`` (accepts, reads nothing), ``serve``, ``stop_serving`` (drains), ``close``."""
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """What is done with requests: ``quick`` ones begin with one of these."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    handle: Callable[[Request], None]
+    quick: frozenset[bytes]
+
+
+@dataclass(slots=True)
+class _Listener:
+    """A listener's acceptor and the processors it hands connections to; ``make_processor`` makes the one of that number."""
+
+    acceptor: Acceptor
+    processors: list[Processor]
+    make_processor: Callable[[int], Processor]
+
+
+class SocketServer:
+    """The network of one broker: ``bind`` (accepts, reads nothing), ``serve``, ``stop_serving`` (drains), ``close``.
+
+    Meanwhile ``reconfigure`` may come from any thread.
+    """
+
+    def __init__(self, config: BrokerConfig, security: Mapping[str, ListenerSecurity] | None = None) -> None:
+        """Make it; ``security`` by listener, and none where it names none."""
         self._config = config
+        self._security = security or {}
+        self._pending = PendingLogins(config.kt_max_unauthenticated_connections)
         self._name = "network"
         self._channel = RequestChannel(config.queued_max_requests)
         self._quotas = ConnectionQuotas(config.max_connections_per_ip, config.max_connections_per_ip_overrides)
-        self._acceptors: list[Acceptor] = []
-        self._processors: list[Processor] = []
+        self._places = Places(config.max_connections)
+        self._lock = threading.Lock()  # of what follows
+        self._listeners: list[_Listener] = []
+        self._serving: _Serving | None = None
         self._handlers: list[threading.Thread] = []
+        self._handler_numbers = itertools.count()
+        self._handler_count = 0  # of those that have not been told to end
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the listeners with the ports they are bound to."""
-        return tuple(a.endpoint for a in self._acceptors)
+        return tuple(one.acceptor.endpoint for one in self._listeners)
 
     def bind(self, name: str = "network") -> None:
         """Open all listeners. Raises KafkatoolError when one cannot be bound; then ``close`` cleans up.
@@ -41,54 +72,130 @@ class SocketServer:
         self._name = name
         indexes = itertools.count()
         for endpoint in config.listeners:
-            processors = [
-                Processor(
-                    f"{self._name}-{endpoint.listener}-processor-{i}",
-                    self._channel,
-                    max_idle_ms=config.connections_max_idle_ms,
-                    on_close=lambda connection: self._quotas.release(connection.remote_host),
-                )
-                for i in range(config.num_network_threads)
-            ]
-            self._processors += processors
+            security = self._security.get(endpoint.listener, OPEN)
+            for_brokers = endpoint.listener == config.inter_broker_listener_name and len(config.listeners) > 1
+            places = Places(security.max_connections, None if for_brokers else self._places)
+            make_processor = self._processors_of(endpoint.listener, places)
+            processors = [make_processor(number) for number in range(config.num_network_threads)]
             thread_name = f"{self._name}-{endpoint.listener}-acceptor"
-            acceptor = Acceptor(endpoint, processors, self._quotas, indexes, config, name=thread_name)
-            self._acceptors.append(acceptor)
+            acceptor = Acceptor(
+                endpoint,
+                processors,
+                self._quotas,
+                indexes,
+                config,
+                name=thread_name,
+                security=security,
+                pending=self._pending,
+                places=places,
+            )
+            self._listeners.append(_Listener(acceptor, processors, make_processor))
             log.info("listening on %s", acceptor.endpoint)
+
+    def _processors_of(self, listener: str, places: Places) -> Callable[[int], Processor]:
+        def make(number: int) -> Processor:
+            return Processor(
+                f"{self._name}-{listener}-processor-{number}",
+                self._channel,
+                max_idle_ms=self._config.connections_max_idle_ms,
+                on_close=self._on_close(places),
+                login_timeout_ms=self._config.kt_authentication_timeout_ms,
+                failure_delay_ms=self._config.connection_failed_authentication_delay_ms,
+            )
+
+        return make
+
+    def _on_close(self, places: Places) -> Callable[[Connection], None]:
+        def release(connection: Connection) -> None:
+            self._quotas.release(connection.remote_host)
+            places.give_back()
+
+        return release
 
     def serve(self, handle: Callable[[Request], None], *, quick_apis: Collection[int] = ()) -> None:
         """Read requests from now on. ``handle`` gets each on a handler thread; it answers through its connection.
 
         ``quick_apis`` are keys of requests that never wait by themselves: processors may serve them when idle.
         """
-        for i in range(self._config.num_io_threads):
+        serving = _Serving(handle, frozenset(struct.pack(">h", key) for key in quick_apis))
+        with self._lock:
+            self._serving = serving
+            self._set_handlers(self._config.num_io_threads, serving)
+            for listener in self._listeners:
+                for processor in listener.processors:
+                    processor.start(serving.handle, serving.quick)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Go by changed numbers of threads and of connections (KIP-226).
+
+        A processor too many is ended with its connections, whose clients come again.
+        """
+        self._quotas.set_limits(config.max_connections_per_ip, config.max_connections_per_ip_overrides)
+        self._places.set_limit(config.max_connections)
+        with self._lock:
+            self._config = config
+            if self._serving is not None:
+                self._set_handlers(config.num_io_threads, self._serving)
+            for listener in self._listeners:
+                self._set_processors(listener, config.num_network_threads)
+
+    def _set_handlers(self, number: int, serving: _Serving) -> None:
+        self._handlers = [handler for handler in self._handlers if handler.is_alive()]
+        while self._handler_count < number:
             handler = threading.Thread(
-                target=self._run_handler, args=(handle,), name=f"{self._name}-handler-{i}", daemon=True
+                target=self._run_handler,
+                args=(serving.handle,),
+                name=f"{self._name}-handler-{next(self._handler_numbers)}",
+                daemon=True,
             )
             self._handlers.append(handler)
+            self._handler_count += 1
             handler.start()
-        quick = frozenset(struct.pack(">h", key) for key in quick_apis)
-        for processor in self._processors:
-            processor.start(handle, quick)
+        if self._handler_count > number:
+            self._channel.end_handlers(self._handler_count - number)
+            self._handler_count = number
+
+    def _set_processors(self, listener: _Listener, number: int) -> None:
+        for new in range(len(listener.processors), number):
+            processor = listener.make_processor(new)
+            if self._serving is not None:
+                processor.start(self._serving.handle, self._serving.quick)
+            listener.processors.append(processor)
+        listener.acceptor.hand_out_to(listener.processors[:number])
+        gone, listener.processors[number:] = listener.processors[number:], []
+        for processor in gone:
+            processor.stop_reading()
+            processor.stop()
+
+    def drop_connections(self) -> None:
+        """End every connection there is; others are accepted as ever."""
+        for listener in self._listeners:
+            for processor in listener.processors:
+                processor.drop_connections()
 
     def stop_serving(self) -> None:
         """Accept and read no more, handle what was queued, end the handlers. Parked requests may still be answered."""
-        for acceptor in self._acceptors:
-            acceptor.stop()
-        self._acceptors = []
-        for processor in self._processors:
-            processor.stop_reading()
-        handlers, self._handlers = self._handlers, []
-        self._channel.end_handlers(len(handlers))
+        for listener in self._listeners:
+            listener.acceptor.stop()
+        for listener in self._listeners:
+            for processor in listener.processors:
+                processor.stop_reading()
+        with self._lock:
+            self._serving = None
+            handlers, self._handlers = self._handlers, []
+            self._channel.end_handlers(self._handler_count)
+            self._handler_count = 0
         for handler in handlers:
             handler.join()
 
     def close(self) -> None:
         """Close every connection and end all threads. Safe to call twice, and after a failed ``bind``."""
         self.stop_serving()
-        for processor in self._processors:
-            processor.stop()
-        self._processors = []
+        with self._lock:
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            for processor in listener.processors:
+                processor.stop()
 
     def _run_handler(self, handle: Callable[[Request], None]) -> None:
         while (request := self._channel.take()) is not None:

@@ -1,6 +1,7 @@
-"""A broker's place in the cluster: its ids, its registration in ZooKeeper, its orderly leaving.
+"""A broker's place in the cluster: its ids, its registration in ZooKeeper, its orderly leaving, what is assigned to it.
 
-Doors: all three modules, for the composition root. Nothing here knows of topics or replicas.
+Doors: all its modules, for the composition root. Of topics only `strays` knows, and of logs
+which topic they were made for.
 """
 
-__all__ = ["controlled_stop", "identity", "registration"]
+__all__ = ["controlled_stop", "identity", "registration", "strays", "zookeeper_login"]

@@ -8,13 +8,16 @@ import threading
 
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, ProtocolError
+from kafkatool.core.errors import BrokerUnreachableError, ConnectionLostError, KafkatoolError, ProtocolError
 from kafkatool.core.protocol.messages.controlled_shutdown import API, ControlledShutdownRequest
 from kafkatool.core.protocol.messages.error_codes import ErrorCode, error_name
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokerZnode, ControllerZnode
 
 log = logging.getLogger(__name__)
+
+LONGEST_WITHOUT_ZOOKEEPER_MS = 15_000
+"""So long a stop waits, in all, for a ZooKeeper that is gone. Who stops a broker kills it after 30 s or more."""
 
 
 def ask_to_move_leaders(
@@ -28,6 +31,9 @@ def ask_to_move_leaders(
     for attempt in range(1, tries + 1):
         try:
             problem = _ask(zookeeper, config, broker_id, broker_epoch)
+        except ConnectionLostError as e:  # asked again as long as there was time
+            log.warning("controlled shutdown of broker %d: %s", broker_id, e)
+            break
         except KafkatoolError as e:
             problem = str(e)
         if problem is None:
@@ -55,7 +61,11 @@ def _ask(zookeeper: ZooKeeper, config: BrokerConfig, broker_id: int, broker_epoc
     request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=-1 if broker_epoch is None else broker_epoch)
     try:
         with Connection(
-            endpoint.host, endpoint.port, client_id=str(broker_id), timeout_ms=config.controller_socket_timeout_ms
+            endpoint.host,
+            endpoint.port,
+            client_id=str(broker_id),
+            timeout_ms=config.controller_socket_timeout_ms,
+            security=config.inter_broker_security,
         ) as connection:
             response = connection.send(API, config.protocol_versions.controlled_shutdown, request)
     except (BrokerUnreachableError, ProtocolError) as e:

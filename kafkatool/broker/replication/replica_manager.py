@@ -12,18 +12,29 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.control.commands import ControlRequests
 from kafkatool.broker.replication.following.fetcher_manager import FetcherManager
 from kafkatool.broker.replication.leading.appends import Appends
+from kafkatool.broker.replication.leading.conversions import Conversions
 from kafkatool.broker.replication.leading.delayed_requests import LIVE_BROKERS, DelayedRequests
 from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
 from kafkatool.broker.replication.leading.fetches import Fetches
+from kafkatool.broker.replication.leading.hanging_transactions import PERIOD_MS as HANGING_TRANSACTIONS_PERIOD_MS
+from kafkatool.broker.replication.leading.hanging_transactions import HangingTransactions
+from kafkatool.broker.replication.leading.older_fetches import OlderFetches
+from kafkatool.broker.replication.leading.verified_appends import VerifiedAppends
 from kafkatool.broker.replication.partition.isr_writer import PROPAGATION_PERIOD_MS, IsrPropagation, IsrWriter
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.partition_reads import FoundOffset, Reader, find_epoch_end, find_offset
+from kafkatool.broker.replication.partition.partition_reads import (
+    FoundOffset,
+    Reader,
+    find_epoch_end,
+    find_offset,
+    find_segment_offsets,
+)
 from kafkatool.broker.replication.partition.replication_quota import NO_RATE, RateWindow, ReplicationQuota
 from kafkatool.broker.runtime.scheduler import ScheduledTask, Scheduler
 from kafkatool.broker.runtime.timer import Timer, monotonic_ms
 from kafkatool.broker.runtime.yielding import yielding_gil
-from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.settings.config import RACK_AWARE, BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.directories.log_manager import LogManager
 from kafkatool.core.errors import ZooKeeperError
@@ -71,7 +82,9 @@ class ReplicaManager:
         self.partitions = LocalPartitions(metadata_cache)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, clock_ms)
         self.delayed = DelayedRequests(timer, self.fetch_sessions)
-        metadata_cache.add_listener(lambda _: self.delayed.deletions.check(LIVE_BROKERS))
+        self._metadata_cache = metadata_cache
+        self._live_brokers = metadata_cache.snapshot.brokers.keys()
+        metadata_cache.add_listener(lambda _: self._on_metadata())
         window_ms = config.replication_quota_window_size_seconds * 1000
         windows = [RateWindow(config.replication_quota_window_num, window_ms, clock_ms) for _ in range(2)]
         self.leader_quota = ReplicationQuota(broker_id, lambda c: c.leader_replication_throttled_replicas, windows[0])
@@ -101,7 +114,18 @@ class ReplicaManager:
             self._start_checkpoints,
         )
         self.appends = Appends(self.partitions, self.delayed, acks_all_allowed=lambda: self._session_confirmed)
-        self.fetches = Fetches(self.partitions, self.delayed, self.isr_writer, self.leader_quota)
+        self.verified_appends = VerifiedAppends(self.partitions, self.appends, metadata_cache)
+        self.verified_appends.enabled = config.transaction_partition_verification_enable
+        self.hanging_transactions = HangingTransactions(self.partitions, metadata_cache, self.appends)
+        self.fetches = Fetches(
+            self.partitions,
+            self.delayed,
+            self.isr_writer,
+            self.leader_quota,
+            followers_serve=config.replica_selector_class == RACK_AWARE,
+        )
+        self.conversions = Conversions(config.kt_conversion_max_bytes, f"{thread_prefix or ''}record-conversion")
+        self.older_fetches = OlderFetches(self.partitions, self.fetches, self.conversions)
 
     def startup(self) -> None:
         """Read the high watermarks and begin the tasks. The logs are loaded."""
@@ -112,6 +136,7 @@ class ReplicaManager:
         for name, task, period_ms in (
             ("isr-expiration", self.shrink_isrs, config.replica_lag_time_max_ms / 2),
             ("isr-change-propagation", self.isr_propagation.run, PROPAGATION_PERIOD_MS),
+            ("hanging-transactions", self.hanging_transactions.run, HANGING_TRANSACTIONS_PERIOD_MS),
         ):
             self._tasks.append(self._scheduler.schedule(name, task, delay_ms=period_ms, period_ms=period_ms))
 
@@ -122,7 +147,17 @@ class ReplicaManager:
             task.cancel()
         self.fetchers.shutdown()
         self.delayed.expire_all()
+        self.conversions.shutdown()
         self.checkpoint_high_watermarks()
+
+    def _on_metadata(self) -> None:
+        """Wait for nothing that brokers which are gone since the last UpdateMetadata would have to do."""
+        before, self._live_brokers = self._live_brokers, self._metadata_cache.snapshot.brokers.keys()
+        if gone := before - self._live_brokers:
+            for partition in self.partitions.all():
+                if partition.forget_gone(gone):
+                    self.delayed.check(partition.tp)
+        self.delayed.deletions.check(LIVE_BROKERS)
 
     def _make_partition(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
         return Partition(
@@ -142,6 +177,13 @@ class ReplicaManager:
         """Answer ListOffsets for one partition (BRK-107, 108)."""
         found = self.partitions.find(partition, missing=reader.missing)
         return FoundOffset(found) if isinstance(found, ErrorCode) else find_offset(found, wanted, reader, version)
+
+    def find_segment_offsets(
+        self, partition: TopicPartition, wanted: ListOffsetsRequestPartition, reader: Reader
+    ) -> ErrorCode | list[int]:
+        """Answer ListOffsets 0 for one partition (ADM-96)."""
+        found = self.partitions.find(partition, missing=reader.missing)
+        return found if isinstance(found, ErrorCode) else find_segment_offsets(found, wanted, reader)
 
     def find_epoch_end(self, partition: TopicPartition, wanted: OffsetForLeaderEpochRequestPartition) -> FoundOffset:
         """Answer OffsetForLeaderEpoch for one partition (BRK-61, 62)."""
@@ -174,6 +216,11 @@ class ReplicaManager:
         """Take over this broker's dynamic configs: the replication throttle's rates (BRK-76)."""
         self.leader_quota.set_rate(int(overrides.get(_LEADER_RATE, NO_RATE)))
         self.follower_quota.set_rate(int(overrides.get(_FOLLOWER_RATE, NO_RATE)))
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Go by what may change at run time: the number of fetchers, and whether transactions are verified (KIP-226)."""
+        self.verified_appends.enabled = config.transaction_partition_verification_enable
+        self.fetchers.set_number(config.num_replica_fetchers)
 
     def on_offline(self, listener: Callable[[Sequence[TopicPartition]], None]) -> None:
         """Have ``listener`` told of partitions whose log dir failed, once nothing is served of them any more."""

@@ -1,7 +1,8 @@
 """The base of every part of a broker: scheduler, timer, purgatory, and care for the interpreter and its limits.
 
-Each module is a door: ``scheduler`` and ``timer`` for work to come, ``purgatory`` for requests that wait, ``yielding``
+Each module is a door: ``scheduler`` and ``timer`` for work to come, ``woken_thread`` for work when something changes,
+``purgatory`` for requests that wait, ``yielding``
 and ``gc_pause`` for long work, ``file_limit`` for descriptors. Nothing here knows Kafka's terms or does I/O of its own.
 """
 
-__all__ = ["file_limit", "gc_pause", "purgatory", "scheduler", "timer", "yielding"]
+__all__ = ["file_limit", "gc_pause", "purgatory", "scheduler", "timer", "woken_thread", "yielding"]

@@ -49,7 +49,7 @@ class ScheduledTask:
 
 
 class Scheduler:
-    """A pool of at most ``threads`` workers, each started when there is work for it."""
+    """A pool of at most ``threads`` workers, each started when there is work for it. ``set_limit`` changes how many."""
 
     def __init__(self, threads: int, name: str = "scheduler") -> None:
         self._name = name
@@ -58,6 +58,7 @@ class Scheduler:
         self._timer = Timer(f"{name}-timer", self._work.put)
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._workers = 0  # of those that have not been told to end
         self._closed = False
 
     def schedule(
@@ -79,10 +80,19 @@ class Scheduler:
         self._grow()
         self._work.put(ScheduledTask(self._timer, name, fn, None).run)
 
+    def set_limit(self, threads: int) -> None:
+        """Have at most so many workers; those too many end behind the work that is queued."""
+        with self._lock:
+            self._limit = threads
+            for _ in range(self._workers - threads):
+                self._work.put(None)
+                self._workers -= 1
+
     def _grow(self) -> None:
         with self._lock:
-            if self._closed or len(self._threads) >= self._limit:
+            if self._closed or self._workers >= self._limit:
                 return
+            self._workers += 1
             thread = threading.Thread(target=self._serve, name=f"{self._name}-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -90,6 +100,9 @@ class Scheduler:
     def _serve(self) -> None:
         while (job := self._work.get()) is not None:
             job()
+        with self._lock:
+            if not self._closed:
+                self._threads.remove(threading.current_thread())
 
     def shutdown(self) -> None:
         """Cancel what has not begun, wait for what has. Safe to call twice; not from a task."""

@@ -11,13 +11,15 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, get_type_hints
+from typing import Any, Final, Self, get_type_hints
 
 from kafkatool.broker.settings import listeners as endpoints
-from kafkatool.broker.settings.properties import load_properties
+from kafkatool.broker.settings.inter_broker import inter_broker_security
 from kafkatool.broker.settings.protocol_versions import PROTOCOL_VERSIONS, ProtocolVersions, parse_protocol_version
 from kafkatool.core.errors import ConfigError
+from kafkatool.core.java_properties import load_properties
 from kafkatool.core.model.values import Endpoint
+from kafkatool.core.security.client_security import ClientSecurity
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +29,24 @@ _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
 
+AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+"""Kafka's names for the authorizer that goes by the ACLs in ZooKeeper; no other is there (SEC-76)."""
+
+
 def _number(default: float, low: float = 0, high: float = NO_LIMIT) -> Any:
     return field(default=default, metadata={"low": low, "high": high})
 
 
 def _choice(default: str, *values: str) -> Any:
     return field(default=default, metadata={"values": (default, *values)})
+
+
+_DERIVED = {"derived": True}  # no property of its own
+
+
+LEADER_ALONE: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""Kafka's names for what a leader tells consumers: to read from it, or from a replica of their rack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +77,25 @@ class BrokerConfig:
     connections_max_idle_ms: int = _number(600_000, -1)
     max_connections_per_ip: int = _number(_INT_MAX, 0)
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connections: int = _number(_INT_MAX, 1)
     request_timeout_ms: int = _number(30_000, 1)
     quota_producer_default: int = _number(NO_LIMIT, 1)
     quota_consumer_default: int = _number(NO_LIMIT, 1)
     quota_window_num: int = _number(11, 1)
     quota_window_size_seconds: int = _number(1, 1)
 
+    # security (SEC-46 to 98); what each listener may have of its own is in ``properties`` alone
+    sasl_mechanism_inter_broker_protocol: str = "GSSAPI"
+    sasl_server_max_receive_size: int = _number(524_288, 1, _INT_MAX)
+    connection_failed_authentication_delay_ms: int = _number(100)
+    kt_jaas_config: Path | None = None
+    kt_authentication_timeout_ms: int = _number(10_000, 100)
+    kt_max_unauthenticated_connections: int = _number(1000, 1)
+
     # replication (BRK-51 to 106)
     replication_quota_window_num: int = _number(11, 1)
     replication_quota_window_size_seconds: int = _number(1, 1)
+    replica_selector_class: str = _choice("", LEADER_ALONE, RACK_AWARE)
     replica_lag_time_max_ms: int = _number(10_000, 1)
     num_replica_fetchers: int = _number(1, 1)
     replica_fetch_max_bytes: int = _number(1_048_576, 0, _INT_MAX)
@@ -82,6 +106,7 @@ class BrokerConfig:
     replica_socket_timeout_ms: int = _number(30_000, 1)
     replica_socket_receive_buffer_bytes: int = _number(65_536, -1)
     replica_high_watermark_checkpoint_interval_ms: int = _number(5000, 1)
+    fetch_max_bytes: int = _number(57_671_680, 1024, _INT_MAX)
     fetch_purgatory_purge_interval_requests: int = _number(1000, 1)
     producer_purgatory_purge_interval_requests: int = _number(1000, 1)
     max_incremental_fetch_session_cache_slots: int = _number(1000)
@@ -117,6 +142,7 @@ class BrokerConfig:
     log_cleaner_io_max_bytes_per_second: float = _number(sys.float_info.max, 1, sys.float_info.max)
     log_cleaner_delete_retention_ms: int = _number(86_400_000)
     log_cleaner_min_compaction_lag_ms: int = _number(0)
+    log_cleaner_max_compaction_lag_ms: int = _number(NO_LIMIT, 1)
     log_segment_delete_delay_ms: int = _number(60_000)
     log_index_interval_bytes: int = _number(4096)
     log_index_size_max_bytes: int = _number(10_485_760, 4)
@@ -129,6 +155,7 @@ class BrokerConfig:
     log_preallocate: bool = False
     message_max_bytes: int = _number(1_000_012, 0, _INT_MAX)
     compression_type: str = _choice("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+    log_message_downconversion_enable: bool = True
     log_message_timestamp_type: str = _choice("CreateTime", "LogAppendTime")
     log_message_timestamp_difference_max_ms: int = _number(NO_LIMIT)
     transactional_id_expiration_ms: int = _number(604_800_000, 1)
@@ -149,13 +176,35 @@ class BrokerConfig:
     group_initial_rebalance_delay_ms: int = _number(3000)
     group_max_size: int = _number(_INT_MAX, 1, _INT_MAX)
 
+    # transactions
+    transaction_state_log_num_partitions: int = _number(50, 1)
+    transaction_state_log_replication_factor: int = _number(3, 1, 32767)
+    transaction_state_log_min_isr: int = _number(2, 1, _INT_MAX)
+    transaction_state_log_segment_bytes: int = _number(104_857_600, 14, _INT_MAX)
+    transaction_state_log_load_buffer_size: int = _number(5_242_880, 1, _INT_MAX)
+    transaction_max_timeout_ms: int = _number(900_000, 1, _INT_MAX)
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _number(10_000, 1)
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _number(3_600_000, 1)
+    transaction_partition_verification_enable: bool = True
+
+    # security (SEC-46 to 103)
+    authorizer_class_name: str = _choice("", *AUTHORIZERS)
+    super_users: str = ""  # User:admin;User:CN=admin,O=x
+    allow_everyone_if_no_acl_found: bool = False
+
     # our own
     kt_halt_on_truncation_below_hw: bool = False
     kt_fence_on_zk_session_loss: bool = False
+    kt_zookeeper_max_packet_bytes: int = _number(1_048_575, 1024, _INT_MAX)  # ZooKeeper's jute.maxbuffer
+    kt_conversion_max_bytes: int = _number(67_108_864, 1, _INT_MAX)
     kt_validate_records: str = _choice("auto", "full")
     kt_log_dir: Path | None = None  # for state-change.log and controller.log; see ``own_log_dir``
+    kt_fault_socket: Path | None = None  # where a test asks for faults; an embedded cluster sets it for its brokers
 
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    inter_broker_security: ClientSecurity | None = field(default=None, repr=False, metadata=_DERIVED)
+    """What connections to other brokers need (SEC-48)."""
+
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False, metadata=_DERIVED)
     """The texts given, by property name; they tell a setting from a default."""
 
     @classmethod
@@ -167,19 +216,25 @@ class BrokerConfig:
     def from_properties(cls, given: Mapping[str, str]) -> Self:
         """Read property names and texts. Raises ConfigError naming the property, its value and what is allowed."""
         values: dict[str, Any] = {}
-        known = set(_SPECIAL)
         for item in dataclasses.fields(cls):
             name = item.name.replace("_", ".")
-            known.add(name)
             parse = _PARSERS.get(_HINTS[item.name])
             if parse is not None and (text := given.get(name, "").strip()):
                 values[item.name] = _checked(name, text, parse, item.metadata)
-        for name in sorted(given.keys() - known):
-            log.warning("unknown property %s is ignored", name)
         if "zookeeper_connect" not in values:
             raise ConfigError("zookeeper.connect is required: host:port[,host:port...][/chroot]")
         _derive(values, {k: v.strip() for k, v in given.items()})
+        for name in sorted(given.keys() - cls.property_names()):
+            if not endpoints.is_listener_property(name, values["listeners"]):
+                log.warning("unknown property %s is ignored", name)
         return cls(**values, properties=dict(given))
+
+    @classmethod
+    def property_names(cls) -> set[str]:
+        """Return the names of all properties that are read, other spellings among them."""
+        return {
+            item.name.replace("_", ".") for item in dataclasses.fields(cls) if not item.metadata.get("derived")
+        } | set(_SPECIAL)
 
     @property
     def protocol_versions(self) -> ProtocolVersions:
@@ -220,12 +275,14 @@ COARSER: Mapping[str, Mapping[str, int]] = {
 }
 """Other spellings of one duration and their units in ms, by what wins over what."""
 _SPECIAL = (
+    "authorizer.zookeeper.url",
     "host.name",
     "port",
     "advertised.host.name",
     "advertised.port",
     "listener.security.protocol.map",
     "security.inter.broker.protocol",
+    *endpoints.LISTENER_PROPERTIES,
     "log.dir",
     *(spelling for spellings in COARSER.values() for spelling in spellings),
 )
@@ -244,23 +301,54 @@ def _checked(name: str, text: str, parse: Callable[[str], Any], bounds: Mapping[
     return value
 
 
+def parse_setting(name: str, text: str) -> Any:
+    """Read one property whose value no other decides. Raises ConfigError as ``from_properties``."""
+    if name == "log.cleanup.policy":
+        return _cleanup_policy(text)
+    if name == "max.connections.per.ip.overrides":
+        return _per_ip_overrides(text) if text.strip() else {}
+    (item,) = (f for f in dataclasses.fields(BrokerConfig) if f.name.replace("_", ".") == name)
+    return _checked(name, text.strip(), _PARSERS[_HINTS[item.name]], item.metadata)
+
+
+def parse_super_users(text: str) -> frozenset[str]:
+    """Read ``User:admin;User:CN=admin,O=x``; the first colon of each ends its type. Raises ConfigError."""
+    found = frozenset(part.strip() for part in text.split(";") if part.strip())
+    for principal in sorted(found):
+        if not all(principal.partition(":")):
+            raise ConfigError(f"super.users={text}: {principal!r} is not of the form Type:name")
+    return found
+
+
+def _cleanup_policy(text: str) -> frozenset[str]:
+    policy = frozenset(part.strip() for part in text.split(","))
+    if not policy <= {"delete", "compact"}:
+        raise ConfigError(f"log.cleanup.policy={text}: must be delete, compact or both")
+    return policy
+
+
 def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
     """Decide the settings that several properties decide together."""
     if version := given.get("inter.broker.protocol.version"):
         values["inter_broker_protocol_version"] = parse_protocol_version(version)
+    endpoints.refuse_foreign_classes(given)
     protocols = endpoints.DEFAULT_PROTOCOL_MAP
     if text := given.get("listener.security.protocol.map"):
         protocols = endpoints.parse_protocol_map(text)
     bound = endpoints.bound_listeners(given, protocols)
     advertised = endpoints.advertised_listeners(given, bound, protocols)
     values["listeners"], values["advertised_listeners"] = bound, advertised
-    values["inter_broker_listener_name"] = endpoints.inter_broker_listener(given, advertised)
+    name = values["inter_broker_listener_name"] = endpoints.inter_broker_listener(given, advertised)
+    (endpoint,) = (e for e in advertised if e.listener == name)
+    values["inter_broker_security"] = inter_broker_security(given, endpoint)
     if dirs := [d.strip() for d in (given.get("log.dirs") or given.get("log.dir", "")).split(",") if d.strip()]:
         values["log_dirs"] = tuple(Path(d) for d in dirs)
+    if users := given.get("super.users"):
+        parse_super_users(users)
+    if (other := given.get("authorizer.zookeeper.url")) and other != values["zookeeper_connect"]:
+        raise ConfigError(f"authorizer.zookeeper.url={other}: ACLs are read from zookeeper.connect alone")
     if policy := given.get("log.cleanup.policy"):
-        values["log_cleanup_policy"] = frozenset(p.strip() for p in policy.split(","))
-        if not values["log_cleanup_policy"] <= {"delete", "compact"}:
-            raise ConfigError(f"log.cleanup.policy={policy}: must be delete, compact or both")
+        values["log_cleanup_policy"] = _cleanup_policy(policy)
     if overrides := given.get("max.connections.per.ip.overrides"):
         values["max_connections_per_ip_overrides"] = _per_ip_overrides(overrides)
     values.setdefault("zookeeper_connection_timeout_ms", values.get("zookeeper_session_timeout_ms", 6000))

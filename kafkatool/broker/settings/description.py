@@ -6,9 +6,10 @@ Source: Kafka 2.3.1 server/AdminManager.scala (describeConfigs), server/KafkaSer
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
 from kafkatool.broker.settings.config import COARSER, NO_LIMIT, BrokerConfig
+from kafkatool.broker.settings.documentation import LONGS, MEANINGS, SHORTS, ConfigType
 from kafkatool.core.model.topic_configs import CONFIGS, MESSAGE_FORMAT_VERSION
 from kafkatool.core.model.values import Endpoint
 
@@ -18,6 +19,7 @@ class ConfigSource(enum.IntEnum):
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT = 3
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -37,6 +39,8 @@ class Setting(NamedTuple):
     value: str | None
     read_only: bool
     synonyms: tuple[Synonym, ...]
+    type: ConfigType
+    documentation: str
 
     @property
     def source(self) -> ConfigSource:
@@ -55,7 +59,9 @@ BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's prope
     "flush.messages": "log.flush.interval.messages",
     "flush.ms": "log.flush.interval.ms",
     "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
+    "message.downconversion.enable": "log.message.downconversion.enable",
     "message.timestamp.difference.max.ms": "log.message.timestamp.difference.max.ms",
     "message.timestamp.type": "log.message.timestamp.type",
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
@@ -70,6 +76,35 @@ BROKER_NAMES: Final[Mapping[str, str]] = {  # topic config -> the broker's prope
     "segment.ms": "log.roll.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
+THREAD_COUNTS: Final = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+"""Numbers of threads, of which each change is at most to the double or the half."""
+
+DYNAMIC_SETTINGS: Final = frozenset(BROKER_NAMES.values()) | {
+    *THREAD_COUNTS,
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "transaction.partition.verification.enable",
+}
+"""Settings that a broker takes over while it runs, from its own node or from the one of all brokers (KIP-226)."""
+
+_DEFAULT_OF: Final = {broker_name: name for name, broker_name in BROKER_NAMES.items()}
+_HINTS: Final = get_type_hints(BrokerConfig)
+_TYPES: Final = {  # all others are texts, also the lists of addresses and directories
+    bool: ConfigType.BOOLEAN,
+    int: ConfigType.INT,
+    float: ConfigType.DOUBLE,
+    frozenset: ConfigType.LIST,
+}
 _COARSER: Final[Mapping[str, tuple[str, ...]]] = {  # other spellings of one property, by what wins over what
     **{name: tuple(spellings) for name, spellings in COARSER.items()},
     "log.dirs": ("log.dir",),
@@ -77,33 +112,80 @@ _COARSER: Final[Mapping[str, tuple[str, ...]]] = {  # other spellings of one pro
 }
 
 
-def topic_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Setting]:
+class BrokerOverrides(NamedTuple):
+    """The settings of a broker that ZooKeeper has: its own, and those of all brokers, which yield to them (KIP-226)."""
+
+    own: Mapping[str, str]
+    default: Mapping[str, str]
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """List where that setting is found, what counts first."""
+        layers = ((self.own, ConfigSource.DYNAMIC_BROKER), (self.default, ConfigSource.DYNAMIC_DEFAULT))
+        return [Synonym(name, layer[name], source) for layer, source in layers if name in layer]
+
+
+def topic_settings(config: BrokerConfig, overrides: Mapping[str, str], dynamic: BrokerOverrides) -> list[Setting]:
     """List every topic config by name: the topic's own value, else this broker's."""
-    return [_topic_setting(config, name, overrides.get(name)) for name in CONFIGS]
+    return [_topic_setting(config, name, overrides.get(name), dynamic) for name in CONFIGS]
 
 
-def _topic_setting(config: BrokerConfig, name: str, override: str | None) -> Setting:
+def _topic_setting(config: BrokerConfig, name: str, override: str | None, dynamic: BrokerOverrides) -> Setting:
     synonyms = [Synonym(name, override, ConfigSource.TOPIC)] if override is not None else []
     if broker_name := BROKER_NAMES.get(name):
-        synonyms += _broker_synonyms(config, broker_name)
-        inherited = _text_of(getattr(config, broker_name.replace(".", "_")))
+        changed = dynamic.synonyms(broker_name)
+        synonyms += changed + _broker_synonyms(config, broker_name)
+        inherited = changed[0].value if changed else _text_of(getattr(config, broker_name.replace(".", "_")))
     else:
         inherited = config.inter_broker_protocol_version if name == MESSAGE_FORMAT_VERSION else ""
-    return Setting(name, inherited if override is None else override, False, tuple(synonyms))
+    value = inherited if override is None else override
+    kind = ConfigType[CONFIGS[name].kind.upper()]
+    return Setting(name, value, False, tuple(synonyms), kind, CONFIGS[name].meaning)
 
 
-def broker_settings(config: BrokerConfig, dynamic: Mapping[str, str]) -> list[Setting]:
-    """List every property of this broker by name; ``dynamic`` are those of its node in ZooKeeper."""
-    names = [f.name.replace("_", ".") for f in dataclasses.fields(config) if f.name != "properties"]
-    values = {name: _text_of(getattr(config, name.replace(".", "_"))) for name in names}
-    settings = [Setting(name, value, True, tuple(_broker_synonyms(config, name))) for name, value in values.items()]
-    return sorted(settings + [_rate(name, dynamic.get(name)) for name in DYNAMIC_RATES])
+def default_settings(default: Mapping[str, str]) -> list[Setting]:
+    """List what is set for all brokers of the cluster."""
+    return [
+        Setting(
+            name, value, False, (Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT),), _type_of(name), meaning_of(name)
+        )
+        for name, value in sorted(default.items())
+        if name in DYNAMIC_SETTINGS
+    ]
+
+
+def broker_settings(config: BrokerConfig, dynamic: BrokerOverrides) -> list[Setting]:
+    """List every property of this broker by name; ``config`` is what it was started with."""
+    names = [f.name.replace("_", ".") for f in dataclasses.fields(config) if not f.metadata.get("derived")]
+    settings = [_broker_setting(config, name, dynamic) for name in names]
+    return sorted(settings + [_rate(name, dynamic.own.get(name)) for name in DYNAMIC_RATES])
+
+
+def _broker_setting(config: BrokerConfig, name: str, dynamic: BrokerOverrides) -> Setting:
+    changed = dynamic.synonyms(name) if name in DYNAMIC_SETTINGS else []
+    value = changed[0].value if changed else _text_of(getattr(config, name.replace(".", "_")))
+    synonyms = (*changed, *_broker_synonyms(config, name))
+    return Setting(name, value, name not in DYNAMIC_SETTINGS, synonyms, _type_of(name), meaning_of(name))
+
+
+def meaning_of(name: str) -> str:
+    """Return what a broker's property is for."""
+    if topic_config := _DEFAULT_OF.get(name):
+        return f"{CONFIGS[topic_config].meaning}; for topics without a {topic_config} of their own"
+    return MEANINGS.get(name, "")
+
+
+def _type_of(name: str) -> ConfigType:
+    if name in LONGS:
+        return ConfigType.LONG
+    if name in SHORTS:
+        return ConfigType.SHORT
+    return _TYPES.get(get_origin(_HINTS[name.replace(".", "_")]) or _HINTS[name.replace(".", "_")], ConfigType.STRING)
 
 
 def _rate(name: str, value: str | None) -> Setting:
     synonyms = [] if value is None else [Synonym(name, value, ConfigSource.DYNAMIC_BROKER)]
     synonyms.append(Synonym(name, str(NO_LIMIT), ConfigSource.DEFAULT))
-    return Setting(name, synonyms[0].value, False, tuple(synonyms))
+    return Setting(name, synonyms[0].value, False, tuple(synonyms), ConfigType.LONG, meaning_of(name))
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:

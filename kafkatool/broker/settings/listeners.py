@@ -1,8 +1,9 @@
-"""Listener settings: the sockets to bind, the addresses to advertise, the listener of the brokers (BRK-6, 120).
+"""Listener settings: the sockets to bind, the addresses to advertise, the listener of the brokers (BRK-6, 120, SEC-46, 47).
 
-Source: Kafka 1.1.1 server/KafkaConfig.scala, cluster/EndPoint.scala.
+Source: Kafka 2.8.0 server/KafkaConfig.scala, cluster/EndPoint.scala.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 
@@ -10,6 +11,9 @@ from kafkatool.core.errors import ConfigError
 from kafkatool.core.model.security_protocols import SECURITY_PROTOCOLS
 from kafkatool.core.model.values import Endpoint
 
+log = logging.getLogger(__name__)
+
+_PREFIX = "listener.name."
 _LISTENER = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^\[\]:]*)):(?P<port>\d+)")
 DEFAULT_PROTOCOL_MAP = {name: name for name in SECURITY_PROTOCOLS}
 
@@ -45,12 +49,9 @@ def parse_listeners(setting: str, text: str, protocols: Mapping[str, str]) -> tu
 
 
 def bound_listeners(given: Mapping[str, str], protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """Read ``listeners``, else the old ``host.name`` and ``port``. Only PLAINTEXT is served."""
+    """Read ``listeners``, else the old ``host.name`` and ``port``."""
     text = given.get("listeners") or f"PLAINTEXT://{given.get('host.name', '')}:{given.get('port', '9092')}"
     endpoints = parse_listeners("listeners", text, protocols)
-    for endpoint in endpoints:
-        if endpoint.protocol != "PLAINTEXT":
-            raise ConfigError(f"listeners: {endpoint.listener} uses {endpoint.protocol}; only PLAINTEXT is served")
     ports = [e.port for e in endpoints if e.port]
     if len(set(ports)) < len(ports):
         raise ConfigError("listeners: each listener needs a port of its own")
@@ -74,10 +75,83 @@ def advertised_listeners(
 
 
 def inter_broker_listener(given: Mapping[str, str], advertised: tuple[Endpoint, ...]) -> str:
-    """Return the name of the listener that brokers use among themselves; it must be advertised."""
+    """Return the name of the listener that brokers use among themselves; it must be advertised (SEC-47)."""
     name = given.get("inter.broker.listener.name", "").upper()
-    protocol = given.get("security.inter.broker.protocol", "PLAINTEXT").upper()
-    match = next((e for e in advertised if e.listener == name or (not name and e.protocol == protocol)), None)
+    protocol = given.get("security.inter.broker.protocol", "").upper()
+    if name and protocol:
+        raise ConfigError("inter.broker.listener.name and security.inter.broker.protocol: only one of them can be set")
+    match = next((e for e in advertised if e.listener == (name or protocol or "PLAINTEXT")), None)
     if match is None:
-        raise ConfigError(f"no advertised listener for the brokers themselves ({name or protocol})")
+        asked = (
+            f"inter.broker.listener.name={name}"
+            if name
+            else f"security.inter.broker.protocol={protocol or 'PLAINTEXT'}"
+        )
+        raise ConfigError(f"{asked}: no advertised listener of that name for the brokers themselves")
+    if match.protocol.startswith("SASL"):
+        mechanism = given.get("sasl.mechanism.inter.broker.protocol") or "GSSAPI"
+        enabled = listener_properties(given, match.listener).get("sasl.enabled.mechanisms") or "GSSAPI"
+        if mechanism not in [m.strip() for m in enabled.split(",")] or mechanism == "GSSAPI":
+            raise ConfigError(
+                f"sasl.mechanism.inter.broker.protocol={mechanism}: must be one of sasl.enabled.mechanisms of "
+                f"{match.listener} that this broker serves"
+            )
     return match.listener
+
+
+def listener_properties(given: Mapping[str, str], listener: str) -> dict[str, str]:
+    """Return the properties as one listener sees them: its own, by its prefix, before those of all."""
+    prefix = f"{_PREFIX}{listener.lower()}."
+    own = {key[len(prefix) :]: value for key, value in given.items() if key.lower().startswith(prefix)}
+    return {key: value for key, value in given.items() if not key.startswith(_PREFIX)} | own
+
+
+def is_listener_property(name: str, bound: tuple[Endpoint, ...]) -> bool:
+    """Tell whether the property is one listener's own; of a listener that is not there a warning is logged."""
+    if not name.startswith(_PREFIX):
+        return False
+    listener = name.removeprefix(_PREFIX).partition(".")[0]
+    if listener.upper() not in [e.listener for e in bound]:
+        log.warning("%s is ignored: there is no listener %s", name, listener.upper())
+    return True
+
+
+LISTENER_PROPERTIES = frozenset(
+    {
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.principal.mapping.rules",
+        "ssl.protocol",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        "sasl.enabled.mechanisms",
+        "connections.max.reauth.ms",
+    }
+)
+"""What a listener takes from its own properties, else from those of all; DescribeConfigs shows none of it."""
+
+_REFUSED = ("principal.builder.class", "ssl.engine.factory.class", "sasl.kerberos.principal.to.local.rules")
+
+
+def refuse_foreign_classes(given: Mapping[str, str]) -> None:
+    """Refuse what would decide who gets in and is not run here: to ignore it would let others in (SEC-71)."""
+    for name, value in given.items():
+        last = name.split(".", 3)[-1] if name.startswith(_PREFIX) else name
+        foreign = last in _REFUSED or last.endswith("callback.handler.class")
+        default = value in (
+            "",
+            "DEFAULT",
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        )
+        if foreign and not default:
+            raise ConfigError(f"{name}={value} is not served by this broker")

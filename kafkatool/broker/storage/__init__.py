@@ -5,4 +5,4 @@ the upper use the lower: directories, compaction, log, producers, segment, batch
 Never here: who leads, who follows, what is replicated; ZooKeeper (a topic's settings come by a function).
 """
 
-__all__ = ["batches", "directories", "log", "log_config"]
+__all__ = ["batches", "directories", "log", "log_config", "producers", "segment"]

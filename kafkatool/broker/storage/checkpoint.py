@@ -1,11 +1,13 @@
 """Checkpoint files: small text files of a log dir or a partition (BRK-147).
 
 Lines: ``0`` (version), the number of entries, one entry a line with blanks between its words. Replaced as a whole:
-written beside, fsynced, renamed. Source: Kafka 1.1.1 server/checkpoints/CheckpointFile.scala.
+written beside, fsynced, renamed, the name fsynced. Source: Kafka 1.1.1 server/checkpoints/CheckpointFile.scala.
 """
 
+import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from kafkatool.core.errors import StorageError
@@ -22,6 +24,27 @@ _VERSION = "0"
 
 class CheckpointDamagedError(StorageError):
     """A checkpoint file whose version, count or a line is wrong. What that means depends on the file (BRK-147)."""
+
+
+def is_passing(error: Exception) -> bool:
+    """Tell whether the system lacked something for a while; the disk did not fail."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+@contextmanager
+def opened_directory(path: Path) -> Iterator[int]:
+    """Give the descriptor, to sync names with: opened before a change, it is not missing in the midst of it."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def sync_directory(path: Path) -> None:
+    """Bring the names in it to the disk as they are now. Raises OSError."""
+    with opened_directory(path) as fd:
+        os.fsync(fd)
 
 
 def read_entries(path: Path, words: int) -> list[list[str]]:
@@ -46,16 +69,16 @@ def read_entries(path: Path, words: int) -> list[list[str]]:
     return entries
 
 
-def write_entries(path: Path, entries: Iterable[str], *, sync: bool = True) -> None:
-    """Replace the file by these lines, durably unless ``sync`` is False. Raises OSError."""
+def write_entries(path: Path, entries: Iterable[str]) -> None:
+    """Replace the file by these lines, durably: after a power cut it is this one or the one before. Raises OSError."""
     lines = list(entries)
     beside = path.with_name(path.name + ".tmp")
     with beside.open("w", encoding="utf-8") as file:
         file.write("\n".join((_VERSION, str(len(lines)), *lines)) + "\n")
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
     beside.replace(path)
+    sync_directory(path.parent)
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:

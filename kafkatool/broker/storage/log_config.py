@@ -36,6 +36,7 @@ class LogConfig:
     min_cleanable_dirty_ratio: float
     delete_retention_ms: int
     min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
     file_delete_delay_ms: int
     index_interval_bytes: int
     flush_messages: int
@@ -43,6 +44,7 @@ class LogConfig:
     preallocate: bool
     max_message_bytes: int
     compression_type: str
+    message_downconversion_enable: bool
     message_timestamp_type: str
     message_timestamp_difference_max_ms: int
     min_insync_replicas: int
@@ -74,10 +76,19 @@ class LogConfig:
                 log.error("topic config %s=%s cannot be used, the broker's default counts: %s", name, text, e)
         return cls(**values, validate_all_records=config.kt_validate_records == "full")
 
+    def __str__(self) -> str:
+        """Return the topic configs and their values, as the documents show them in the log."""
+        return ", ".join(f"{name} -> {_shown(getattr(self, name.replace('.', '_')))}" for name in _PARSERS)
+
     @property
     def compacted(self) -> bool:
         """Tell whether the newest record of each key is kept for good."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def longest_segment_ms(self) -> int:
+        """Return the age at which a segment is rolled: what stays in it cannot be compacted (KIP-354)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
 
     @property
     def codec(self) -> int | None:
@@ -92,6 +103,12 @@ class LogConfig:
             or "compact" in self.cleanup_policy
             or self.message_timestamp_difference_max_ms != NO_LIMIT
         )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(sorted(value)) if isinstance(value, frozenset | tuple) else str(value)
 
 
 def _number(low: int, high: int = NO_LIMIT) -> Any:
@@ -143,6 +160,7 @@ _PARSERS: Mapping[str, Any] = {
     "min.cleanable.dirty.ratio": _ratio,
     "delete.retention.ms": _number(0),
     "min.compaction.lag.ms": _number(0),
+    "max.compaction.lag.ms": _number(1),
     "file.delete.delay.ms": _number(0),
     "index.interval.bytes": _number(0, _INT_MAX),
     "flush.messages": _number(0),
@@ -150,6 +168,7 @@ _PARSERS: Mapping[str, Any] = {
     "preallocate": _boolean,
     "max.message.bytes": _number(0, _INT_MAX),
     "compression.type": _choice(*_CODECS),
+    "message.downconversion.enable": _boolean,
     "message.timestamp.type": _choice("CreateTime", "LogAppendTime"),
     "message.timestamp.difference.max.ms": _number(0),
     "min.insync.replicas": _number(1, _INT_MAX),

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from kafkatool.commands.completion import complete_brokers, complete_topics
+from kafkatool.commands.completion import complete_brokers, complete_files, complete_topics
 from kafkatool.commands.elect.rendering import (
     COLUMNS,
     REPORT_COLUMNS,
@@ -24,20 +24,21 @@ from kafkatool.commands.elect.rendering import (
     outcome_lines,
     report_answer,
 )
+from kafkatool.commands.shared.bootstrap import Bootstrap, bootstrap_option, is_typed
 from kafkatool.commands.shared.options import (
     KtCommand,
     connect,
     no_topic_text,
+    optional_zookeeper_option,
     output_option,
     partition_form_option,
     same_cluster,
     writing_options,
-    zookeeper_option,
 )
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
-from kafkatool.core.model.values import TopicPartition, join_ids
+from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.election import election
 from kafkatool.core.operations.election.election import ElectionResult, Outcome, Selection
 from kafkatool.core.planner.plan_files import (
@@ -66,13 +67,17 @@ class Options:
     """The flags as click has parsed them."""
 
     zookeeper: str
+    bootstrap: Bootstrap | None
     out: Output
     name_of: PartitionName
     cluster_id: str | None
     zk_max_bytes: int
     dry_run: bool
     path_to_json_file: str | None
+    election_type: str
     topic: str | None
+    partition: int | None
+    all_topic_partitions: bool
     broker: int | None
     only_imbalanced: bool
     max_json_size: int
@@ -101,14 +106,39 @@ class Options:
         "One znode holds about 13,000 partitions with names of 50 characters; kt cuts larger elections into batches.",
     ),
 )
-@zookeeper_option
-@click.option("--path-to-json-file", metavar="FILE", help="Partitions to elect; - is stdin. [default: all]")
+@optional_zookeeper_option
+@bootstrap_option
+@click.option(
+    "--command-config",
+    "--admin.config",
+    "command_config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="With --bootstrap-server: properties of the client.",
+)
+@click.option(
+    "--election-type",
+    default="preferred",
+    show_default=True,
+    metavar="preferred|unclean",
+    help="unclean, with --bootstrap-server: have any live replica lead where none in sync is left; records may be lost.",
+)
+@click.option(
+    "--path-to-json-file",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Partitions to elect; - is stdin. [default: all]",
+)
 @click.option(
     "--topic",
     metavar="REGEX",
     shell_complete=complete_topics,
     help="Only partitions of topics whose whole name matches.",
 )
+@click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N", help="With --bootstrap-server: of --topic, just it."
+)
+@click.option("--all-topic-partitions", is_flag=True, help="All there are.")
 @click.option(
     "--broker",
     type=click.IntRange(min=0),
@@ -145,6 +175,12 @@ def elect(**flags: Any) -> int:
     preferred replica.
     """
     options = Options(**flags)
+    if options.bootstrap is not None:
+        return _by_request(options, options.bootstrap)
+    if options.election_type.lower() != "preferred" or options.partition is not None:
+        raise UsageError("with --zookeeper there are elections of preferred replicas alone, and --topic is a regex")
+    if options.all_topic_partitions and (options.path_to_json_file or options.topic or options.broker is not None):
+        raise UsageError("--all-topic-partitions can't be used with a selection")
     if options.path_to_json_file and (options.topic or options.broker is not None):
         raise UsageError("--topic and --broker select without a file: they can't be used with --path-to-json-file")
     if options.report:
@@ -161,6 +197,47 @@ def elect(**flags: Any) -> int:
         raise
     except KafkatoolError as e:
         return _failed(options, e)
+
+
+def _by_request(o: Options, bootstrap: Bootstrap) -> int:
+    """Elect by the admin protocol; the outcome comes with the answer (ADM-45 to ADM-50)."""
+    from kafkatool.commands.elect import by_request
+    from kafkatool.commands.shared.bootstrap import connect_brokers
+    from kafkatool.core.operations.requests.cluster_view import read_cluster as ask_cluster
+
+    if given := [f for f, v in (("--no-wait", o.no_wait), ("--write-json", o.write_json)) if v]:
+        raise UsageError(f"{given[0]} needs --zookeeper")
+    if o.report:
+        with connect_brokers(bootstrap, cluster_id=o.cluster_id) as client:
+            view = ask_cluster(client, moves=False)
+        if o.topic is not None:
+            view = replace(view, topics={t: view.topics[t] for t in topic_names.select(view.topics, o.topic)})
+        o.out.show(report_answer(view, o.threshold))
+        o.out.note(CAUTION)
+        return 0
+    try:
+        wanted = by_request.wanted_of(
+            o.election_type,
+            o.topic,
+            o.partition,
+            o.path_to_json_file,
+            o.all_topic_partitions,
+            o.broker,
+            o.only_imbalanced,
+        )
+        return by_request.elect(
+            o.out,
+            bootstrap,
+            wanted,
+            batch_partitions=o.batch_partitions,
+            interval_s=o.interval,
+            timeout_s=o.timeout if is_typed("timeout") else None,
+            force=o.force,
+            dry_run=o.dry_run,
+            cluster_id=o.cluster_id,
+        )
+    except RefusedError as e:
+        return o.out.failed(e)
 
 
 def _run(o: Options) -> int:
@@ -186,11 +263,12 @@ def _run(o: Options) -> int:
         batches = split_election(selection.partitions, max_bytes=o.max_json_size, max_count=o.batch_partitions)
         if o.write_json:
             _write(o.out, o.write_json, batches)
-        elif o.dry_run:
-            ops = [Create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode(batch)) for batch in batches]
-            o.out.planned(ops)
-        else:
+            return 0
+        if batches and not o.force:
+            election.check_can_start(selection.view)
+        if not o.dry_run:
             return _elect(o, zk, selection, batches)
+        o.out.planned([Create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode(batch)) for batch in batches])
     return 0
 
 
@@ -198,8 +276,6 @@ def _run(o: Options) -> int:
 
 
 def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Sequence[TopicPartition]]) -> int:
-    if batches and not o.force:
-        election.check_can_start(selection.view)
     asked = told = 0
     begun = time.monotonic()
 
@@ -277,7 +353,7 @@ def _show(o: Options, result: ElectionResult, selection: Selection) -> None:
         o.out.note(result.stopped)
     if not o.no_wait and (found := "\n".join(outcome_lines(result.items, o.name_of))):
         o.out.note(found)  # at once: thousands of writes take as long as the election
-    counts = Counter(item.status for item in result.items)
+    counts = Counter[str](item.status for item in result.items)
     o.out.note(counted(counts) or _why_none(o, selection))
     items = [] if o.out.is_text else [outcome_item(item) for item in result.items]
     errors = [error_item(RefusedError(result.stopped))] if result.stopped else []
@@ -318,6 +394,6 @@ def _write(out: Output, path: Path, batches: Sequence[Sequence[TopicPartition]])
     for number, batch in enumerate(batches or [()], 1):
         file = path if len(batches) <= 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         write_file(file, election_json(batch))
-        out.note(f"wrote {len(batch)} partitions to {file}")
+        out.note(f"wrote {in_number(len(batch), 'partition', 'partitions')} to {file}")
     items = [{"topic": t, "partition": p} for batch in batches for t, p in batch]
     out.show(Answer((), items, ("topic", "partition")))

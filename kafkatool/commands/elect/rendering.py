@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kafkatool.commands.shared.output import Answer, paint
 from kafkatool.commands.shared.progress_line import duration
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import TopicPartition, in_number
 from kafkatool.core.operations.election import election
 from kafkatool.core.operations.election.election import LED_BY_PREFERRED, Outcome, PartitionResult
 from kafkatool.core.planner.plan_files import PartitionName
@@ -19,7 +19,8 @@ REPORT_COLUMNS: Final = ("broker", "registered", "leaders", "preferred", "led_by
 def batch_text(batches: Sequence[Sequence[TopicPartition]], number: int, elapsed_s: float) -> str:
     """Write ``batch 3/40: 50 partitions, 100 of 2000 done, ETA 1:20``; no ETA before a batch has ended."""
     done, total = sum(map(len, batches[: number - 1])), sum(map(len, batches))
-    text = f"batch {number}/{len(batches)}: {len(batches[number - 1])} partitions, {done} of {total} done"
+    size = in_number(len(batches[number - 1]), "partition", "partitions")
+    text = f"batch {number}/{len(batches)}: {size}, {done} of {total} done"
     return f"{text}, ETA {duration(elapsed_s / done * (total - done))}" if done else text
 
 
@@ -39,8 +40,8 @@ def outcome_item(item: PartitionResult) -> dict[str, Any]:
     return {**item.partition._asdict(), **{key: getattr(item, key) for key in COLUMNS[2:]}}
 
 
-def counted(counts: Mapping[Outcome, int]) -> str:
-    """Write ``2 elected, 1 failed``, in the order of the outcomes' names."""
+def counted(counts: Mapping[str, int]) -> str:
+    """Write ``2 elected, 1 failed``, in the order of the names."""
     return ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
 
 

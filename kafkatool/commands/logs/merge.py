@@ -8,7 +8,9 @@ import click
 from kafkatool.commands.logs.session import (
     EXIT_CODES,
     LogSession,
+    Uri,
     account,
+    asked_about,
     input_options,
     log_session,
     make_selection,
@@ -21,13 +23,16 @@ from kafkatool.commands.logs.session import (
 from kafkatool.commands.shared.options import KtCommand
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.history.skew import WARN_MS, skew_at_the_end
+from kafkatool.core.statelog.jobs.here import Here, PartFiles
 from kafkatool.core.statelog.jobs.merge import Merged, merge, plan_merge
-from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
+from kafkatool.core.statelog.jobs.ordered_merge import Ordered, merge_ordered
 from kafkatool.core.statelog.lines.forms import EVENTS
 from kafkatool.core.statelog.lines.grammar import LEVELS
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.merging.rows import COLUMNS
 from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
+from kafkatool.core.statelog.there.carrier import RemoteParts
+from kafkatool.core.statelog.there.output import check_new, save
 
 FORMATS: Final = ("text", "jsonl", "parquet")
 
@@ -71,9 +76,10 @@ def merge_command(
     logs_regex: str | None,
     zones: tuple[str, ...],
     master: str,
+    settings: dict[str, str],
     labels: tuple[str, ...],
     form: str,
-    out_path: Path | None,
+    out_path: Path | Uri | None,
     strict: bool,
     show_source: bool,
     **filters: Any,
@@ -82,23 +88,35 @@ def merge_command(
     wanted = wanted_logs(names, logs_regex)
     selection = _selection(**filters)
     _check(form, out_path, selection, zones, show_source)
-    with log_session(wanted, master, zones, labels=labels, join_rolled=not selection.kafka_compatible) as session:
+    with log_session(
+        wanted,
+        master,
+        zones,
+        settings=settings,
+        labels=labels,
+        join_rolled=not selection.kafka_compatible,
+        elsewhere=isinstance(out_path, Uri),
+    ) as session:
         if not selection.kafka_compatible:
             _warn_of_skew(session)  # now, while Spark is still starting
-        if form == "text" and not any(session.logs.clocks):
-            plan, rows = plan_merge(session.logs.sources, session.spark), 0
+        merged: Merged | Ordered
+        if isinstance(out_path, Uri):
+            check_new(session.spark, out_path)
+        if form == "text" and not any(session.logs.clocks) and isinstance(session.carrier, Here):
+            plan = plan_merge(session.logs.sources, session.spark)
             with output(out_path) as file:  # the fast way, which may write straight into the output
-                merged = merge(
-                    plan, selection, session.spark, session.logs.directory, show_source=show_source, output=file
-                )
+                merged = merge(plan, selection, session.spark, session.directory, show_source=show_source, output=file)
                 merged.write_to(file)
         else:
-            merged, rows = merge_ordered(
-                session.logs, selection, session.spark, as_rows=form != "text", show_source=show_source
+            merged = merge_ordered(
+                session.logs, selection, session.carrier, as_rows=form != "text", show_source=show_source
             )
             _write(session, merged, form, out_path)
     session.tell_warnings()
-    more = {} if form == "text" else {"rows_written": rows}
+    unnamed = merged.counts.filtered_by_topic + merged.counts.dropped_without_partition
+    if 0 < unnamed == merged.counts.records and (asked := asked_about(selection)) is not None:
+        click.echo(f"kt: no line names {asked}", err=True)
+    more = {} if form == "text" else {"rows_written": merged.rows if isinstance(merged, Ordered) else 0}
     click.echo(account(session.opened.files, merged.counts, **more), err=True)
     return session.exit_code(merged.counts.unknown_form, strict=strict)
 
@@ -110,7 +128,7 @@ def _selection(*, level: str | None, events: frozenset[str], no_continuation: bo
     return make_selection(level=level, events=events, continuation=not (no_continuation or kafka_compatible), **filters)
 
 
-def _check(form: str, out: Path | None, selection: Selection, zones: tuple[str, ...], show_source: bool) -> None:
+def _check(form: str, out: Path | Uri | None, selection: Selection, zones: tuple[str, ...], show_source: bool) -> None:
     if selection.kafka_compatible and (form != "text" or zones):
         raise UsageError("Kafka's merger knows no --format and no --tz")
     if form != "text" and show_source:
@@ -118,17 +136,20 @@ def _check(form: str, out: Path | None, selection: Selection, zones: tuple[str, 
     if form == "parquet":
         if out is None:
             raise UsageError("--format parquet needs --out DIRECTORY: it is many files, not a stream")
-        if out.exists():
+        if isinstance(out, Path) and out.exists():
             raise UsageError(f"{out} exists; a Parquet dataset is a directory of its own: name a new one")
 
 
-def _write(session: LogSession, merged: Merged, form: str, out: Path | None) -> None:
-    if form == "parquet" and out is not None:
+def _write(session: LogSession, merged: Ordered, form: str, out: Path | Uri | None) -> None:
+    utc = any(session.logs.clocks)
+    if isinstance(merged.parts, RemoteParts) and out is not None and (form == "parquet" or isinstance(out, Uri)):
+        save(merged.parts, str(out) if isinstance(out, Uri) else out.resolve().as_uri(), form=form, utc=utc)
+    elif form == "parquet" and isinstance(merged.parts, PartFiles) and isinstance(out, Path):
         with new_directory(out) as directory:
-            write_parquet(merged.parts, directory, session.spark, utc=any(session.logs.clocks))
-        return
-    with output(out) as file:
-        merged.write_to(file)
+            write_parquet(merged.parts, directory, session.spark, utc=utc)
+    else:
+        with output(out) as file:
+            merged.parts.write_to(file)
 
 
 def _warn_of_skew(session: LogSession) -> None:

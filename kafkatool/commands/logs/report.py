@@ -10,6 +10,7 @@ from kafkatool.commands.logs.report_data import as_data
 from kafkatool.commands.logs.report_text import text_lines
 from kafkatool.commands.logs.session import (
     EXIT_CODES,
+    asked_about,
     input_options,
     log_session,
     make_selection,
@@ -37,9 +38,21 @@ NOTES: Final = (
 )
 COLUMNS: Final = (
     *("topic", "partition", "leaderless_ms", "longest_leaderless_ms", "leaderless_at_end", "outages", "elections"),
-    *("leader_changes", "isr_shrinks", "isr_growths", "failed", "ignored", "leader", "isr", "deleted"),
+    *(
+        "leader_changes",
+        "isr_shrinks",
+        "isr_growths",
+        "failed",
+        "ignored",
+        "unseen",
+        "unclean",
+        "leader",
+        "isr",
+        "deleted",
+    ),
 )
 KEYS: Final = (
+    "verdict",
     "logs",
     "visibility",
     "totals",
@@ -68,6 +81,7 @@ def report(
     logs_regex: str | None,
     zones: tuple[str, ...],
     master: str,
+    settings: dict[str, str],
     top: int,
     skew: bool,
     html: Path | None,
@@ -78,14 +92,17 @@ def report(
     """An outage explained: who was without leader and how long, which brokers, which controllers, when."""
     selection = make_selection(**filters)
     wanted = wanted_logs(names, logs_regex)
-    with log_session(wanted, master, zones) as session:
-        made = make_report(session.gather(selection), session.spark, top=top)
-    data = as_data(made, utc=bool(zones), with_skew=skew or html is not None)
+    with log_session(wanted, master, zones, settings=settings) as session:
+        gathered = session.gather(selection)
+        made = make_report(gathered, top=top)
+    data = as_data(made, utc=bool(zones), with_skew=skew or html is not None, asked=asked_about(selection))
     if html is not None:
         with output(html) as file:
             file.write(page(data).encode("utf-8", "replace"))
     out.show(Answer(text_lines(data), data["partitions"] if out.form == "tsv" else [data], COLUMNS))
     session.tell_warnings()
+    if not data["totals"]["partitions"]:
+        session.tell_unnamed(gathered)
     if html is not None:
         out.note(f"{html} written: open it in a browser")
     return session.exit_code(data["lines"]["unknown_form"], strict=strict)

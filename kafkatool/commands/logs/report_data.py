@@ -6,19 +6,24 @@ from typing import Any, Final
 from kafkatool.core.statelog.history.observations import milliseconds
 from kafkatool.core.statelog.history.partition_summary import PartitionSummary
 from kafkatool.core.statelog.history.report import BROKER_EVENTS, PLOT_STEPS, Report, running
+from kafkatool.core.statelog.history.verdict import CANNOT_SAY
+
+MOST_MOMENTS: Final = 200
+"""Moments of the chronology that are told; of more, the first."""
 
 Data = dict[str, Any]
 
-HIDDEN_ISR: Final = "ISR changes that leaders make themselves (no line passes them on; level TRACE is needed)"
-HIDDEN_OFFLINE: Final = "partitions going offline, and being deleted (told at TRACE only, INFO is the default from 2.6)"
 
+def as_data(report: Report, *, utc: bool, with_skew: bool, asked: str | None = None) -> Data:
+    """Return all of a report in dicts, lists, numbers and texts. Times as in the logs, lengths in milliseconds.
 
-def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
-    """Return all of a report in dicts, lists, numbers and texts. Times as in the logs, lengths in milliseconds."""
+    ``asked`` is what the report was asked about, such as ``orders-0``; None: all.
+    """
     overview, sums = report.overview, report.sums
-    hidden = [HIDDEN_ISR] * (not report.sees_leader_isr) + [HIDDEN_OFFLINE] * (not report.sees_offline)
+    visibility, verdict = report.visibility, report.verdict
     counts = overview.counts
     return {
+        "verdict": {"state": verdict.state, "reasons": list(verdict.reasons), "asked": asked},
         "logs": {
             "files": overview.files,
             "first": overview.first and report.first,
@@ -27,9 +32,11 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
             "utc": utc,
         },
         "visibility": {
-            "leader_isr_changes": report.sees_leader_isr,
-            "offline": report.sees_offline,
-            "not_visible": hidden if overview.first else [],
+            "modes": list(visibility.modes),
+            "leader_isr_changes": visibility.leader_isr,
+            "offline": visibility.offline,
+            "controllers": visibility.controllers,
+            "not_visible": list(visibility.hidden),
         },
         "totals": {
             "partitions": sums.partitions,
@@ -38,8 +45,10 @@ def as_data(report: Report, *, utc: bool, with_skew: bool) -> Data:
             "longest_leaderless_ms": sums.longest_leaderless_ms,
             **{name: sums.totals[name] for name in ("leaderless_ms", "outages", "elections", "leader_changes")},
             **{name: sums.totals[name] for name in ("isr_shrinks", "isr_growths", "failed", "ignored")},
+            **{name: sums.totals[name] for name in ("unseen", "unclean")},
             "stale_controllers": overview.events["stale_controller"],
         },
+        "chronology": [moment._asdict() for moment in report.chronology[:MOST_MOMENTS]],
         "controllers": _controllers(report),
         "brokers": _brokers(report),
         "partitions": [_partition(summary, report) for summary in sums.top],
@@ -81,7 +90,8 @@ def _brokers(report: Report) -> list[Data]:
 
 def _partition(summary: PartitionSummary, report: Report) -> Data:
     """Return a partition's row. What these logs cannot show is None where the count is 0 (SCL-19X)."""
-    sees_isr, sees_offline = report.sees_leader_isr, report.sees_offline
+    read = report.verdict.state != CANNOT_SAY
+    sees_isr, sees_offline = read and report.visibility.leader_isr, read and report.visibility.offline
     data = asdict(summary)
     spans = data.pop("spans")
     data["leaderless_at_end"] = data.pop("leaderless_open")

@@ -4,6 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kafkatool.commands.logs.report_data import Data
+from kafkatool.core.model.values import in_number
+from kafkatool.core.statelog.history.chronology import BACK, CONTROLLER, GONE
+from kafkatool.core.statelog.history.report import BROKER_EVENTS
+from kafkatool.core.statelog.history.verdict import CANNOT_SAY, COMPLETE
 
 HIDDEN = "not visible"
 """Stands for what these logs cannot show (SCL-19X)."""
@@ -20,17 +24,21 @@ class Table(NamedTuple):
 
 def text_lines(data: Data) -> Iterator[str]:
     """Yield the lines of the report as text."""
-    about = data["logs"]
-    zone = "UTC" if about["utc"] else "brokers' local time"
-    yield f"Logs: {about['files']} files, {data['lines']['lines']} lines"
-    if about["first"] is None:
-        yield "No line with a time: nothing to report."
-        return
-    yield f"From {about['first']} to {about['last']} ({zone}), {duration(about['span_ms'])}"
-    yield from (f"Not visible: {hidden}" for hidden in data["visibility"]["not_visible"])
-    yield ""
     yield verdict(data)
     yield ""
+    about = data["logs"]
+    zone = "UTC" if about["utc"] else "brokers' local time"
+    files, lines = in_number(about["files"], "file", "files"), in_number(data["lines"]["lines"], "line", "lines")
+    yield f"Logs: {files}, {lines}"
+    if about["first"] is None:
+        return
+    yield f"From {about['first']} to {about['last']} ({zone}), {duration(about['span_ms'])}"
+    yield from limits(data)
+    yield ""
+    if moments := list(chronology(data)):
+        yield "What happened"
+        yield from (f"  {time}  {words}" for time, words in moments)
+        yield ""
     for table in tables(data, still=" until the end"):
         if table.name == "partitions":
             title = f"Partitions: the {listed_of_all(data)}"
@@ -39,21 +47,69 @@ def text_lines(data: Data) -> Iterator[str]:
             yield from _columns(table.title, table.heading, table.rows)
 
 
+def limits(data: Data) -> Iterator[str]:
+    """Yield what keeps the logs from telling all."""
+    yield from (f"{reason[0].upper()}{reason[1:]}." for reason in data["verdict"]["reasons"])
+
+
+def chronology(data: Data, most: int | None = None) -> Iterator[tuple[str, str]]:
+    """Yield time and words of what happened to brokers, the first ``most`` of it, and how much more there is."""
+    moments = data["chronology"]
+    shown = moments if most is None or len(moments) <= most else moments[: most - 1]
+    of = f" of {data['verdict']['asked']}" if data["verdict"]["asked"] else ""
+    for moment in shown:
+        yield moment["time"], _happened(moment, of)
+    if rest := moments[len(shown) :]:
+        yield rest[0]["time"], f"and {len(rest)} more until {rest[-1]['time']}"
+
+
+def _happened(moment: Data, of: str) -> str:
+    broker, kind = f"broker {moment['broker']}", moment["kind"]
+    if kind == CONTROLLER:
+        return f"controller {moment['old_broker']} → {moment['broker']}"
+    if kind == BACK:
+        return f"{broker} in an ISR{of} again" if of else f"{broker} back in an ISR"
+    led_by_it, handed_over = moment["led"], moment["handed_over"]
+    left = f"in no ISR{of} any more"
+    if kind == GONE and not of:
+        left = "stopped in a controlled way" if 0 < handed_over == led_by_it else "gone"
+    led = f", {led_by_it} led by it" if led_by_it else ""
+    if 0 < handed_over < led_by_it:
+        led += f", {handed_over} of these handed over before"
+    return f"{broker} {left}: {_count(moment['partitions'], 'partition')}{led}"
+
+
 def verdict(data: Data) -> str:
-    """Return the outage in a sentence or two."""
-    totals = data["totals"]
-    if not totals["partitions"]:
-        return "The logs tell nothing about partitions."
-    changes = len(data["controllers"]) - 1
-    return (
-        f"{_without_leader(data)} {_count(totals['leader_changes'], 'leader change')}, "
-        f"{_count(totals['isr_shrinks'], 'ISR shrink')}, {_count(totals['failed'], 'failure')}, "
-        f"{_count(max(changes, 0), 'controller change')}."
-    )
+    """Return the outage in a sentence or two; where the logs leave it open, that, and what was read (SCL-25X)."""
+    totals, state, asked = data["totals"], data["verdict"]["state"], data["verdict"]["asked"]
+    if totals["partitions"]:
+        told = f"{_without_leader(data)} {_counts(data)}"
+    elif data["logs"]["first"] is None and state != CANNOT_SAY:
+        return "No line with a time: nothing to report."
+    else:
+        told = f"Nothing in these logs about {asked}." if asked else "The logs tell nothing about partitions."
+    if state != CANNOT_SAY:
+        return told
+    read = f" What was read: {told}" if totals["partitions"] else ""
+    return f"cannot say: {data['verdict']['reasons'][0]}.{read}"
+
+
+def _counts(data: Data) -> str:
+    totals, open_ = data["totals"], data["verdict"]["state"] == CANNOT_SAY
+    visible = data["visibility"]
+    shrinks = _count(totals["isr_shrinks"], "ISR shrink", bound=open_ or not visible["leader_isr_changes"])
+    unclean = f"{_count(totals['unclean'], 'unclean election')} (records may be lost), " if totals["unclean"] else ""
+    controllers = "controller changes not visible"
+    if visible["controllers"] or data["controllers"]:
+        controllers = _count(max(len(data["controllers"]) - 1, 0), "controller change", bound=open_)
+    changes = _count(totals["leader_changes"], "leader change", bound=open_ or totals["unseen"] > 0)
+    failures = _count(totals["failed"], "failure", bound=open_)
+    return f"{changes[0].upper()}{changes[1:]}, {unclean}{shrinks}, {failures}, {controllers}."
 
 
 def tables(data: Data, *, still: str) -> Iterator[Table]:
     """Yield all tables; ``still`` follows how long a partition was without leader that is so at the end."""
+    whole = data["verdict"]["state"] != CANNOT_SAY
     yield Table(
         *("controllers", "Controllers", ("Epoch", "Broker", "First heard", "Last heard", "Lines", "Told by")),
         [(c["epoch"], c["broker"], c["first"], c["last"], c["lines"], c["told_by"]) for c in data["controllers"]],
@@ -61,18 +117,15 @@ def tables(data: Data, *, still: str) -> Iterator[Table]:
     yield Table(
         *("brokers", "Brokers"),
         ("Broker", "Lines", "Leaderships lost", "Gained", "Left an ISR", "Came back", "Leads at the end"),
-        [
-            tuple(b[name] for name in ("broker", "lines", "lost", "gained", "left_isr", "joined_isr", "led_at_end"))
-            for b in data["brokers"]
-        ],
+        [(b["broker"], b["lines"], *(bound(b[name], whole) for name in BROKER_EVENTS)) for b in data["brokers"]],
     )
     yield Table(
         *("partitions", "Partitions"),
         (
             *("Partition", "Without leader", "Longest", "Times", "Elections", "Leader changes", "ISR shrank", "Grew"),
-            *("Failed", "Ignored", "At the end", "ISR"),
+            *("Unclean", "Not told", "Failed", "Ignored", "At the end", "ISR"),
         ),
-        [_partition_row(p, still) for p in data["partitions"]],
+        [_partition_row(p, still, data["verdict"]["state"]) for p in data["partitions"]],
     )
     yield Table(
         *("minutes", "Busiest minutes", ("Minute", "Lines", "Facts")),
@@ -87,6 +140,11 @@ def tables(data: Data, *, still: str) -> Iterator[Table]:
         [(s["broker"], s["controller"], *_skew_bounds(s), s["pairs"]) for s in data["skew"] or ()],
     )
     yield Table(*("lines", "Lines", ("Class", "Number")), [(k.replace("_", " "), n) for k, n in data["lines"].items()])
+
+
+def bound(figure: object, whole: bool) -> object:
+    """Return a figure as it may be shown: where the logs do not tell all, as a lower bound, and none as not visible."""
+    return figure if whole else f"≥ {figure}" if figure else HIDDEN
 
 
 def listed_of_all(data: Data) -> str:
@@ -111,37 +169,48 @@ def duration(length_ms: float) -> str:
 
 
 def _without_leader(data: Data) -> str:
-    totals = data["totals"]
+    totals, state = data["totals"], data["verdict"]["state"]
+    at_least = "At least " * (state == CANNOT_SAY or not data["visibility"]["offline"])
     without, still = totals["without_leader"], totals["still_without_leader"]
     if without:
         worst = data["partitions"][0]
-        end = f"{still} still {'is' if still == 1 else 'are'} at the end." if still else "All have one at the end."
+        whole = state == COMPLETE
+        none = "All have one at the end." if whole else "None is seen without one at the end."
+        end = f"{still} still {'is' if still == 1 else 'are'} at the end." if still else none
+        longest = f"{'at most' if whole else 'the longest'} {duration(totals['longest_leaderless_ms'])} at a time"
         return (
-            f"{without} of {totals['partitions']} partitions were without leader: "
-            f"{duration(totals['leaderless_ms'])} in all, at most {duration(totals['longest_leaderless_ms'])} at a time; "
+            f"{at_least}{without} of {in_number(totals['partitions'], 'partition was', 'partitions were')} without leader: "
+            f"{duration(totals['leaderless_ms'])} in all, {longest}; "
             f"worst {worst['topic']}-{worst['partition']}. {end}"
         )
-    if data["visibility"]["offline"]:
-        return f"None of {totals['partitions']} partitions was without leader."
-    return f"{totals['partitions']} partitions; whether any was without leader is not visible in these logs."
+    all_ = in_number(totals["partitions"], "partition", "partitions")
+    if not data["visibility"]["offline"]:
+        return f"{all_}; whether any was without leader is not visible in these logs."
+    if state == COMPLETE:
+        return f"None of {all_} was without leader."
+    return f"{all_}; none was seen without leader, but these logs do not tell all."
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str, *, bound: bool = False) -> str:
+    plural = "" if number == 1 else "s"
+    return f"at least {number} {noun}{plural}" if bound else f"{number or 'no'} {noun}{plural}"
 
 
-def _partition_row(p: Data, still: str) -> tuple[object, ...]:
+def _partition_row(p: Data, still: str, state: str) -> tuple[object, ...]:
+    never = "never" if state == COMPLETE else "none seen"
+
     def length(key: str) -> str:
-        return HIDDEN if p[key] is None else duration(p[key]) if p["outages"] else "never"
+        return HIDDEN if p[key] is None else duration(p[key]) if p["outages"] else never
 
     def shown(key: str) -> object:
-        return HIDDEN if p[key] is None else p[key]
+        return HIDDEN if p[key] is None else bound(p[key], state != CANNOT_SAY)
 
     return (
         f"{p['topic']}-{p['partition']}",
         length("leaderless_ms") + still * p["leaderless_at_end"],
         length("longest_leaderless_ms"),
-        *map(shown, ("outages", "elections", "leader_changes", "isr_shrinks", "isr_growths", "failed", "ignored")),
+        *map(shown, ("outages", "elections", "leader_changes", "isr_shrinks", "isr_growths", "unclean", "unseen")),
+        *map(shown, ("failed", "ignored")),
         "deleted" if p["deleted"] else "no leader" if p["leader"] is None else f"leader {p['leader']}",
         ",".join(map(str, p["isr"] or ())),
     )

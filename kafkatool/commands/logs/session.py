@@ -3,28 +3,34 @@
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 import click
 
+from kafkatool.commands.completion import complete_files
 from kafkatool.commands.shared.options import all_of
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, UsageError
+from kafkatool.core.statelog.history.overview import near_topics
+from kafkatool.core.statelog.jobs.carrier import Logs
 from kafkatool.core.statelog.jobs.gathering import Gathered, gather
+from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.jobs.merge import replacing
-from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.lines.grammar import TIME
 from kafkatool.core.statelog.lines.selection import EARLIEST, LATEST, Counts, Selection
 from kafkatool.core.statelog.sources.clocks import clocks, find_zone
 from kafkatool.core.statelog.sources.files import OpenedLogs, find_files, open_logs
 from kafkatool.core.statelog.sources.spool import spool
-from kafkatool.core.statelog.spark.remote import fetch, is_remote
 from kafkatool.core.statelog.spark.session import Spark
+from kafkatool.core.statelog.there.carrier import There
+from kafkatool.core.statelog.there.files import is_remote, open_remote
+from kafkatool.core.statelog.there.workers import Workers
 
 TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss,SSS"
 TERMINATED: Final = 128 + signal.SIGTERM
@@ -34,21 +40,39 @@ EXIT_CODES: Final = (
 )
 
 
+class Uri(str):
+    """The name of a file or directory that Spark's connectors reach."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class LogSession:
-    """Opened logs, what jobs read of them, and Spark."""
+    """Opened logs, what jobs read of them, what carries the jobs, and Spark. ``directory`` is for temporary files."""
 
     opened: OpenedLogs
     logs: Logs
+    carrier: Here | There
     spark: Spark
+    directory: Path
 
     def gather(self, selection: Selection) -> Gathered:
         """Run the first round of an analysis: what the logs hold about the partitions selected."""
-        return gather(self.logs, selection, self.spark, self.opened.files)
+        return gather(self.logs, selection, self.carrier, self.opened.files)
 
     def exit_code(self, unknown_form: int, *, strict: bool) -> int:
         """Return 1 if a file broke off or, where that is ``strict``, so many dated lines are of unknown form."""
         return int(bool(self.opened.broken) or (strict and unknown_form > 0))
+
+    def tell_unnamed(self, gathered: Gathered) -> None:
+        """Say on stderr that no line names what was asked for, and which topic may have been meant."""
+        selection = gathered.selection
+        near = near_topics(selection.topic, gathered.overview.near) if selection.topic is not None else []
+        others = f"; near: {', '.join(near)}" if near else ""
+        if selection.topic in near:
+            others = f"; other partitions of {selection.topic} are named"
+        if (asked := asked_about(selection)) is not None:
+            click.echo(f"kt: no line names {asked}{others}", err=True)
 
     def tell_warnings(self) -> None:
         """Print what the user must know about the files, on stderr."""
@@ -92,17 +116,40 @@ def _zones(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -
     return value
 
 
+def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    for text in value:
+        if not re.fullmatch(r"spark\.[\w.-]+=.*", text, re.DOTALL):
+            raise UsageError(f"--spark-conf {text!r} is not of the form spark.KEY=VALUE")
+    return dict(text.split("=", 1) for text in value)
+
+
+def _target(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | Uri | None:
+    return value if value is None else Uri(value) if is_remote(value) else Path(value)
+
+
 input_options = all_of(
     click.option(
-        "--logs", "names", metavar="PATH,…", help="Files, directories, globs, URIs, - (stdin), by commas; gz is read."
+        "--logs",
+        "names",
+        metavar="PATH,…",
+        shell_complete=complete_files,
+        help="Files, directories, globs, URIs, - (stdin), by commas; gz is read.",
     ),
     click.option("--logs-regex", metavar="DIR/RE", help="A directory, and a regex searched in the file names there."),
     click.option(
         "--tz", "zones", callback=_zones, multiple=True, metavar="[PATH=]ZONE", help="Brokers' time zone; repeatable."
     ),
-    click.option("--master", default="local[*]", show_default=True, help="Spark master; workers must see the files."),
+    click.option("--master", default="local[*]", show_default=True, help="Spark master; elsewhere, logs are URIs."),
+    click.option(
+        "--spark-conf",
+        "settings",
+        callback=_settings,
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="For Spark; repeatable.",
+    ),
 )
-"""The flags that name logs: pass ``names``, ``logs_regex``, ``zones``, ``master``."""
+"""The flags that name logs and what works on them: pass ``names``, ``logs_regex``, ``zones``, ``master``, ``settings``."""
 
 selection_options = all_of(
     click.option("--topic", help="Only this topic."),
@@ -118,13 +165,14 @@ selection_options = all_of(
 out_option = click.option(
     "--out",
     "out_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write this file: whole or not at all.",
+    type=click.Path(dir_okay=False),
+    callback=_target,
+    help="Write this file, or these part files (URI): whole or not at all.",
 )
-"""``--out FILE``; passes ``out_path: Path | None``."""
+"""``--out FILE|URI``; passes ``out_path: Path | Uri | None``."""
 
 strict_option = click.option(
-    "--strict", is_flag=True, help="Exit 1 if a dated line is of no form known from Kafka 0.8 to 2.8."
+    "--strict", is_flag=True, help="Exit 1 if a dated line is of no form known from Kafka 0.8 to 4.1."
 )
 """``--strict``; passes ``strict: bool``."""
 
@@ -156,12 +204,19 @@ def make_selection(
     )
 
 
+def asked_about(selection: Selection) -> str | None:
+    """Return what a selection is about, in words; None: all partitions."""
+    if selection.topic is not None:
+        return ", ".join(f"{selection.topic}-{p}" for p in sorted(selection.partitions)) or f"topic {selection.topic}"
+    return f"topics {selection.topic_regex}" if selection.topic_regex is not None else None
+
+
 # --- session ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class WantedLogs:
-    """The logs the user named: files here, and URIs of what Spark has to fetch."""
+    """The logs the user named: files here, and URIs of what Spark's connectors reach."""
 
     files: list[Path]
     uris: list[str]
@@ -178,17 +233,41 @@ def wanted_logs(names: str | None, logs_regex: str | None) -> WantedLogs:
 
 @contextmanager
 def log_session(
-    wanted: WantedLogs, master: str, zones: Sequence[str], *, labels: Sequence[str] = (), join_rolled: bool = True
+    wanted: WantedLogs,
+    master: str,
+    zones: Sequence[str],
+    *,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    labels: Sequence[str] = (),
+    join_rolled: bool = True,
+    elsewhere: bool = False,
 ) -> Iterator[LogSession]:
-    """Start Spark and open the logs; at the end, also by SIGTERM, end Spark and remove every temporary file."""
+    """Start Spark and open the logs; at the end, also by SIGTERM, end Spark and remove every temporary file.
+
+    Which carrier serves follows from what was named: an URI or a master elsewhere, or what is to be written
+    (``elsewhere``), needs Spark's own means; else files here are read directly.
+    """
     ended = SystemExit(TERMINATED)  # no Exception: py4j would take it for a lost connection, and a job for failed
-    with terminated_like_interrupted(ended), spool() as directory, Spark(master, directory) as spark:
+    with (
+        terminated_like_interrupted(ended),
+        spool() as directory,
+        Spark(master, directory, settings=settings) as spark,
+    ):
         spark.announce = lambda text: click.echo(f"kt: {text}", err=True)
         if sys.stderr.isatty():
             spark.progress = _show_progress
-        opened = _opened(wanted, directory, spark, labels, join_rolled=join_rolled)
+        carrier: Here | There
+        if wanted.uris or elsewhere or not spark.local:
+            workers = Workers(spark, directory)
+            opened = open_remote(workers, wanted.uris, wanted.files, labels=labels, join_rolled=join_rolled)
+            carrier = There(workers)
+            click.echo(f"kt: carried by Spark's connectors and shuffle, on {master}", err=True)
+        else:
+            opened = _opened(wanted.files, directory, labels, join_rolled=join_rolled)
+            carrier = Here(spark, directory)
         try:
-            yield LogSession(opened, Logs(opened.sources, clocks(opened.sources, zones), directory), spark)
+            logs = Logs(opened.sources, clocks(opened.sources, zones))
+            yield LogSession(opened, logs, carrier, spark, directory)
         except OSError as e:
             if isinstance(e, BrokenPipeError):
                 raise
@@ -200,22 +279,18 @@ def _show_progress(done: int, tasks: int) -> None:
     click.echo("\r\033[K" + (f"Spark: {done} of {tasks} tasks" if done < tasks else ""), err=True, nl=False)
 
 
-def _opened(
-    wanted: WantedLogs, directory: Path, spark: Spark, labels: Sequence[str], *, join_rolled: bool
-) -> OpenedLogs:
+def _opened(files: Sequence[Path], directory: Path, labels: Sequence[str], *, join_rolled: bool) -> OpenedLogs:
     try:
-        fetched: dict[Path, str] = {}
-        if wanted.uris:
-            (copies := directory / "fetched").mkdir()
-            fetched = fetch(spark, wanted.uris, copies)
-        return open_logs(wanted.files, directory, fetched=fetched, labels=labels, join_rolled=join_rolled)
+        return open_logs(files, directory, labels=labels, join_rolled=join_rolled)
     except OSError as e:
         raise KafkatoolError(f"{e.filename or f'temporary files in {directory}'}: {e.strerror}") from e
 
 
 @contextmanager
-def output(path: Path | None) -> Iterator[BinaryIO]:
-    """Give stdout, or a file that appears whole at the end (SCL-22X)."""
+def output(path: Path | Uri | None) -> Iterator[BinaryIO]:
+    """Give stdout, or a file that appears whole at the end (SCL-22X). UsageError for an URI: Spark writes those."""
+    if isinstance(path, Uri):
+        raise UsageError(f"--out {path}: what this command prints is written here; name a file")
     try:
         if path is None:
             yield sys.stdout.buffer

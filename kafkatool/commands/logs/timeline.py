@@ -9,6 +9,8 @@ import orjson
 
 from kafkatool.commands.logs.session import (
     EXIT_CODES,
+    Uri,
+    asked_about,
     input_options,
     log_session,
     make_selection,
@@ -19,9 +21,13 @@ from kafkatool.commands.logs.session import (
     wanted_logs,
 )
 from kafkatool.commands.shared.options import KtCommand, output_option
-from kafkatool.commands.shared.output import Output
+from kafkatool.commands.shared.output import Output, document_text
+from kafkatool.core.errors import UsageError
+from kafkatool.core.model.values import in_number
 from kafkatool.core.statelog.history.timeline import FINAL, Item
-from kafkatool.core.statelog.jobs.timeline import make_timeline
+from kafkatool.core.statelog.history.verdict import CANNOT_SAY
+from kafkatool.core.statelog.jobs.timeline import Timeline, make_timeline
+from kafkatool.core.statelog.lines.forms import KRAFT
 
 EXAMPLES: Final = (
     "kt logs timeline --logs collected/ --topic orders --partition 0",
@@ -32,12 +38,25 @@ NOTES: Final = (
     "A fact that several brokers told is one line; at its end, in brackets, who told it and how many milliseconds later "
     "than the time of the line, each by its own clock (c4: broker 4 as controller). The last line of a partition tells "
     "how it stands at the end of the logs, or at --end-time.",
-    "Successive leaders and in-sync replicas are put in order by epochs, not by clocks.",
+    "Successive leaders and in-sync replicas are put in order by epochs, not by clocks. An epoch that jumps proves "
+    "changes that these logs do not tell: they are counted where they lie.",
+    "Where the logs leave it open what happened, the first line says so (as JSON: verdict).",
     EXIT_CODES,
 )
 COLUMNS: Final = (
     *("time", "topic", "partition", "fact", "old_leader", "leader", "leader_epoch", "isr", "changed", "old_replicas"),
-    *("replicas", "controller", "controller_epoch", "decided_by_leader", "reason", "count", "until", "witnesses"),
+    *("replicas", "controller", "controller_epoch", "decided_by_leader", "reason", "count", "until"),
+    *(
+        "unclean",
+        "handed_over",
+        "partition_epoch",
+        "topic_id",
+        "leader_recovery_state",
+        "adding_replicas",
+        "removing_replicas",
+        "mode",
+    ),
+    "witnesses",
 )
 WORDS: Final = {
     "created": "created",
@@ -50,6 +69,7 @@ WORDS: Final = {
     "disk_failed": "DISK FAILED",
     "failed": "FAILED",
     "ignored": "ignored",
+    "gap": "not told",
     "deletion_started": "being deleted",
     "deleted": "deleted",
     FINAL: "at the end",
@@ -69,9 +89,10 @@ def timeline(
     logs_regex: str | None,
     zones: tuple[str, ...],
     master: str,
+    settings: dict[str, str],
     by_time: bool,
     ignored: bool,
-    out_path: Path | None,
+    out_path: Path | Uri | None,
     strict: bool,
     out: Output,
     **filters: Any,
@@ -79,28 +100,44 @@ def timeline(
     """What happened to a partition, as facts: each once, with all brokers that told it."""
     selection = make_selection(**filters)
     wanted = wanted_logs(names, logs_regex)
-    with log_session(wanted, master, zones) as session:
+    if isinstance(out_path, Uri):
+        raise UsageError(f"--out {out_path}: a timeline is written here; name a file")
+    with log_session(wanted, master, zones, settings=settings) as session:
         gathered = session.gather(selection)
-        facts = make_timeline(gathered, session.spark, by_time=by_time, with_ignored=ignored)
+        facts = make_timeline(gathered, by_time=by_time, with_ignored=ignored)
         with output(out_path) as file:
             out.shown = True
-            for text in _written(facts.items(), out):
+            for text in _written(facts, out, asked_about(selection)):
                 file.write(text)
     session.tell_warnings()
-    counts = gathered.overview.counts
     if not facts.partitions:
-        click.echo("kt: the logs tell nothing about such a partition", err=True)
+        session.tell_unnamed(gathered)
+    counts = gathered.overview.counts
+    partitions = in_number(facts.partitions, "partition", "partitions")
+    lines, files = in_number(counts.lines, "line", "lines"), in_number(session.opened.files, "file", "files")
     unknown = f", {counts.unknown_form} of unknown form" if counts.unknown_form else ""
-    click.echo(
-        f"{facts.partitions} partitions, from {counts.lines} lines in {session.opened.files} files{unknown}", err=True
-    )
+    click.echo(f"{partitions}, from {lines} in {files}{unknown}", err=True)
     return session.exit_code(counts.unknown_form, strict=strict)
 
 
-def _written(items: Iterator[Item], out: Output) -> Iterator[bytes]:
+def _first_lines(facts: Timeline, asked: str | None) -> Iterator[str]:
+    """Yield what must be known before the facts are read; nothing where the logs tell all (SCL-25X)."""
+    verdict = facts.verdict
+    nothing = f"nothing in these logs about {asked or 'any partition'}"
+    if verdict.state == CANNOT_SAY:
+        yield f"cannot say: {verdict.reasons[0]}" + (f"; read: {nothing}" if not facts.partitions else "")
+    elif not facts.partitions:
+        yield f"{nothing[0].upper()}{nothing[1:]}"
+    yield from verdict.reasons[verdict.state == CANNOT_SAY :]
+
+
+def _written(facts: Timeline, out: Output, asked: str | None) -> Iterator[bytes]:
     """Yield the answer in pieces: it may be larger than memory."""
+    items = facts.items()
+    verdict = {"state": facts.verdict.state, "reasons": facts.verdict.reasons, "asked": asked}
     match out.form:
         case "text":
+            yield from (f"{line}\n".encode("utf-8", "surrogateescape") for line in _first_lines(facts, asked))
             for item in items:
                 yield f"{line_of(item)}\n".encode("utf-8", "surrogateescape")
         case "tsv":
@@ -108,11 +145,16 @@ def _written(items: Iterator[Item], out: Output) -> Iterator[bytes]:
             for item in items:
                 cells = [_witnesses(item) if c == "witnesses" else _cell(item[c]) for c in COLUMNS]
                 yield ("\t".join((*cells, "", "")) + "\n").encode("utf-8", "surrogateescape")
+        case "yaml":
+            yield f"tool: {out.tool}\ncluster_id: null\nitems:\n".encode()
+            for item in items:
+                yield f"{document_text([dict(item)], 'yaml')}\n".encode("utf-8", "surrogateescape")
+            yield f"errors: []\n{document_text({'verdict': verdict}, 'yaml')}\n".encode("utf-8", "surrogateescape")
         case "json":
             yield b'{"tool":' + orjson.dumps(out.tool) + b',"cluster_id":null,"items":['
             for i, item in enumerate(items):
                 yield (b"," if i else b"") + orjson.dumps(item)
-            yield b'],"errors":[]}\n'
+            yield b'],"errors":[],"verdict":' + orjson.dumps(verdict) + b"}\n"
 
 
 def line_of(item: Item) -> str:
@@ -126,13 +168,17 @@ def line_of(item: Item) -> str:
 def _description(item: Item) -> str:
     epoch, isr = f"leader epoch {item['leader_epoch']}", f"ISR {_list(item['isr'])}"
     leader, old, who = item["leader"], item["old_leader"], _decider(item)
+    unclean = " (UNCLEAN: records may be lost)" if item["unclean"] else ""
     match item["fact"]:
         case "created":
             return f"replicas {_list(item['replicas'])}; {who}"
         case "first_seen":
-            return f"{_leader(leader)}, {epoch}, {isr}"
+            return f"{_leader(leader)}, {epoch}, {isr}{unclean}"
+        case "gap":
+            return f"{item['count']} change{'s' if item['count'] > 1 else ''} not in these logs"
         case "elected":
-            return f"{'none' if old is None else old} -> {leader}{' again' if old == leader else ''}, {epoch}, {isr}; {who}"
+            change = f"{'none' if old is None else old} -> {leader}{' again' if old == leader else ''}"
+            return f"{change}, {epoch}, {isr}{unclean}; {who}"
         case "offline":
             return f"{f'leader {old} lost' if old is not None else 'leader lost'}; {who}"
         case "isr_shrunk" | "isr_grown":
@@ -158,6 +204,8 @@ def _leader(leader: int | None) -> str:
 
 
 def _decider(item: Item) -> str:
+    if item["mode"] == KRAFT:
+        return "told by replicas"
     if item["controller"] is None:
         return "by a controller not heard"
     epoch = item["controller_epoch"]

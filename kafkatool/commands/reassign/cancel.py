@@ -1,20 +1,25 @@
-"""``kt reassign --cancel``: send nothing more, let end what is under way, go back if that is asked for (RSN-37X).
+"""``kt reassign --cancel``: send nothing more, send back what is under way, and with --rollback what has ended (RSN-37X).
 
 A controller in ZooKeeper mode cannot be stopped half-way: deleting /admin/reassign_partitions or /controller would leave
-partitions between both assignments. So what was sent is carried out first.
+partitions between both assignments. So the znode asks for the replicas from before instead. The bundled controller turns
+round at that; Kafka's own (seen with 1.1.1 and 2.8.2) looks at a node that changed only when the next controller starts,
+which then goes back all the way, and kt says so.
 """
 
 from dataclasses import dataclass
 
 from kafkatool.commands.reassign.modes import PlanMode
-from kafkatool.commands.reassign.rows import COLUMNS, item, status_lines
+from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, status_lines
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import terminated_like_interrupted
+from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.reassignment.events import Cancelled
 from kafkatool.core.operations.reassignment.run import Run
-from kafkatool.core.operations.reassignment.status import Status
+from kafkatool.core.operations.reassignment.status import Status, Verification
+from kafkatool.core.planner.plan_files import Moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,26 +31,51 @@ class Cancel(PlanMode):
     rollback: bool
     force: bool
     preserve_throttles: bool
+    dry_run: bool
 
     def carry_out(self) -> int:
         """Return 0 when nothing of the plan is under way, and with --rollback all is as it was."""
         plan = self.read_plan()
-        before = self.read_rollback(plan) if self.rollback else None
-        with terminated_like_interrupted(), self.session() as zk, RunOutput(self) as output:
+        if self.rollback or self.rollback_file is not None:
+            origin = self.read_rollback(plan)
+        else:
+            origin = self.files.known_way_back(plan, name_of=self.name_of)
+        with terminated_like_interrupted(), self.session() as zk:
+            output = RunOutput(self)
             run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
-            for event in run.cancel(
-                before, timeout_s=self.timeout, force=self.force, preserve_throttles=self.preserve_throttles
-            ):
-                output.show(event)
-                if isinstance(event, Cancelled):
-                    found, ended = event.found, event.ended
+            if self.dry_run:
+                ops = run.plan_cancel(origin, rollback=self.rollback, preserve_throttles=self.preserve_throttles)
+                self.out.planned(ops, sequential_paths=NUMBERED)
+                return 0
+            found, ended = self._follow(run, output, origin)
             if not ended:
                 self.out.note("not finished: what is under way goes on; the same command looks again")
-            if before is not None or not ended:
+            if self.rollback or not ended:
                 self.out.lines(status_lines(found.items, self.name_of))
             else:
                 moved = sum(move.status is Status.COMPLETED for move in found.items)
-                self.out.note(f"nothing is under way; {moved} of {len(plan)} partitions are as planned")
+                planned = in_number(len(plan), "partition is", "partitions are")
+                self.out.note(f"nothing is under way; {moved} of {planned} as planned")
             cluster_id = None if self.out.is_text else read_cluster_id(zk)
         self.out.show(Answer((), [item(m) for m in found.items], COLUMNS, cluster_id))
-        return 0 if ended and (before is None or found.completed) else 1
+        return 0 if ended and (not self.rollback or found.completed) else 1
+
+    def _follow(self, run: Run, output: RunOutput, origin: Moves) -> tuple[Verification, bool]:
+        """Show the events; return what was found, and whether it ended. Cut short, it says where things stand."""
+        try:
+            with output:
+                for event in run.cancel(
+                    origin,
+                    rollback=self.rollback,
+                    timeout_s=self.timeout,
+                    force=self.force,
+                    preserve_throttles=self.preserve_throttles,
+                ):
+                    output.show(event)
+                    if isinstance(event, Cancelled):
+                        found, ended = event.found, event.ended
+        except (KafkatoolError, KeyboardInterrupt, OSError):  # OSError: whoever read stdout or stderr has gone
+            for event in run.end_cancel(preserve_throttles=self.preserve_throttles):
+                output.show(event)
+            raise
+        return found, ended

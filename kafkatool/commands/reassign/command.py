@@ -9,22 +9,24 @@ from typing import Any, Final
 
 import click
 
-from kafkatool.commands.completion import complete_brokers
+from kafkatool.commands.completion import complete_brokers, complete_files
 from kafkatool.commands.reassign.cancel import Cancel
 from kafkatool.commands.reassign.execute import Execute
 from kafkatool.commands.reassign.generate import Generate
 from kafkatool.commands.reassign.modes import Mode, chosen
 from kafkatool.commands.reassign.rows import COLUMNS
 from kafkatool.commands.reassign.verify import ShowRunning, Verify
+from kafkatool.commands.shared.byte_sizes import ByteCount
 from kafkatool.commands.shared.options import (
     KtCommand,
+    cluster_options,
     output_option,
     partition_form_option,
     writing_options,
-    zookeeper_option,
 )
 from kafkatool.core.errors import KafkatoolError, UsageError
 from kafkatool.core.operations.reassignment.proposal import Strategy
+from kafkatool.core.operations.requests.reassignments import AlreadyMovingError
 
 MODES: Final[Mapping[str, type[Mode]]] = {
     "generate": Generate,
@@ -35,8 +37,23 @@ MODES: Final[Mapping[str, type[Mode]]] = {
 }
 
 
+SECTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "What to do": ("generate", "execute", "verify", "cancel", "list"),
+    "Propose a plan (--generate)": (
+        *("topics-to-move-json-file", "broker-list", "disable-rack-aware", "strategy", "exclude-brokers"),
+        *("replication-factor", "explain", "out"),
+    ),
+    "Work on a plan (--execute, --verify, --cancel)": (
+        *("reassignment-json-file", "rollback-file", "rollback", "wait", "timeout", "preserve-throttles", "dry-run"),
+    ),
+    "With --bootstrap-server alone (--execute)": ("additional", "disallow-replication-factor-change"),
+    "Start it (--execute)": (*("throttle", "skip-unchanged", "force", "resume", "max-json-size", "batch-partitions"),),
+}
+
+
 @click.command(
     cls=KtCommand,
+    sections=SECTIONS,
     examples=(
         "kt reassign --zookeeper zk1:2181/kafka --generate --topics-to-move-json-file topics.json --broker-list 4,5",
         "kt reassign --zookeeper zk1:2181/kafka --generate --topics-to-move-json-file topics.json --broker-list 1,2,3,4 "
@@ -53,6 +70,9 @@ MODES: Final[Mapping[str, type[Mode]]] = {
         "--verify --wait ends when nothing of the plan is under way. Of a plan that --execute sends in batches it waits "
         "for those to come as well, as long as a kt on this machine is at it, however long that stands still. Exit code "
         "1: not all is as planned; stderr says what is seen and what to type.",
+        "--cancel sends back what is under way, to what the rollback file tells; --rollback also what has ended. The "
+        "controller of kt turns round at once; one of Kafka's does when the next controller is elected, or by "
+        "kafka-reassign-partitions.sh --bootstrap-server … --cancel (2.6 and later).",
         "generate --explain adds reason and copies_to to each partition, and an item for each broker: broker, "
         "replicas_before, replicas_after, leaders_before, leaders_after, incoming, outgoing, copied_bytes "
         "(null: not known).",
@@ -61,72 +81,81 @@ MODES: Final[Mapping[str, type[Mode]]] = {
 @click.option("--generate", "modes", flag_value="generate", multiple=True, help="Propose a plan; write nothing.")
 @click.option("--execute", "modes", flag_value="execute", multiple=True, help="Start a plan.")
 @click.option("--verify", "modes", flag_value="verify", multiple=True, help="Compare a plan; done: remove throttles.")
-@click.option("--cancel", "modes", flag_value="cancel", multiple=True, help="Send no more of a plan; --rollback: undo.")
+@click.option(
+    "--cancel", "modes", flag_value="cancel", multiple=True, help="Send no more of a plan, turn what moves round."
+)
 @click.option("--list", "modes", flag_value="list", multiple=True, help="Show what is being reassigned.")
-@zookeeper_option
-@click.option("--topics-to-move-json-file", metavar="FILE", help="generate: topics to plan for; - is stdin.")
+@cluster_options
+@click.option(
+    "--topics-to-move-json-file", metavar="FILE", shell_complete=complete_files, help="Topics to plan for; - is stdin."
+)
 @click.option(
     "--broker-list",
     metavar="ID,ID…",
     shell_complete=complete_brokers,
-    help="generate: brokers to spread the topics over.",
+    help="Brokers to spread the topics over.",
 )
-@click.option("--disable-rack-aware", is_flag=True, help="generate: ignore racks.")
+@click.option("--disable-rack-aware", is_flag=True, help="Ignore racks.")
 @click.option(
     "--strategy",
     type=click.Choice([str(s) for s in Strategy]),
-    help="generate: spread every topic anew, or move as little as evens out all of them. [default: kafka]",
+    help="Spread every topic anew, or move as little as evens out all of them. [default: kafka]",
 )
 @click.option(
     "--exclude-brokers",
     metavar="ID,ID…",
     shell_complete=complete_brokers,
-    help="generate: brokers to drain; they end empty.",
+    help="Brokers to drain; they end empty.",
 )
-@click.option(
-    "--replication-factor", type=click.IntRange(min=1), metavar="R", help="generate: plan for R replicas each."
-)
-@click.option("--explain", is_flag=True, help="generate: say why each partition changes.")
-@click.option("--out", "out_file", metavar="FILE", type=click.Path(path_type=Path), help="generate: save the plan.")
-@click.option("--reassignment-json-file", metavar="FILE", help="execute, verify, cancel: the plan; - is stdin.")
-@click.option("--throttle", type=click.IntRange(min=-1), metavar="B/S", help="execute: bytes per second and broker.")
-@click.option("--skip-unchanged", is_flag=True, help="execute: leave out partitions that are as planned already.")
-@click.option("--force", is_flag=True, help="execute: beside unknown brokers, an election, a tiny throttle.")
+@click.option("--replication-factor", type=click.IntRange(min=1), metavar="R", help="Plan for R replicas each.")
+@click.option("--explain", is_flag=True, help="Say why each partition changes.")
+@click.option("--out", "out_file", metavar="FILE", type=click.Path(path_type=Path), help="Save the plan.")
+@click.option("--reassignment-json-file", metavar="FILE", shell_complete=complete_files, help="The plan; - is stdin.")
+@click.option("--throttle", type=ByteCount(min=-1), metavar="B/S", help="Bytes per second and broker.")
+@click.option("--skip-unchanged", is_flag=True, help="Leave out partitions that are as planned already.")
+@click.option("--force", is_flag=True, help="Also with unknown brokers, beside an election, with a tiny throttle.")
 @click.option(
     "--rollback-file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="execute: save the current replicas there; verify --rollback: read them. [default: plan.rollback.json]",
+    help="Where --execute saves the current replicas; --cancel and --verify --rollback read them. [default: "
+    "plan.rollback.json]",
 )
-@click.option("--rollback", is_flag=True, help="verify: compare with the rollback file. cancel: go back to it.")
+@click.option("--rollback", is_flag=True, help="--verify: compare with the rollback file. --cancel: go all back to it.")
 @click.option(
     "--wait",
     "--watch",
     "wait",
     is_flag=True,
-    help="execute, verify: show progress until done, then remove the throttle.",
+    help="Show progress until done, then remove the throttle.",
 )
 @click.option(
     "--resume",
     is_flag=True,
-    help="execute: go on with a run in batches or with --wait that was cut short; implies --wait.",
+    help="Go on with a run in batches or with --wait that was cut short; implies --wait.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     metavar="S",
-    help="execute, verify, cancel: give up waiting after S seconds.",
+    help="Give up waiting after S seconds.",
 )
-@click.option(
-    "--max-json-size", type=click.IntRange(min=64), metavar="BYTES", help="execute: of one batch. [default: 512000]"
-)
+@click.option("--max-json-size", type=click.IntRange(min=64), metavar="BYTES", help="Largest batch. [default: 512000]")
 @click.option(
     "--batch-partitions",
     type=click.IntRange(min=0),
     metavar="N",
-    help="execute: of one batch; several batches imply --wait. [default: all]",
+    help="Partitions of one batch; several batches imply --wait. [default: all]",
 )
-@click.option("--preserve-throttles", is_flag=True, help="verify, cancel: leave throttles alone.")
+@click.option(
+    "--additional", is_flag=True, help="Although something moves; also with another --throttle for what moves."
+)
+@click.option(
+    "--disallow-replication-factor-change",
+    is_flag=True,
+    help="Refuse partitions that would get another number of replicas.",
+)
+@click.option("--preserve-throttles", is_flag=True, help="Leave throttles alone.")
 @writing_options
 @partition_form_option("bracket")
 @output_option
@@ -135,10 +164,19 @@ def reassign(modes: Sequence[str], **flags: Any) -> int:
 
     Exactly one of --generate, --execute, --verify, --cancel, --list. Kafka's plan files work unchanged, both ways.
     """
-    mode = chosen(MODES, modes, flags, click.get_current_context().command.params)
+    kinds: Mapping[str, type[Mode]] = MODES
+    if flags["bootstrap"] is not None:
+        from kafkatool.commands.reassign import by_request
+
+        kinds = by_request.MODES
+    mode = chosen(kinds, modes, flags, click.get_current_context().command.params)
     try:
         return mode.carry_out()
     except UsageError:
         raise
+    except AlreadyMovingError as e:
+        return mode.out.failed(e)
     except KafkatoolError as e:
+        if mode.bootstrap is not None:
+            return mode.out.failed(e, text=f"Error: {e}")
         return mode.out.failed(e, text=f"Partitions reassignment failed due to {e}")

@@ -8,11 +8,14 @@ from typing import Final
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, items
 from kafkatool.commands.reassign.run_output import RunOutput
+from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
+from kafkatool.commands.shared.plan_table import throttled_line
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.operations.reassignment import submission
+from kafkatool.core.operations.reassignment.copy_progress import read_largest_share, to_copy
 from kafkatool.core.operations.reassignment.events import Ended, Event
 from kafkatool.core.operations.reassignment.run import Run
 from kafkatool.core.operations.reassignment.run_lock import HeldError
@@ -62,6 +65,7 @@ class Execute(PlanMode):
                 name_of=self.name_of,
             )
             self._check_batches_fit(prepared)
+            self._note_time(zk, prepared)
             if prepared.running is not None:
                 return self._only_throttle(zk, prepared)
             if self.dry_run:
@@ -74,7 +78,7 @@ class Execute(PlanMode):
             state = RunState.read(self.files.state, plan)
             with self.session() as zk:
                 cluster_id = None if self.out.is_text else read_cluster_id(zk)
-                output = RunOutput(self)
+                output = RunOutput(self, brief=True)
                 run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
                 return self._follow(
                     run, run.resume(state, force=self.force, timeout_s=self.timeout), output, cluster_id
@@ -88,6 +92,13 @@ class Execute(PlanMode):
                 f"batches of {largest} bytes may not fit into ZooKeeper's limit of {self.zk_max_bytes} bytes "
                 "(--zk-max-bytes): give a smaller --max-json-size"
             )
+
+    def _note_time(self, zk: ZooKeeper, prepared: Prepared) -> None:
+        """Tell how long it takes under the throttle, before anything is written; brokers may be slow to be asked."""
+        if self.throttle and prepared.moves:
+            share = read_largest_share(to_copy(zk, prepared.moves), broker_access())
+            if (line := throttled_line(share, self.throttle)) is not None:
+                self.out.note(line)
 
     def _only_throttle(self, zk: ZooKeeper, prepared: Prepared) -> int:
         """Change rates, nothing else, as a reassignment runs already (RSN-10)."""
@@ -111,9 +122,9 @@ class Execute(PlanMode):
             rows = items(prepared.current, prepared.current, Status.NOOP)
             self.out.show(Answer((), rows, COLUMNS, cluster_id))
             return 0
-        output = RunOutput(self)
-        run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
         followed = self.wait or len(prepared.batches) > 1
+        output = RunOutput(self, brief=followed)
+        run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
         with self._alone():
             events = run.start(prepared, followed=followed, timeout_s=self.timeout)
             if followed:

@@ -1,6 +1,6 @@
 """``kt reassign --generate``: a plan, and what it means, on stderr for people, as further items for programs (RSN-29X).
 
-stdout stays the five lines that scripts parse (RSN-4).
+stdout stays the five lines that scripts parse (RSN-4), unless --out names a file for the plan.
 """
 
 import random
@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from kafkatool.commands.reassign.modes import Mode
 from kafkatool.commands.reassign.rows import COLUMNS, items
-from kafkatool.commands.shared.byte_sizes import byte_size
-from kafkatool.commands.shared.options import parse_broker_ids, read_cluster_id
+from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.options import parse_broker_ids
 from kafkatool.commands.shared.output import Answer
+from kafkatool.commands.shared.plan_table import broker_lines, total_line
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model.values import TopicPartition, join_ids
+from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.reassignment import proposal
 from kafkatool.core.operations.reassignment.proposal import Proposal, Strategy
 from kafkatool.core.operations.reassignment.status import Status
@@ -24,19 +25,21 @@ from kafkatool.core.planner.consequences import BrokerConsequences, broker_conse
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     PROPOSED_ASSIGNMENT,
+    Moves,
     PartitionName,
     parse_topics_to_move,
     plan_json,
     read_text,
     write_file,
 )
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.view import ClusterView
 
 EXPLAINED_COLUMNS: Final = (
     *("reason", "copies_to"),
     *("broker", "replicas_before", "replicas_after", "leaders_before", "leaders_after"),
     *("incoming", "outgoing", "copied_bytes"),
 )
-MANY_BROKERS: Final = 40  # of which --explain alone shows those that do not change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +69,22 @@ class Generate(Mode):
         source = self.topics_to_move_json_file
         topics = parse_topics_to_move(read_text(source, sys.stdin), source)
         with self.session() as zk:
-            found = proposal.generate(
-                zk,
-                topics,
-                brokers,
-                rack_aware=not self.disable_rack_aware,
-                rng=random.SystemRandom(),
-                strategy=Strategy(self.strategy or Strategy.KAFKA),
-                exclude=exclude,
-                replication_factor=self.replication_factor,
-            )
-            cluster_id = None if self.out.is_text else read_cluster_id(zk)
+            view = read_cluster(zk, topics, states=False)
+        return self.show(view, topics, brokers, exclude)
+
+    def show(self, view: ClusterView, topics: Sequence[str], brokers: Sequence[int], exclude: Sequence[int]) -> int:
+        """Plan for the cluster as it was read, and show that."""
+        found = proposal.propose(
+            view,
+            topics,
+            brokers,
+            rack_aware=not self.disable_rack_aware,
+            rng=random.SystemRandom(),
+            strategy=Strategy(self.strategy or Strategy.KAFKA),
+            exclude=exclude,
+            replication_factor=self.replication_factor,
+        )
+        cluster_id = view.cluster_id
         if self.replication_factor is None and self.strategy != Strategy.MINIMAL:
             for topic in found.uneven_topics:
                 self.out.note(
@@ -88,12 +96,22 @@ class Generate(Mode):
         if self.explain or self.out.is_text:  # it needs the wire protocol: others start without it
             from kafkatool.core.operations.reassignment.replica_sizes import read_sizes
 
-            sizes = read_sizes(found.brokers.values(), found.current)
+            sizes = read_sizes(found.brokers.values(), found.current, broker_access())
         rows = broker_consequences(found.current, found.proposed, found.targets, sizes)
         if self.out.is_text:
-            self.out.lines(
-                [CURRENT_ASSIGNMENT, plan_json(found.current), "", PROPOSED_ASSIGNMENT, plan_json(found.proposed)]
-            )
+            if self.out_file is None:
+                self.out.lines(
+                    [
+                        CURRENT_ASSIGNMENT,
+                        self.plan_text(found.current),
+                        "",
+                        PROPOSED_ASSIGNMENT,
+                        self.plan_text(found.proposed),
+                    ]
+                )
+            else:
+                many = in_number(len(found.proposed), "partition", "partitions")
+                self.out.line(f"{many} planned: {self.out_file}")
             self._note_consequences(found, rows)
             return 0
         moves = items(found.proposed, found.current, Status.PENDING)
@@ -103,14 +121,18 @@ class Generate(Mode):
         self.out.show(Answer((), moves, (*COLUMNS, *(EXPLAINED_COLUMNS if self.explain else ())), cluster_id))
         return 0
 
+    def plan_text(self, moves: Moves) -> str:
+        """Write a plan as it is shown."""
+        return plan_json(moves)
+
     def _note_consequences(self, found: Proposal, rows: Sequence[BrokerConsequences]) -> None:
         """Tell at a glance what the plan will do; beside the answer, which scripts parse."""
         if self.explain:
             for text in _partition_lines(found, self.name_of):
                 self.out.note(text)
-        for text in _broker_lines(rows, all_brokers=self.explain):
+        for text in broker_lines(rows, all_brokers=self.explain):
             self.out.note(text)
-        self.out.note(_total_line(found, rows))
+        self.out.note(total_line(found.current, found.proposed, rows))
 
 
 def _partition_lines(found: Proposal, name_of: PartitionName) -> Iterator[str]:
@@ -119,39 +141,6 @@ def _partition_lines(found: Proposal, name_of: PartitionName) -> Iterator[str]:
         before = found.current[partition]
         if (why := reason(before, to, found.targets)) is not None:
             yield f"{name_of(partition)}: {join_ids(before)} -> {join_ids(to)}  {why}"
-
-
-def _broker_lines(rows: Sequence[BrokerConsequences], *, all_brokers: bool) -> list[str]:
-    """Return a table: replicas and preferred leaders before and after, replicas that come and go, bytes where known."""
-    shown = rows
-    if not all_brokers and len(rows) > MANY_BROKERS:
-        shown = [row for row in rows if row.incoming or row.outgoing or row.leaders_before != row.leaders_after]
-    if not shown:
-        return []
-    with_bytes = any(row.incoming and row.copied_bytes is not None for row in rows)
-    table = [["broker", "replicas", "leaders", "in", "out", *(["bytes in"] if with_bytes else [])]]
-    for row in shown:
-        cells = [
-            str(row.broker),
-            f"{row.replicas_before} -> {row.replicas_after}",
-            f"{row.leaders_before} -> {row.leaders_after}",
-            str(row.incoming),
-            str(row.outgoing),
-        ]
-        table.append([*cells, *([byte_size(row.copied_bytes)] if with_bytes else [])])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
-    if len(shown) < len(rows):
-        lines.append(f"{len(rows) - len(shown)} brokers do not change (--explain shows them)")
-    return lines
-
-
-def _total_line(found: Proposal, rows: Sequence[BrokerConsequences]) -> str:
-    """Return ``3 of 9 partitions change, 2 replicas to copy (10 MiB)``."""
-    changing = sum(found.current[p] != to for p, to in found.proposed.items())
-    known = [row.copied_bytes for row in rows if row.incoming]
-    size = f" ({byte_size(sum(b for b in known if b is not None))})" if known and None not in known else ""
-    return f"{changing} of {len(found.proposed)} partitions change, {found.copies} replicas to copy{size}"
 
 
 def _reason_fields(found: Proposal, partition: TopicPartition) -> dict[str, Any]:

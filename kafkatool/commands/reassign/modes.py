@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 import click
 
+from kafkatool.commands.shared.bootstrap import Bootstrap
 from kafkatool.commands.shared.options import connect, same_cluster
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import UsageError
@@ -32,6 +33,7 @@ class Mode(ABC):
     LACKING: ClassVar[str]
 
     zookeeper: str
+    bootstrap: Bootstrap | None
     out: Output
     name_of: PartitionName
     cluster_id: str | None
@@ -44,6 +46,10 @@ class Mode(ABC):
     def session(self) -> AbstractContextManager[ZooKeeper]:
         """Connect to ZooKeeper for this command."""
         return connect(self.zookeeper, cluster_id=self.cluster_id, zk_max_bytes=self.zk_max_bytes)
+
+    def to_type(self, rest: str) -> str:
+        """Return what to type for another mode on the same cluster."""
+        return f"kt reassign{same_cluster(self.zookeeper, self.cluster_id, self.bootstrap)} {rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +80,12 @@ class PlanMode(Mode):
         """Return what to type to do ``mode`` with the same plan; one from stdin stays there."""
         stdin = " < PLAN" if self.reassignment_json_file == STDIN else ""
         plan = f"--reassignment-json-file {shlex.quote(self.reassignment_json_file)}{stdin}"
-        return f"kt reassign{same_cluster(self.zookeeper, self.cluster_id)} {mode} {plan}"
+        return self.to_type(f"{mode} {plan}")
+
+    @property
+    def own_rollback(self) -> str:
+        """Return what to type for the file of the way back, if it is not the one beside the plan."""
+        return "" if self.rollback_file is None else f" --rollback-file {shlex.quote(str(self.rollback_file))}"
 
 
 def chosen(
@@ -82,14 +93,18 @@ def chosen(
 ) -> Mode:
     """Return the one mode with its flags. Raises UsageError: none or several, a foreign flag, one that is missing."""
     if len(set(names)) != 1:
-        raise UsageError("Command must include exactly one action: --generate, --execute or --verify")
+        raise UsageError(
+            "Command must include exactly one action: --generate, --execute or --verify", now="or kt's --cancel, --list"
+        )
     name = names[0]
     kind = kinds[name]
     if flags["throttle"] == -1:
         flags["throttle"] = None  # Kafka's spelling of none
     taken = {f.name for f in fields(kind)}
-    given = {p.name: p.opts[0] for p in parameters if p.name in flags and flags[p.name] not in (None, False)}
+    given = {p.name: p.opts[0] for p in parameters if p.name in flags and _is_given(flags[p.name])}
     if foreign := [flag for parameter, flag in given.items() if parameter not in taken]:
+        if flags["bootstrap"] is not None:
+            raise UsageError(f'Option "[{foreign[0].removeprefix("--")}]" can\'t be used with action "[{name}]"')
         raise UsageError(f"{foreign[0]} can't be used with --{name}")
     if not all(flags[required] for required in kind.REQUIRED):
         raise UsageError(kind.LACKING)
@@ -97,8 +112,13 @@ def chosen(
         fixed := [flag for parameter, flag in given.items() if parameter in FIXED_BY_THE_FIRST_RUN]
     ):
         raise UsageError(f"{fixed[0]} can't be used with --resume")
-    if "rollback" in taken and flags["rollback_file"] is not None and not flags["rollback"]:
-        raise UsageError(f"--rollback-file needs --rollback with --{name}")
+    if name == "verify" and flags["rollback_file"] is not None and not flags["rollback"]:
+        raise UsageError("--rollback-file needs --rollback with --verify")
     if flags["timeout"] is not None and name != "cancel" and not (flags["wait"] or flags["resume"]):
         raise UsageError("--timeout needs --wait")
     return kind(**{parameter: flags[parameter] for parameter in taken})
+
+
+def _is_given(value: object) -> bool:
+    """Tell a flag's value from that of one that was not given; 0 is a value."""
+    return value is not None and value is not False

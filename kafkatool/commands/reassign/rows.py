@@ -1,11 +1,11 @@
-"""The answer of ``kt reassign``: an item and a line of text for each partition (RSN-12, RSN-35X)."""
+"""The answer of ``kt reassign``: an item and a line of text for each partition (RSN-12, RSN-35X); a throttle in words."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 from kafkatool.commands.shared.output import paint
-from kafkatool.core.model.values import join_ids
-from kafkatool.core.operations.reassignment.status import Move, Status
+from kafkatool.core.model.values import in_number, join_ids
+from kafkatool.core.operations.reassignment.status import LeftThrottle, Move, Status
 from kafkatool.core.planner.plan_files import Moves, PartitionName
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
@@ -35,6 +35,14 @@ def status_lines(moves: Sequence[Move], name_of: PartitionName) -> list[str]:
     return [paint(text, "red") for text in errors] + lines
 
 
+def left_throttle_text(left: LeftThrottle) -> str:
+    """Name the configs of a throttle, and whose they are."""
+    return "; ".join(
+        f"{' and '.join(configs)} of {entity}{'s' * (len(names) > 1)} {','.join(names)}"
+        for entity, configs, names in left.configs
+    )
+
+
 def item(move: Move) -> dict[str, Any]:
     """Return the partition's item of the answer."""
     return {**move.partition._asdict(), "from": move.current, "to": move.target, "status": move.status}
@@ -43,3 +51,9 @@ def item(move: Move) -> dict[str, Any]:
 def items(moves: Moves, current: Moves, status: Status) -> list[dict[str, Any]]:
     """Return the items of a plan whose changing partitions have ``status``."""
     return [item(Move(p, current[p], to, Status.NOOP if current[p] == to else status)) for p, to in moves.items()]
+
+
+def unchanged_line(partitions: int, *, of_all: bool) -> str:
+    """Say how much of a plan is in place already; Kafka's tools say that it was started."""
+    what = in_number(partitions, "partition of the plan has", "partitions of the plan have")
+    return f"{what} the planned replicas already{': nothing moves' if of_all else ''}"

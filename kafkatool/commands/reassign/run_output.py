@@ -1,71 +1,60 @@
 """The events of a run as text: Kafka's words on stdout; kt's own, and the line of progress (RSN-33X), on stderr."""
 
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
-from kafkatool.commands.reassign.rows import status_lines
-from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
-from kafkatool.commands.shared.progress_line import ProgressLine, duration
+from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line
+from kafkatool.commands.shared.run_progress import RunProgressLine
+from kafkatool.core.model.values import TopicPartition, in_number
 from kafkatool.core.operations.reassignment import events
-from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.status import Status
-from kafkatool.core.operations.reassignment.submission import Prepared
+from kafkatool.core.operations.reassignment.submission import CANCELLED_BY_REQUEST, Prepared
 from kafkatool.core.planner.plan_files import CURRENT_ASSIGNMENT, plan_json
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
 THROTTLE_WARNING: Final = (
     "Warning: You must run Verify periodically, until the reassignment completes, to ensure the throttle is removed. "
     "You can also alter the throttle by rerunning the Execute command passing a new value."
 )
-
-
-def progress_text(p: Progress, copied: Copied | None) -> str:
-    """Return one line of about 80 columns, what matters most first; ETA by bytes where brokers tell them."""
-    parts = [f"batch {p.batch}/{p.batches}"] if p.batches > 1 else []
-    parts.append(f"{p.finished}/{p.total} partitions, {p.in_sync}/{p.wanted} in sync")
-    remaining_s = p.remaining_s
-    if copied is not None:
-        parts.append(share_of_bytes(copied.copied_bytes, copied.total_bytes))
-        if copied.bytes_per_second is not None:
-            parts.append(f"{byte_size(copied.bytes_per_second)}/s")
-        remaining_s = copied.remaining_s if p.left else 0.0
-    return ", ".join([*parts, f"ETA {duration(remaining_s)}"])
+SHOWN: Final = 10  # names of partitions in a note
 
 
 class RunOutput(AbstractContextManager["RunOutput"]):
-    """The output of one command about a run. As a context it ends the line of progress, whatever happens."""
+    """The output of one command about a run. As a context it ends the line of progress, whatever happens.
 
-    def __init__(self, mode: PlanMode) -> None:
-        self._mode, self._out = mode, mode.out
-        self._label: str
-        self._line: ProgressLine
-        self._watch: CopyWatch
-        self._line_end = ExitStack()
+    ``brief``: plans are counted, not printed, as who follows a run has them in files.
+    """
+
+    def __init__(self, mode: PlanMode, *, brief: bool = False) -> None:
+        self._mode, self._out, self._brief = mode, mode.out, brief
+        self._line = RunProgressLine(self._out.note)
 
     def __exit__(self, *_: object) -> None:
-        self._line_end.close()
+        self._line.end()
 
     def progress(self, p: Progress) -> None:
         """Show how far it is, in the line that Following has begun."""
-        copied = self._watch.copied(p.left)
-        if copied is not None:
-            share = min(1.0, copied.copied_bytes / copied.total_bytes)
-        else:
-            share = p.finished / p.total if p.total else 1.0
-        self._line.show(self._label + progress_text(p, copied), share)
+        self._line.show(p)
 
     def show(self, event: events.Event) -> None:
         """Show what has happened."""
-        self._line_end.close()
+        self._line.end()
         match event:
             case events.Following():
-                self._label = f"{event.what}: " if event.what else ""
-                self._watch = self._line_end.enter_context(CopyWatch(event.copying))
-                self._line = ProgressLine(self._out.note)
-                self._line_end.callback(self._line.end)
+                self._line.begin(event)
             case events.Unchanged():
-                self._out.note(f"{event.partitions} partitions of the plan have the planned replicas already")
+                self._out.note(unchanged_line(event.partitions, of_all=event.all))
+            case events.ThrottleFound():
+                self._out.note(
+                    f"an earlier plan has left its throttle, and this one may move under it: "
+                    f"{left_throttle_text(event.left)}"
+                )
+                self._out.note(
+                    f"{self._mode.to_type('--list')}  # when this plan has ended: tells how to take that off"
+                )
             case events.WayBack():
                 self._show_way_back(event)
             case events.Started():
@@ -76,6 +65,24 @@ class RunOutput(AbstractContextManager["RunOutput"]):
                 for path in event.changed:
                     self._out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
                 self._out.line("Throttle was removed.")
+            case events.ThrottleStays():
+                self._out.note(
+                    "other partitions are being moved: the throttle stays; --verify takes it off when they are"
+                )
+            case events.SentBack():
+                what = in_number(event.partitions, "partition under way is", "partitions under way are")
+                self._out.note(f"{what} sent back to the replicas from before")
+            case events.NotSentBack():
+                self._show_not_sent_back(event)
+            case events.MovedByRequest():
+                self._out.note(
+                    f"{self._names(event.partitions)}: moved by a request to the controller, and not cancelled"
+                )
+                self._out.note(CANCELLED_BY_REQUEST)
+            case events.NotTurnedRound():
+                self._show_not_turned_round(event)
+            case events.CancelCutShort():
+                self._show_cut_short(event)
             case events.LeftUnfinished():
                 self._show_ways_on(event)
             case events.NotCancelled():
@@ -88,6 +95,8 @@ class RunOutput(AbstractContextManager["RunOutput"]):
         if event.kept:
             how = f"; the one of an earlier run is kept as {event.kept}"
         self._out.note(f"rollback plan: {event.file}{how}")
+        if self._brief:  # kt itself takes the throttle off
+            return
         self._out.lines(
             [
                 CURRENT_ASSIGNMENT,
@@ -102,7 +111,9 @@ class RunOutput(AbstractContextManager["RunOutput"]):
     def _show_started(self, prepared: Prepared) -> None:
         if prepared.throttle is not None:
             self._out.line(f"The throttle limit was set to {prepared.throttle} B/s")
-        self._out.line(f"Successfully started reassignment of partitions {plan_json(prepared.moves)}")
+        many = in_number(len(prepared.moves), "partition", "partitions")
+        what = many if self._brief else f"partitions {plan_json(prepared.moves)}"
+        self._out.line(f"Successfully started reassignment of {what}")
         if not prepared.controller:
             self._out.note("no controller is elected: nothing moves until a broker becomes it")
         if len(prepared.batches) > 1:
@@ -117,7 +128,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
         goes_on = "the reassignment goes on" if moving else "nothing is under way"
         self._out.note(f"not finished after {self._mode.timeout:g} s: {goes_on}")
         if event.unsent:
-            self._out.note(f"{event.unsent} partitions were not sent")
+            self._out.note(in_number(event.unsent, "partition was not sent", "partitions were not sent"))
 
     def _show_ways_on(self, event: events.LeftUnfinished) -> None:
         """Say which commands go on from here (RSN-23X)."""
@@ -127,5 +138,43 @@ class RunOutput(AbstractContextManager["RunOutput"]):
             stays = "; the throttle stays" if event.throttled else ""
             self._out.note(f"the brokers go on with what was sent, without kt{stays}")
         way = "go on; takes the throttle off when all is done" if event.throttled else "go on"
-        for what, mode in ((way, "--execute --resume"), ("look", "--verify"), ("send no more", "--cancel")):
+        cancel = f"--cancel{self._mode.own_rollback}"
+        ways = [(way, "--execute --resume"), ("look", "--verify"), ("send no more", cancel)]
+        if self._mode.files.rollback.is_file():
+            ways.append(("go back to the replicas from before", f"{cancel} --rollback"))
+        for what, mode in ways:
             self._out.note(f"{self._mode.command(mode)}  # {what}")
+
+    def _names(self, partitions: Sequence[TopicPartition]) -> str:
+        more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
+        return ",".join(map(self._mode.name_of, partitions[:SHOWN])) + more
+
+    def _show_not_sent_back(self, event: events.NotSentBack) -> None:
+        self._out.note(
+            f"{self._names(event.partitions)}: under way, and {self._mode.files.rollback} does not tell a way back: their "
+            "end is waited for"
+        )
+
+    def _show_not_turned_round(self, event: events.NotTurnedRound) -> None:
+        """Say what remains to be done: kt deletes neither the request nor the controller's node (RSN-37X)."""
+        still = in_number(event.partitions, "partition has", "partitions have")
+        asked = f"{still} not gone back yet, though {ReassignmentZnode.PATH} asks for it"
+        if event.controller is None:
+            self._out.note(f"{asked}: no controller is elected")
+            return
+        self._out.note(
+            f"{asked}. Kafka's controllers read it anew only when one is elected: restart broker {event.controller}, and "
+            "the next controller takes them back; from Kafka 2.6 on kafka-reassign-partitions.sh --bootstrap-server … "
+            "--cancel does so too"
+        )
+
+    def _show_cut_short(self, event: events.CancelCutShort) -> None:
+        """Say where things stand when a cancel ends before what it has asked for (RSN-23X)."""
+        back = in_number(event.back, "partition is going back", "partitions are going back")
+        forward = in_number(event.forward, "partition goes on", "partitions go on")
+        parts = [back] if event.back else []
+        parts += [f"{forward} to the planned replicas"] if event.forward else []
+        stays = "; the throttle stays" if event.throttled else "; no throttle is left"
+        self._out.note((", ".join(parts) or "nothing of the plan is under way") + stays)
+        if event.throttled:
+            self._out.note(f"{self._mode.command('--cancel')}  # takes it off when nothing is copied any more")

@@ -8,16 +8,17 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kafkatool.commands.reassign.modes import Mode, PlanMode
-from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, status_lines
+from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, left_throttle_text, status_lines
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import terminated_like_interrupted
-from kafkatool.core.model.values import join_ids
+from kafkatool.core.model.values import in_number, join_ids
 from kafkatool.core.operations.reassignment import status
 from kafkatool.core.operations.reassignment.events import Verified
-from kafkatool.core.operations.reassignment.run import Run
-from kafkatool.core.operations.reassignment.status import Status
+from kafkatool.core.operations.reassignment.run import LeftWaiting, Run
+from kafkatool.core.operations.reassignment.status import LeftThrottle, Status
+from kafkatool.core.planner.plan_files import plan_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +46,7 @@ class Verify(PlanMode):
                 return 0
             run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
             if self.wait:
-                with terminated_like_interrupted(), output:
-                    for event in run.wait(self.timeout):
-                        output.show(event)
+                self._wait(run, output)
             for event in run.verify(preserve_throttles=self.preserve_throttles):
                 output.show(event)
                 if isinstance(event, Verified):
@@ -57,6 +56,39 @@ class Verify(PlanMode):
             if not self.out.is_text:
                 self.out.show(Answer((), [item(m) for m in found.items], COLUMNS, read_cluster_id(zk)))
         return 0 if found.completed else 1
+
+    def _wait(self, run: Run, output: RunOutput) -> None:
+        """Follow the plan; interrupted, say where it stands and which commands go on from there."""
+        try:
+            with terminated_like_interrupted(), output:
+                for event in run.wait(self.timeout):
+                    output.show(event)
+        except KeyboardInterrupt:
+            self._note_ways_on(run.left_waiting())
+            raise
+
+    def _note_ways_on(self, left: LeftWaiting) -> None:
+        """Say what goes on without this command."""
+        note = self.out.note
+        if left.found is not None:
+            counts = Counter(move.status for move in left.found.items)
+            all_ = in_number(len(left.found.items), "partition", "partitions")
+            others = [
+                (Status.IN_PROGRESS, "in progress"),
+                (Status.PENDING, "not sent yet"),
+                (Status.FAILED, "not as planned"),
+            ]
+            told = [f"{counts[state]} {what}" for state, what in others if counts[state]]
+            note(", ".join([f"{counts[Status.COMPLETED]} of {all_} as planned", *told]))
+        goes_on = "the brokers go on with what was sent" + ", and a kt with sending the rest" * left.carried_out
+        note(f"{goes_on}; nothing was changed by this command" + "; the throttle stays" * left.throttled)
+        verify = "--verify --wait" + f" --rollback{self.own_rollback}" * self.rollback
+        note(f"{self.command(verify)}  # wait on; takes the throttle off when all is done")
+        if self.rollback:
+            return
+        note(f"{self.command('--cancel')}  # send no more, and send back what is under way")
+        if self.files.rollback.is_file():
+            note(f"{self.command('--cancel --rollback')}  # and what has ended, too")
 
     def _note_what_is_missing(self, event: Verified) -> None:
         """Say what keeps partitions from being as planned, as far as it is seen, and what to do now."""
@@ -68,24 +100,25 @@ class Verify(PlanMode):
             )
         gone = sum(not move.current for move in found.items)
         if unsent := counts[Status.PENDING]:
+            still_unsent = in_number(unsent, "partition has not been sent", "partitions have not been sent")
             if event.carried_out:
-                note(f"{unsent} partitions have not been sent yet: the kt that carries out this plan is to send them")
+                note(f"{still_unsent} yet: the kt that carries out this plan is to do that")
                 return
-            note(f"{unsent} partitions have not been sent, and no kt on this machine is at it any more; to go on:")
+            note(f"{still_unsent}, and no kt on this machine is at it any more; to go on:")
             note(self.command("--execute --resume"))
         elif gone:
-            note(f"{gone} of {len(found.items)} partitions do not exist: the plan is stale, or that of another cluster")
+            missing = in_number(len(found.items), "partition does not exist", "partitions do not exist")
+            note(f"{gone} of {missing}: the plan is stale, or that of another cluster")
         elif (failed := counts[Status.FAILED]) and not counts[Status.IN_PROGRESS]:
+            others = in_number(len(found.items), "partition is", "partitions are")
             note(
-                f"{failed} of {len(found.items)} partitions are not as planned, and nothing is under way: they were not "
-                "sent, or the controller gave them up (its log says why), or a kt on another machine is still to send "
-                "them"
+                f"{failed} of {others} not as planned, and nothing is under way: not sent, or given up by the controller "
+                "(its log says why), or still to be sent by a kt on another machine"
             )
             # The state file that a run has left holds the throttle it is to be sent under.
             mode = "--execute --resume" if event.resumable else "--execute"
             if self.rollback:
-                own = self.rollback_file
-                mode = "--cancel --rollback" + ("" if own is None else f" --rollback-file {shlex.quote(str(own))}")
+                mode = f"--cancel --rollback{self.own_rollback}"
             note(f"{self.command(mode)}  # send them")
 
 
@@ -96,6 +129,7 @@ class ShowRunning(Mode):
         """Show targets, current replicas and ISR of what is being reassigned."""
         with self.session() as zk:
             moves = status.list_running(zk)
+            left = status.left_throttle(zk)
             cluster_id = None if self.out.is_text else read_cluster_id(zk)
         lines = ["Current partition reassignments:" if moves else "No partition reassignments found."]
         lines += [
@@ -105,4 +139,18 @@ class ShowRunning(Mode):
         ]
         items = [{**item(m), "isr": list(m.isr)} for m in moves]
         self.out.show(Answer(lines, items, (*COLUMNS, "isr"), cluster_id))
+        if left is not None:
+            self._note_throttle(left)
         return 0
+
+    def _note_throttle(self, left: LeftThrottle) -> None:
+        """Say which throttle stands for nothing, and what takes it off, whether or not its plan is still there."""
+        note, what = self.out.note, left_throttle_text(left)
+        if not left.way_off:
+            note(f"{what}, of which nothing is under way: of a part that has ended, or left by an earlier plan")
+            note(f"{self.to_type('--list')}  # when the rest has ended: tells how to take it off")
+            return
+        note(f"though nothing is being moved a throttle stands: {what}")
+        note("unless its plan is between two batches, it was never verified to its end; this does the same:")
+        verify = self.to_type("--verify --reassignment-json-file -")
+        note(f"echo {shlex.quote(plan_json(left.way_off))} | {verify}")

@@ -15,8 +15,13 @@ from kafkatool.commands.replica_verify.rendering import (
     report_line,
     status,
 )
+from kafkatool.commands.shared.bootstrap import ONLY_ONE, is_typed
+from kafkatool.commands.shared.byte_sizes import ByteCount
+from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.local_cluster import local_zookeeper
 from kafkatool.commands.shared.options import (
     KtCommand,
+    broker_options,
     connect,
     optional_zookeeper_option,
     output_option,
@@ -25,6 +30,7 @@ from kafkatool.commands.shared.options import (
 from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
 from kafkatool.commands.shared.termination import terminated_like_interrupted
+from kafkatool.core.client.addresses import parse_addresses
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.operations.verification.comparison import (
@@ -56,8 +62,15 @@ from kafkatool.core.planner.plan_files import PartitionName
         "each replica's high watermark. Exit codes with --once: 0 all equal, 1 not, or not sure, 2 usage.",
     ),
 )
-@click.option("--broker-list", metavar="HOST:PORT,…", help="Brokers to ask where the replicas are.")
+@click.option(
+    "--broker-list",
+    "--bootstrap-server",
+    "broker_list",
+    metavar="HOST:PORT,…",
+    help="Brokers to ask where the replicas are.",
+)
 @optional_zookeeper_option
+@broker_options
 @click.option(
     "--topic-white-list",
     metavar="REGEX",
@@ -78,9 +91,7 @@ from kafkatool.core.planner.plan_files import PartitionName
 @click.option(
     "--report-interval-ms", type=click.IntRange(min=1), default=30_000, show_default=True, help="Between reports."
 )
-@click.option(
-    "--max-bytes-per-second", type=click.IntRange(min=1), metavar="BYTES", help="Read no broker faster than this."
-)
+@click.option("--max-bytes-per-second", type=ByteCount(min=1), metavar="BYTES", help="Read no broker faster than this.")
 @click.option("--once", is_flag=True, help="Verify what is there now, then end with an answer.")
 @click.option("--allow-missing", is_flag=True, help="--once: a broker that is down is no failure.")
 @partition_form_option("bracket")
@@ -103,8 +114,10 @@ def replica_verify(
 
     Without --once it runs until interrupted, or until replicas differ in their offsets.
     """
+    if broker_list is not None and is_typed("zookeeper"):
+        raise UsageError(ONLY_ONE)
     if broker_list is None and zookeeper is None:
-        raise UsageError("--broker-list or --zookeeper is required")
+        zookeeper = local_zookeeper()
     if not once and (allow_missing or not out.is_text):
         raise UsageError("--allow-missing and --output need --once")
     layout = _layout(broker_list, zookeeper, topic_white_list)
@@ -117,6 +130,7 @@ def replica_verify(
         fetch_size_bytes=fetch_size,
         max_wait_ms=max_wait_ms,
         max_bytes_per_second=max_bytes_per_second,
+        access=broker_access(),
     )
     line = ProgressLine(out.note)
 
@@ -146,20 +160,10 @@ def replica_verify(
 def _layout(broker_list: str | None, zookeeper: str | None, pattern: str) -> Layout:
     choose = partial(topic_names.select, pattern=pattern)
     if broker_list is not None:
-        return layout_from_brokers(_addresses(broker_list), choose)
+        return layout_from_brokers(parse_addresses(broker_list, "--broker-list"), choose, broker_access())
     assert zookeeper is not None
     with connect(zookeeper) as zk:
-        return layout_from_zookeeper(zk, choose)
-
-
-def _addresses(text: str) -> list[tuple[str, int]]:
-    found = []
-    for part in text.split(","):
-        host, _, port = part.strip().rpartition(":")
-        if not host or not port.isdecimal():
-            raise UsageError(f"--broker-list {text!r} is not of the form host:port,host:port…")
-        found.append((host.strip("[]"), int(port)))
-    return found
+        return layout_from_zookeeper(zk, choose, broker_access())
 
 
 def _run_once(verifier: Verifier, line: ProgressLine) -> None:

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kafkatool.commands.shared.output import paint
-from kafkatool.core.model.values import join_ids
+from kafkatool.core.model.values import in_number, join_ids
 from kafkatool.core.operations.verification.comparison import Mismatch, PartitionReport
 from kafkatool.core.planner.plan_files import PartitionName
 
@@ -32,8 +32,8 @@ def report_line(report: PartitionReport, name_of: PartitionName) -> str:
         f"partition {name_of(report.partition)} {status(report)}: replicas {join_ids(report.replicas)}",
         f"isr {join_ids(report.isr)}",
         f"offsets {report.start} to {report.offset}" + ("" if report.complete else f" of {report.end}"),
-        f"{report.entries} entries",
-        f"{len(report.mismatches)} mismatches",
+        in_number(report.entries, "entry", "entries"),
+        in_number(len(report.mismatches), "mismatch", "mismatches"),
     ]
     if lags:
         parts.append(f"lag {lags}")
@@ -74,6 +74,11 @@ def mismatch_text(m: Mismatch, name_of: PartitionName) -> str:
         return (
             f"partition {name_of(m.partition)}: replica {m.replica}'s offset {m.value} doesn't match "
             f"replica {m.other_replica}'s offset {m.other_value}"
+        )
+    if m.kind == "rotten":
+        where = join_ids(sorted({m.replica, m.other_replica}), " and ")
+        return (
+            f"partition {name_of(m.partition)} is rotten at offset {m.offset} on {where}: it does not fit its checksum"
         )
     return (
         f"partition {name_of(m.partition)} has unmatched checksum at offset {m.offset}; replica {m.replica}'s checksum "

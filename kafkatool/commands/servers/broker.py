@@ -1,16 +1,18 @@
 """``kt broker``: one broker as a process in the foreground."""
 
 import logging
+import signal
 import threading
 from pathlib import Path
 
 import click
 
 from kafkatool.commands.servers.cluster import overrides_option
+from kafkatool.commands.shared.credentials import zookeeper_security
 from kafkatool.commands.shared.options import KtCommand
-from kafkatool.commands.shared.server_log import log_controller_to, log_to_stderr
+from kafkatool.commands.shared.server_log import log_controller_to, log_refusals_to, log_to_stderr
 from kafkatool.commands.shared.termination import StopSignals
-from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.errors import KafkatoolError, StartGivenUpError
 
 log = logging.getLogger(__name__)
 
@@ -28,48 +30,49 @@ def broker() -> None:
     ),
     notes=(
         "Runs until SIGTERM or SIGINT, then moves its leaders away and stops; a second signal waits no longer for "
-        "the controller. The server's log goes to stderr, state-change.log and controller.log to kt.log.dir "
+        "the controller. The server's log goes to stderr; state-change.log, controller.log and authorizer.log to kt.log.dir "
         "(default: `logs` beside the first of log.dirs).",
     ),
 )
 @click.option(
     "--config",
     "path",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     required=True,
     help="The broker's server.properties; Kafka's names, defaults and units.",
 )
 @overrides_option
 def start(path: Path, overrides: dict[str, str]) -> None:
     """Start a broker in the foreground."""
-    from kafkatool.broker.runtime.file_limit import raise_file_limit
-    from kafkatool.broker.runtime.gc_pause import allow_gc_pauses
-    from kafkatool.broker.server import Broker
-    from kafkatool.broker.settings.config import BrokerConfig
+    from kafkatool.broker.runtime.gc_pause import allow_gc_pauses, gc_paused
+
+    allow_gc_pauses()
+    with gc_paused():  # what is imported stays: looking through it again and again takes a tenth of the time
+        from kafkatool.broker.runtime.file_limit import raise_file_limit
+        from kafkatool.broker.server import Broker
+        from kafkatool.broker.settings.config import BrokerConfig
 
     log_to_stderr()
     raise_file_limit()
-    allow_gc_pauses()
     config = BrokerConfig.load(path, overrides)
     log_controller_to(config.own_log_dir / "controller.log")
-    server = Broker(config)
+    if config.authorizer_class_name:
+        log_refusals_to(config.own_log_dir / "authorizer.log")
+    server = Broker(config, zookeeper_login=zookeeper_security())
     stopping = threading.Event()
-    signals = StopSignals()
 
-    def listen() -> None:
-        log.info("stopping: %s", signals.wait().name)
+    def stop(told: signal.Signals) -> None:
+        log.info("stopping: %s", told.name)
         stopping.set()
-        signals.wait()
-        server.hurry()
+        server.give_up_start()
 
-    threading.Thread(target=listen, name="signals", daemon=True).start()
+    StopSignals().listen(stop, lambda _: server.hurry())
     try:
-        with signals.interrupting():
-            server.start()
+        server.start()
         server.on_failure(stopping.set)
         stopping.wait()
-    except KeyboardInterrupt:
-        log.info("told to stop while it started")
+    except StartGivenUpError as e:
+        log.info("%s", e)
     server.stop(controlled=not server.failed.is_set())
     if server.failed.is_set():
         raise KafkatoolError(f"broker {server.broker_id} cannot go on; see its log")

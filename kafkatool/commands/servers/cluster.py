@@ -2,14 +2,14 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import click
-import orjson
 
 from kafkatool.commands.shared.options import KtCommand
+from kafkatool.commands.shared.output import document_text
 from kafkatool.commands.shared.termination import StopSignals
-from kafkatool.core.errors import UsageError
+from kafkatool.core.errors import RefusedError, UsageError
 
 DEFAULT_DIRECTORY: Final = Path.home() / ".local" / "state" / "kafkatool" / "cluster"
 
@@ -22,7 +22,11 @@ directory_option = click.option(
     help="Where the cluster keeps everything. [default: ~/.local/state/kafkatool/cluster; env KAFKATOOL_CLUSTER_DIR]",
 )
 output_option = click.option(
-    "--output", "form", type=click.Choice(("text", "json")), default="text", help="Form of the answer. [default: text]"
+    "--output",
+    "form",
+    type=click.Choice(("text", "json", "yaml")),
+    default="text",
+    help="Form of the answer. [default: text]",
 )
 
 
@@ -45,6 +49,15 @@ overrides_option = click.option(
     callback=parse_properties,
     help="A property that wins over the file; repeatable.",
 )
+
+
+def complete_brokers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete ids of the cluster's brokers, whether they run or not."""
+    spec = _cluster(ctx.params["directory"]).files.load()
+    return [str(i) for i in (spec.ports if spec else ()) if str(i).startswith(incomplete)]
+
+
+broker_argument = click.argument("broker_id", type=int, metavar="ID", shell_complete=complete_brokers)
 
 
 @click.group()
@@ -70,6 +83,10 @@ def cluster() -> None:
 )  # fmt: skip
 @click.option("--zookeeper-port", type=click.IntRange(1, 65535), help="ZooKeeper's port. [default: a free one]")
 @click.option("--port", type=click.IntRange(1, 65535), help="The first broker's port; the others follow it.")
+@click.option(
+    "--secure", "security", flag_value="sasl_ssl", default=None,
+    help="With TLS, users, ACLs: SASL_SSL, and SSL for clients with a certificate; see kt cluster status --output json.",
+)  # fmt: skip
 @click.option("--foreground", is_flag=True, help="Stay, and end the cluster on Ctrl-C.")
 @directory_option
 @output_option
@@ -78,6 +95,7 @@ def up(
     options: dict[str, str],
     zookeeper_port: int | None,
     port: int | None,
+    security: Literal["sasl_ssl"] | None,
     foreground: bool,
     directory: Path,
     form: str,
@@ -88,9 +106,18 @@ def up(
     """
     from kafkatool.broker.embedded.cluster import EmbeddedCluster
 
-    running = EmbeddedCluster(
-        brokers, directory=directory, options=options, zookeeper_port=zookeeper_port, port=port
-    ).up(owned=foreground)
+    try:
+        made = EmbeddedCluster(
+            brokers,
+            directory=directory,
+            options=options,
+            zookeeper_port=zookeeper_port,
+            port=port,
+            security=security or "plaintext",
+        )
+    except RefusedError as e:  # by the flags alone
+        raise UsageError(str(e)) from e
+    running = made.up(owned=foreground, offered=True)
     if not foreground:
         _show(running.status(), form)
         return
@@ -110,7 +137,7 @@ def status(directory: Path, form: str) -> None:
     """Show addresses, the controller and each broker's process.
 
     JSON: zookeeper, bootstrap, controller, directory, brokers (id, host, port, pid, log_dirs, state_change_log),
-    controller_gauges (as of timestamp_ms; null where there are none).
+    controller_gauges (as of timestamp_ms; null where there are none), security (files and users; null: not secured).
     """
     _show(_cluster(directory).status(), form)
 
@@ -119,31 +146,49 @@ def status(directory: Path, form: str) -> None:
 @directory_option
 def down(directory: Path) -> None:
     """End brokers and ZooKeeper in good order; data stays."""
-    _cluster(directory).down()
+    ended = _cluster(directory)
+    if ended.files.load() is None:
+        click.echo(f"no cluster in {directory}: nothing to end", err=True)
+        return
+    ended.down()
+    click.echo(f"the cluster in {directory} is down; its data stays there")
 
 
 @cluster.command(cls=KtCommand, examples=("kt cluster kill 2",))
-@click.argument("broker_id", type=int, metavar="ID")
+@broker_argument
 @directory_option
 def kill(broker_id: int, directory: Path) -> None:
     """End a broker's process with SIGKILL, as a crash would."""
     _cluster(directory).kill_broker(broker_id)
+    click.echo(f"broker {broker_id} is killed")
 
 
 @cluster.command(cls=KtCommand, examples=("kt cluster stop 2",))
-@click.argument("broker_id", type=int, metavar="ID")
+@broker_argument
 @directory_option
 def stop(broker_id: int, directory: Path) -> None:
     """End a broker with a controlled shutdown: its leaders move first."""
     _cluster(directory).stop_broker(broker_id)
+    click.echo(f"broker {broker_id} is stopped")
 
 
 @cluster.command(cls=KtCommand, examples=("kt cluster start 2",))
-@click.argument("broker_id", type=int, metavar="ID")
+@broker_argument
 @directory_option
 def start(broker_id: int, directory: Path) -> None:
     """Start a broker again, on the port and data it had."""
     _cluster(directory).start_broker(broker_id)
+    click.echo(f"broker {broker_id} is started, and answers")
+
+
+@cluster.command(cls=KtCommand, examples=("kt cluster fill orders", "kt cluster fill orders --megabytes 500"))
+@click.argument("topic")
+@click.option("--megabytes", type=click.IntRange(min=1), default=20, help="How much to write. [default: 20]")
+@directory_option
+def fill(topic: str, megabytes: int, directory: Path) -> None:
+    """Write records of 1 kB into a topic, to have something to move."""
+    written = _cluster(directory).fill_topic(topic, megabytes)
+    click.echo(f"{written} records written to {topic}, and acknowledged by all replicas in sync")
 
 
 def _cluster(directory: Path) -> Any:
@@ -153,11 +198,13 @@ def _cluster(directory: Path) -> Any:
 
 
 def _show(status: Any, form: str) -> None:
-    if form == "json":
-        click.echo(orjson.dumps(dataclasses.asdict(status)).decode())
+    if form != "text":
+        click.echo(document_text(dataclasses.asdict(status), form))
         return
     controller = "none" if status.controller is None else f"broker {status.controller}"
     click.echo(f"zookeeper   {status.zookeeper}\nbootstrap   {status.bootstrap}\ncontroller  {controller}")
+    if status.security is not None:
+        click.echo(f"security    {status.security['protocol']}, files and users in {status.security['folder']}")
     for broker in status.brokers:
         state = f"pid {broker.pid}" if broker.pid else "not running"
         click.echo(f"broker {broker.id:<4} {broker.host}:{broker.port}  {state}  {broker.state_change_log}")

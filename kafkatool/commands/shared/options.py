@@ -9,9 +9,35 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from kafkatool.commands.shared.bootstrap import (
+    NAMED_ZOOKEEPER,
+    PARAMETER,
+    Bootstrap,
+    bootstrap_option,
+    choose_way,
+    command_config_option,
+    is_typed,
+    only_bootstrap_option,
+)
+from kafkatool.commands.shared.credentials import (
+    choose_node_acls,
+    listener_option,
+    zk_auth_file_option,
+    zk_set_acl_option,
+    zk_tls_config_file_option,
+    zookeeper_security,
+)
+from kafkatool.commands.shared.local_cluster import local_zookeeper
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, FORMATS, Output
 from kafkatool.commands.shared.settings import SettingOption
-from kafkatool.core.errors import NoPermissionError, RefusedError, UsageError, ZooKeeperUnavailableError
+from kafkatool.core.errors import (
+    NoPermissionError,
+    NotZooKeeperError,
+    RefusedError,
+    UsageError,
+    ZooKeeperRefusedError,
+    ZooKeeperUnavailableError,
+)
 from kafkatool.core.zookeeper.connect_string import without_spaces
 
 if TYPE_CHECKING:
@@ -27,7 +53,10 @@ KAZOO_LOGGER: Final = "kafkatool.core.zookeeper.kazoo"
 
 
 class KtCommand(click.Command):
-    """A command whose help ends with an example and with the JSON keys and TSV columns it promises (COM-4X)."""
+    """A command whose help ends with an example and with the JSON keys and TSV columns it promises (COM-4X).
+
+    ``sections`` puts flags, by their names without dashes, under headings of their own.
+    """
 
     def __init__(
         self,
@@ -37,6 +66,7 @@ class KtCommand(click.Command):
         json_keys: Sequence[str] | None = None,
         notes: Sequence[str] = (),
         definitions: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+        sections: Mapping[str, Sequence[str]] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -45,6 +75,26 @@ class KtCommand(click.Command):
         self._json_keys = columns if json_keys is None else json_keys
         self._notes = notes
         self._definitions = definitions or {}
+        self._sections = sections or {}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the flags, and leave one way to the cluster where there are two."""
+        rest = super().parse_args(ctx, args)
+        if PARAMETER in ctx.params:
+            choose_way(ctx)
+        return rest
+
+    def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[click.Option]]]:
+        """Yield the flags under their headings, by what one wants to do; those of no heading at the end."""
+        left = {p.opts[0].removeprefix("--"): p for p in self.get_params(ctx) if isinstance(p, click.Option)}
+        for title, names in self._sections.items():
+            yield title, [left.pop(name) for name in names]
+        yield "Options", list(left.values())
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, options in self.sections(ctx):
+            with formatter.section(title):
+                formatter.write_dl([record for option in options if (record := option.get_help_record(ctx))])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -55,7 +105,9 @@ class KtCommand(click.Command):
         if self.columns:
             with formatter.section("Output"):
                 keys = ", ".join(self._json_keys)
-                formatter.write_text(f"--output json: one document tool, cluster_id, items, errors; items hold {keys}.")
+                formatter.write_text(
+                    f"--output json, yaml: one document tool, cluster_id, items, errors; items hold {keys}."
+                )
                 columns = " ".join(c.upper() for c in (*self.columns, "error", "message"))
                 formatter.write_text(f"--output tsv: a heading and one row per item: {columns}.")
         for note in self._notes:
@@ -80,32 +132,49 @@ def all_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return add
 
 
-def _zookeeper(required: bool) -> Callable[[F], F]:
+def _zookeeper(needed: bool) -> Callable[[F], F]:
     def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        if NAMED_ZOOKEEPER in ctx.meta:
+            named, flag = ctx.meta[NAMED_ZOOKEEPER]
+            if is_typed("zookeeper", ctx):
+                raise UsageError(f"give --zookeeper or {flag}, not both")
+            return without_spaces(named)
         if value is None:
-            if required and not ctx.resilient_parsing:  # click takes a default of None for a value
-                raise click.MissingParameter(ctx=ctx, param=param)
-            return None
+            return local_zookeeper() if needed and not ctx.resilient_parsing else None
         return without_spaces(value)
 
-    return click.option(
+    where = click.option(
         "--zookeeper",
         metavar="HOST:PORT[,HOST:PORT…][/CHROOT]",
         cls=SettingOption,
         callback=check,
-        help=f"Where the cluster keeps its metadata. [{'required; ' if required else ''}env KAFKATOOL_ZOOKEEPER]",
+        help="Where the cluster keeps its metadata. [default: the cluster of kt cluster up, if one runs; env "
+        "KAFKATOOL_ZOOKEEPER]",
     )
+    return all_of(where, zk_auth_file_option, zk_tls_config_file_option)
 
 
-zookeeper_option = _zookeeper(required=True)
-"""``--zookeeper``, required; passes ``zookeeper: str``."""
+zookeeper_option = _zookeeper(needed=True)
+"""``--zookeeper``; passes ``zookeeper: str``. Where none is given, the only cluster of this machine serves."""
 
-optional_zookeeper_option = _zookeeper(required=False)
+optional_zookeeper_option = _zookeeper(needed=False)
 """The same for tools that have another way to the cluster; passes ``zookeeper: str | None``."""
 
 
+cluster_options = all_of(optional_zookeeper_option, bootstrap_option, command_config_option, listener_option)
+"""Both ways to a cluster; passes ``zookeeper: str | None`` and ``bootstrap: Bootstrap | None``, one of which is given."""
+
+
+brokers_only_options = all_of(only_bootstrap_option, command_config_option)
+"""The way of commands that ask brokers only; passes ``bootstrap: Bootstrap``."""
+
+
+broker_options = all_of(command_config_option, listener_option)
+"""How brokers are reached; get it by ``credentials.broker_access``."""
+
+
 def output_option(function: F) -> F:
-    """Add ``--output text|json|tsv``; passes ``out: Output``."""
+    """Add ``--output text|json|yaml|tsv``; passes ``out: Output``."""
 
     def make(ctx: click.Context, param: click.Parameter, value: str) -> Output:
         columns = ctx.command.columns if isinstance(ctx.command, KtCommand) else ()
@@ -124,7 +193,7 @@ def output_option(function: F) -> F:
 
 
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Print each znode that would be written, with its value; write nothing."
+    "--dry-run", is_flag=True, help="Print operation, path and value of each write to ZooKeeper; write nothing."
 )
 """``--dry-run``; passes ``dry_run: bool``. Render with ``Output.planned``."""
 
@@ -146,7 +215,7 @@ zk_max_bytes_option = click.option(
 """``--zk-max-bytes``; passes ``zk_max_bytes: int``. Give it to ``connect`` (COM-10X)."""
 
 
-writing_options = all_of(dry_run_option, cluster_id_option, zk_max_bytes_option)
+writing_options = all_of(dry_run_option, cluster_id_option, zk_max_bytes_option, zk_set_acl_option)
 """The flags of every writing command."""
 
 
@@ -169,10 +238,11 @@ def partition_form_option(default: str) -> Callable[[F], F]:
     )
 
 
-def same_cluster(zookeeper: str, cluster_id: str | None) -> str:
+def same_cluster(zookeeper: str | None, cluster_id: str | None, bootstrap: Bootstrap | None = None) -> str:
     """Write these flags for a command that a person is told to type: it keeps the guard (COM-5X)."""
     guard = "" if cluster_id is None else f" --cluster-id {shlex.quote(cluster_id)}"
-    return f" --zookeeper {shlex.quote(zookeeper)}{guard}"
+    way = bootstrap.flags if bootstrap is not None else f" --zookeeper {shlex.quote(zookeeper or '')}"
+    return f"{way}{guard}"
 
 
 def parse_broker_ids(text: str, flag: str) -> tuple[int, ...]:
@@ -203,7 +273,7 @@ def connect(
     import logging
 
     from kafkatool.core.zookeeper.session import ZooKeeper
-    from kafkatool.core.zookeeper.unreachable import unknown_hosts, why_unreachable
+    from kafkatool.core.zookeeper.unreachable import refusing_servers, unknown_hosts, why_unreachable
 
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
         # Reconnects are resolved by retrying; an error that stays is raised and told once.
@@ -213,13 +283,19 @@ def connect(
         session_timeout_ms=TIMEOUT_MS,
         connection_timeout_ms=TIMEOUT_MS,
         max_packet_bytes=int(zk_max_bytes),
+        security=zookeeper_security(),
     )
     if unknown := unknown_hosts(zookeeper):
         zk.close()
         raise ZooKeeperUnavailableError(f"no such host: {', '.join(unknown)}; check the address of --zookeeper")
+    if refusing := refusing_servers(zookeeper):
+        zk.close()
+        raise ZooKeeperUnavailableError(f"no ZooKeeper: nothing listens at {', '.join(refusing)}")
     try:
         with _told_when_slow(zookeeper):
             zk.start()
+    except (NotZooKeeperError, ZooKeeperRefusedError):
+        raise
     except ZooKeeperUnavailableError as e:
         raise ZooKeeperUnavailableError(f"{e} ({why_unreachable(zookeeper)})") from e
     with closing(zk):
@@ -230,6 +306,7 @@ def connect(
             )
         with suppress(NoPermissionError):  # then the command's own reads say what is closed, if it needs it
             _note_no_cluster(zk)
+        choose_node_acls(zk)
         yield zk
 
 

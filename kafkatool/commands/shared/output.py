@@ -1,4 +1,4 @@
-"""The two streams of a command: the answer to stdout as text, JSON or TSV, everything else to stderr (COM-2, COM-4X).
+"""The two streams of a command: the answer to stdout as text, JSON, YAML or TSV, everything else to stderr (COM-2, COM-4X).
 
 Without a terminal there is neither colour nor progress. rich is imported only to draw a progress bar.
 
@@ -20,9 +20,10 @@ import orjson
 from kafkatool.core.errors import KafkatoolError
 
 if TYPE_CHECKING:
+    from kafkatool.core.operations.requests.planned import PlannedRequest
     from kafkatool.core.zookeeper.session import Op
 
-FORMATS: Final = ("text", "json", "tsv")
+FORMATS: Final = ("text", "json", "yaml", "tsv")
 CURRENT_OUTPUT: Final = "kafkatool.output"  # where the click context keeps the running command's Output
 Item = Mapping[str, Any]
 
@@ -32,7 +33,7 @@ ProgressUpdate = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One command's result in all three forms: ``lines`` are the text, ``items`` with ``columns`` the JSON and TSV.
+    """One command's result in all forms: ``lines`` are the text, ``items`` with ``columns`` JSON, YAML and TSV.
 
     ``errors`` are items that failed, with ``error`` (a word) and ``message``. ``columns`` are keys of items; without
     them those that the command's help promises.
@@ -58,6 +59,17 @@ def paint(text: str, colour: str | None, *, err: bool = False) -> str:
     if colour is None or not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return click.style(text, fg=colour)
+
+
+def document_text(document: Any, form: str) -> str:
+    """Write a document as JSON, or as the same in YAML."""
+    as_json = orjson.dumps(document)
+    if form == "json":
+        return as_json.decode()
+    import yaml
+
+    text: str = yaml.safe_dump(orjson.loads(as_json), sort_keys=False, allow_unicode=True)
+    return text.rstrip("\n")
 
 
 class Output:
@@ -89,14 +101,14 @@ class Output:
         match self.form:
             case "text":
                 self.lines(answer.lines)
-            case "json":
+            case "json" | "yaml":
                 document = {
                     "tool": self.tool,
                     "cluster_id": answer.cluster_id,
                     "items": list(answer.items),
                     "errors": list(answer.errors),
                 }
-                click.echo(orjson.dumps(document).decode())
+                click.echo(document_text(document, self.form))
             case "tsv":
                 columns = (*(answer.columns or self.columns), "error", "message")
                 rows = [[c.upper() for c in columns]]
@@ -108,12 +120,28 @@ class Output:
         if self.is_text:
             click.echo("".join(f"{line}\n" for line in lines), nl=False)
 
-    def planned(self, ops: Iterable["Op"], *, sequential_paths: Sequence[str] = ()) -> None:
-        """Print what ``--dry-run`` would write (COM-6X). ``sequential_paths`` get a number from ZooKeeper."""
+    def planned(
+        self, ops: Iterable["Op"], *, sequential_paths: Sequence[str] = (), errors: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        """Print what ``--dry-run`` would write (COM-6X). ``sequential_paths`` get a number from ZooKeeper.
+
+        ``errors`` are of what could not be done, beside which the rest would be.
+        """
         items = [_planned(op, sequential_paths) for op in ops]
         lines = [" ".join(filter(None, (i["operation"], i["path"], i["value"]))) for i in items]
-        self.show(Answer(lines, items, ("operation", "path", "value")))
+        self.show(Answer(lines, items, ("operation", "path", "value"), errors=errors))
         self.note("dry run: nothing was written")
+
+    def planned_requests(self, requests: Iterable["PlannedRequest"]) -> None:
+        """Print what ``--dry-run`` would ask brokers for (ADM-20)."""
+        items = [{"broker": r.broker, "api": r.api, "version": r.version, "fields": r.fields} for r in requests]
+        lines = [
+            f"broker {i['broker']} {i['api']} {i['version']} {orjson.dumps(i['fields'], default=list).decode()}"
+            for i in items
+        ]
+        rows = items if self.form != "tsv" else [{**i, "fields": orjson.dumps(i["fields"]).decode()} for i in items]
+        self.show(Answer(lines, rows, ("broker", "api", "version", "fields")))
+        self.note("dry run: nothing was sent")
 
     # --- stderr -------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ those of --context before the environment's too, as the flag itself would.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +29,19 @@ from click.core import ParameterSource
 from kafkatool.core.errors import UsageError
 
 LOCAL_FILE: Final = ".kafkatool.toml"
-KEYS: Final = ("zookeeper", "output", "cluster-id", "zk-max-bytes", "partition-form")
+KEYS: Final = (
+    "zookeeper",
+    "bootstrap-server",
+    "output",
+    "cluster-id",
+    "zk-max-bytes",
+    "partition-form",
+    "zk-auth-file",
+    "zk-tls-config-file",
+    "zk-set-acl",
+    "command-config",
+    "listener",
+)
 CONTEXT: Final = "context"
 CONTEXTS: Final = "contexts"
 CHOSEN: Final = "kafkatool.context"  # where click keeps --context
@@ -38,11 +50,15 @@ _READ: Final = "kafkatool.settings"  # and the files' contents
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The content of one file. ``context`` is the one it chooses."""
+    """The content of one file. ``context`` is the one it chooses.
+
+    ``wrong``: contexts that cannot be used, and why. That matters to nobody who uses another one.
+    """
 
     values: Mapping[str, str]
     contexts: Mapping[str, Mapping[str, str]]
     context: str | None
+    wrong: Mapping[str, UsageError] = field(default_factory=dict)
 
 
 def user_file() -> Path:
@@ -75,6 +91,9 @@ def setting(key: str) -> str | None:
         raise UsageError(
             f"settings: context {chosen!r} is chosen, but there are {', '.join(_contexts(files)) or 'none'}"
         )
+    for file in files:
+        if chosen is not None and chosen in file.wrong:
+            raise file.wrong[chosen]
     tables = [(file.contexts.get(chosen, {}) if chosen is not None else {}, file.values) for file in files]
     if named is not None:
         order = [table for table, _ in tables] + [values for _, values in tables]
@@ -133,11 +152,17 @@ def _read(path: Path) -> Settings:
     tables = values.pop(CONTEXTS, {})
     if not isinstance(tables, dict):
         raise UsageError(f"settings {path}: contexts is not a table such as [contexts.prod]")
-    contexts = {name: _table(f"{path}: [contexts.{name}]", table) for name, table in tables.items()}
+    contexts: dict[str, Mapping[str, str]] = {}
+    wrong = {}
+    for name, table in tables.items():
+        try:
+            contexts[name] = _table(f"{path}: [contexts.{name}]", table)
+        except UsageError as e:
+            contexts[name], wrong[name] = {}, e
     chosen = values.pop(CONTEXT, None)
     if chosen is not None and not isinstance(chosen, str):
         raise UsageError(f"settings {path}: context is not a name; the tables are [contexts.NAME]")
-    return Settings(_table(str(path), values), contexts, chosen)
+    return Settings(_table(str(path), values), contexts, chosen, wrong)
 
 
 def _table(where: str, values: Any) -> dict[str, str]:

@@ -3,9 +3,8 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import NoReturn
 
 
@@ -27,43 +26,30 @@ def terminated_like_interrupted(error: type[BaseException] | BaseException = Key
 
 
 class StopSignals:
-    """SIGTERM and SIGINT of a server in the foreground, from here on to the end of the process.
+    """SIGTERM and SIGINT of a server in the foreground, from here on to the end of the process; each is told, in order.
 
-    Each is told by ``wait``, in order. The first one interrupts the start as well, whatever that waits for.
+    None of them raises anything: an exception that came between any two steps of the main thread would leave threads
+    that nobody has noted, and locks that nobody holds. Who is told ends what the main thread does, from another thread.
     """
 
     def __init__(self) -> None:
         """Take over both signals. Only the main thread may call this."""
         self._told, tell = os.pipe()
-        self._interrupts = self._was_told = False
         # The system may hand a signal to any thread, or to this one just before it begins to wait. Python's handlers run
         # when the main thread goes on, which could be never; the byte is written at once, whoever waits for it.
         os.set_blocking(tell, False)
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+            signal.signal(number, lambda *_: None)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        # Nothing here may take a lock: this runs between any two steps of the main thread, a second signal even
-        # between two steps of this function.
-        self._was_told = True
-        if self._interrupts:
-            self._interrupts = False  # so that a second signal leaves the undoing of the start alone
-            raise KeyboardInterrupt
+    def listen(self, *reactions: Callable[[signal.Signals], object]) -> None:
+        """Call, on a thread of its own, the first reaction with the first signal, the second with the second."""
 
-    @contextmanager
-    def interrupting(self) -> Iterator[None]:
-        """Let the first signal raise KeyboardInterrupt while the block runs, so that it undoes what it has begun.
+        def react() -> None:
+            for reaction in reactions:
+                reaction(self.wait())
 
-        One that came before raises it at once.
-        """
-        self._interrupts = True
-        try:
-            if self._was_told:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._interrupts = False
+        threading.Thread(target=react, name="signals", daemon=True).start()
 
     def wait(self) -> signal.Signals:
         """Block until the next signal and return it; any thread may wait."""

@@ -1,25 +1,29 @@
 """``kt topics alter`` and ``kt topics delete`` (TOP-14 to TOP-18, TOP-24X, TOP-28X)."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kafkatool.commands.completion import complete_configs
+from kafkatool.commands.shared.bootstrap import Bootstrap
 from kafkatool.commands.shared.options import (
     KtCommand,
+    cluster_options,
     connect,
     output_option,
     read_cluster_id,
     writing_options,
-    zookeeper_option,
 )
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.topics.flags import (
     CONFIG_DEFINITIONS,
+    agree,
     config_option,
     failed,
     failure_text,
+    force_option,
+    known_to_brokers,
     matching,
     note_ignored_configs,
     pattern_option,
@@ -27,6 +31,7 @@ from kafkatool.commands.topics.flags import (
 )
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model.topic_configs import check_names, parse_configs
+from kafkatool.core.model.values import in_number
 
 if TYPE_CHECKING:
     from kafkatool.core.zookeeper.session import Op, ZooKeeper
@@ -53,20 +58,28 @@ GROWTH_WARNING: Final = (
     ),
     definitions=CONFIG_DEFINITIONS,
 )
-@zookeeper_option
+@cluster_options
 @pattern_option(required=True)
 @click.option("--partitions", type=int, help="Number of partitions after the command.")
 @click.option("--replication-factor", type=int, help="Replicas of each partition: plans and starts a reassignment.")
 @click.option("--replica-assignment", metavar="B:B,B:B,…", help="With --partitions: brokers of every partition.")
 @config_option
-@click.option("--delete-config", metavar="NAME", multiple=True, help="Override to drop; repeatable.")
+@click.option(
+    "--delete-config",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_configs,
+    help="Override to drop; repeatable.",
+)
 @click.option("--if-exists", is_flag=True, help="No error if no topic matches.")
+@force_option
 @racks_option
 @writing_options
 @output_option
 def alter(
     out: Output,
     zookeeper: str,
+    bootstrap: Bootstrap | None,
     topic: str,
     partitions: int | None,
     replication_factor: int | None,
@@ -74,13 +87,14 @@ def alter(
     config: Sequence[str],
     delete_config: Sequence[str],
     if_exists: bool,
+    force: bool,
     disable_rack_aware: bool,
     dry_run: bool,
     cluster_id: str | None,
     zk_max_bytes: int,
 ) -> int:
     """Change overrides, add partitions, or change the number of replicas."""
-    if partitions is None and replica_assignment:
+    if partitions is None and replica_assignment is not None:
         raise UsageError("--replica-assignment needs --partitions")
     if replication_factor is not None and partitions is not None:
         raise UsageError("--replication-factor can't be used with --partitions: one after the other")
@@ -91,13 +105,31 @@ def alter(
     from kafkatool.core.operations.topics import growth as topic_growth
     from kafkatool.core.operations.topics.replica_lists import parse_replica_lists
 
+    if bootstrap is not None:
+        from kafkatool.commands.topics import by_request
+
+        if replication_factor is not None:
+            raise UsageError("--replication-factor needs --zookeeper")
     try:
-        configs = parse_configs(config)
+        configs = parse_configs(config) if bootstrap is None else by_request.parse_pairs(config)
         removed = [name.strip() for name in delete_config]
-        check_names(removed)
-        groups = parse_replica_lists(replica_assignment) if replica_assignment else None
+        groups = None if replica_assignment is None else parse_replica_lists(replica_assignment)
     except RefusedError as e:
         return failed(out, e, topic=topic)
+    if bootstrap is not None:
+        return by_request.alter(
+            out,
+            bootstrap,
+            topic,
+            partitions=partitions,
+            groups=groups,
+            configs=configs,
+            removed=removed,
+            if_exists=if_exists,
+            force=force,
+            dry_run=dry_run,
+            cluster_id=cluster_id,
+        )
     note_ignored_configs(out, configs)
     items: Rows = []
     errors: Rows = []
@@ -105,14 +137,17 @@ def alter(
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
         try:
+            also = known_to_brokers(out, zk, [*configs, *removed])
+            check_names([*configs, *removed], also)
             names = matching(zk, topic, zookeeper, if_exists=if_exists)
+            agree(names, f"Change {len(names)} topics", force=force or dry_run)
         except RefusedError as e:
             return failed(out, e, topic=topic)
         for name in names:
             try:
                 if config or delete_config:
                     merge = topic_configs.plan_config_change if dry_run else topic_configs.change_configs
-                    change = merge(zk, name, configs, removed)
+                    change = merge(zk, name, configs, removed, known_to_brokers=also)
                     if dry_run:
                         planned += change.ops
                     else:
@@ -148,7 +183,7 @@ def _change_factor(
     try:
         plan = plan_replication_factor(zk, names, factor)
         if not plan:
-            out.note(f"note: every partition has {factor} replicas already")
+            out.note(f"note: every partition has {in_number(factor, 'replica', 'replicas')} already")
             return []
         prepared = submission.prepare(zk, plan)
         if dry_run:
@@ -171,10 +206,10 @@ def _change_factor(
 
 def _finish(out: Output, items: Rows, errors: Rows, cluster_id: str | None, planned: list["Op"] | None = None) -> int:
     """Show the answer in the forms other than text, which was printed as things happened. Return the exit code."""
-    if planned is not None and not errors:
+    if planned is not None:
         from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
-        out.planned(planned, sequential_paths=(ConfigChangeZnode.PREFIX,))
+        out.planned(planned, sequential_paths=(ConfigChangeZnode.PREFIX,), errors=errors)
     elif not out.is_text:
         out.show(Answer((), items, cluster_id=cluster_id, errors=errors))
     return 1 if errors else 0
@@ -189,10 +224,10 @@ def _finish(out: Output, items: Rows, errors: Rows, cluster_id: str | None, plan
     columns=("topic", "status"),
     notes=("status is marked, already_marked or, with --wait, deleted.",),
 )
-@zookeeper_option
+@cluster_options
 @pattern_option(required=True)
 @click.option("--if-exists", is_flag=True, help="No error if no topic matches.")
-@click.option("--force", is_flag=True, help="Ask nothing.")
+@force_option
 @click.option(
     "--wait", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait for the topics to be gone; else exit 1."
 )
@@ -201,6 +236,7 @@ def _finish(out: Output, items: Rows, errors: Rows, cluster_id: str | None, plan
 def delete(
     out: Output,
     zookeeper: str,
+    bootstrap: Bootstrap | None,
     topic: str,
     if_exists: bool,
     force: bool,
@@ -210,6 +246,19 @@ def delete(
     zk_max_bytes: int,
 ) -> int:
     """Mark topics for deletion; the controller deletes them if delete.topic.enable is true."""
+    if bootstrap is not None:
+        from kafkatool.commands.topics import by_request
+
+        return by_request.delete(
+            out,
+            bootstrap,
+            topic,
+            if_exists=if_exists,
+            force=force,
+            wait_s=wait,
+            dry_run=dry_run,
+            cluster_id=cluster_id,
+        )
     from kafkatool.core.operations.topics import deletion
 
     status: dict[str, str] = {}
@@ -218,17 +267,15 @@ def delete(
         id_of_cluster = None if out.is_text else read_cluster_id(zk)
         try:
             found = matching(zk, topic, zookeeper, if_exists=if_exists)
-            if dry_run:
-                out.planned([deletion.plan_deletion(name) for name in found])
-                return 0
+            agree(found, f"Mark {len(found)} topics for deletion", force=force or dry_run)
         except RefusedError as e:
             return failed(out, e, topic=topic)
-        if len(found) > 1 and not force and sys.stdin.isatty():
-            question = f"Mark {len(found)} topics for deletion: {', '.join(found)}?"
-            if not click.confirm(question, err=True):
-                raise RefusedError("no topic was marked for deletion")
+        planned: list[Op] = []
         for name in found:
             try:
+                if dry_run:
+                    planned.append(deletion.plan_deletion(zk, name))
+                    continue
                 deletion.mark_for_deletion(zk, name)
                 status[name] = "marked"
                 out.line(f"Topic {name} is marked for deletion.")
@@ -239,7 +286,7 @@ def delete(
             except RefusedError as e:
                 out.line(failure_text(e))
                 errors.append(error_item(e, topic=name))
-        if wait is not None:
+        if wait is not None and not dry_run:
             with out.progress("deleting") as update:
                 left = deletion.wait_until_gone(zk, status, wait, update)
             gone = [name for name in status if name not in {item.topic for item in left}]
@@ -250,4 +297,4 @@ def delete(
                 out.note(str(item))
                 errors.append({"topic": item.topic, "error": "still_there", "message": str(item)})
     items = [{"topic": name, "status": s} for name, s in status.items()]
-    return _finish(out, items, errors, id_of_cluster)
+    return _finish(out, items, errors, id_of_cluster, planned if dry_run else None)

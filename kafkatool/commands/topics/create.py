@@ -1,27 +1,33 @@
 """``kt topics create`` (TOP-1 to TOP-7, TOP-23X, TOP-24X, TOP-30X)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import click
 
+from kafkatool.commands.shared.bootstrap import Bootstrap
 from kafkatool.commands.shared.options import (
     KtCommand,
+    cluster_options,
     connect,
     output_option,
     read_cluster_id,
     writing_options,
-    zookeeper_option,
 )
 from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.commands.topics.flags import (
     CONFIG_DEFINITIONS,
     config_option,
     failed,
+    known_to_brokers,
     note_ignored_configs,
+    note_unwritable,
     racks_option,
 )
 from kafkatool.core.errors import RefusedError, UsageError
 from kafkatool.core.model.topic_configs import parse_configs
+
+KAFKAS_SPREAD: Final = {"start_index": None, "replica_shift": None, "rack_aware": True}  # then the controller's own
 
 
 @click.command(
@@ -34,7 +40,7 @@ from kafkatool.core.model.topic_configs import parse_configs
     columns=("topic", "partition", "replicas"),
     definitions=CONFIG_DEFINITIONS,
 )
-@zookeeper_option
+@cluster_options
 @click.option("--topic", required=True, metavar="NAME", help="1 to 249 characters of A-Z a-z 0-9 . _ -")
 @click.option("--partitions", type=int, help="Number of partitions.")
 @click.option("--replication-factor", type=int, help="Replicas of each partition.")
@@ -49,6 +55,7 @@ from kafkatool.core.model.topic_configs import parse_configs
 def create(
     out: Output,
     zookeeper: str,
+    bootstrap: Bootstrap | None,
     topic: str,
     partitions: int | None,
     replication_factor: int | None,
@@ -69,15 +76,37 @@ def create(
         "--start-index": start_index,
         "--replica-shift": replica_shift,
     }
-    _check_flags(replica_assignment, numbers)
+    if bootstrap is not None:
+        _check_request_flags(replica_assignment, numbers, disable_rack_aware)
+    else:
+        _check_flags(replica_assignment, numbers)
     from kafkatool.core.model import topic_names as names
     from kafkatool.core.operations.topics import creation, replica_lists
 
     try:
-        configs = parse_configs(config)
-        groups = replica_lists.parse_replica_lists(replica_assignment) if replica_assignment else None
+        if bootstrap is not None:
+            from kafkatool.commands.topics import by_request
+            from kafkatool.core.operations.requests.topics import NewTopic
+
+            configs = by_request.parse_pairs(config)
+        else:
+            configs = parse_configs(config)
+        groups = None if replica_assignment is None else replica_lists.parse_replica_lists(replica_assignment)
     except RefusedError as e:
         return failed(out, e, topic=topic)
+    if bootstrap is not None:
+        spread = {"start_index": start_index, "replica_shift": replica_shift, "rack_aware": not disable_rack_aware}
+        return by_request.create(
+            out,
+            bootstrap,
+            NewTopic(
+                topic, partitions, replication_factor, None if groups is None else dict(enumerate(groups)), configs
+            ),
+            if_not_exists=if_not_exists,
+            dry_run=dry_run,
+            cluster_id=cluster_id,
+            spread=spread if spread != KAFKAS_SPREAD else None,
+        )
     note_ignored_configs(out, configs)
     with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
         try:
@@ -97,9 +126,16 @@ def create(
                     replica_shift=replica_shift,
                     rack_aware=not disable_rack_aware,
                 )
-            planned = creation.plan_creation(zk, topic, assignment, configs)
+            also = known_to_brokers(out, zk, configs)
+            planned = creation.plan_creation(zk, topic, assignment, configs, known_to_brokers=also)
+            note_unwritable(out, configs, assignment)
             if dry_run:
                 out.planned(planned.ops)
+                if groups is None and None in (start_index, replica_shift):
+                    drawn = ",".join(":".join(map(str, assignment[p])) for p in sorted(assignment))
+                    out.note(
+                        f"drawn at random, and drawn anew without --dry-run; to keep it: --replica-assignment {drawn}"
+                    )
                 return 0
             creation.commit_creation(zk, planned)
         except creation.TopicExistsError as e:
@@ -125,3 +161,14 @@ def _check_flags(replica_assignment: str | None, numbers: Mapping[str, int | Non
         raise UsageError("create needs --partitions and --replication-factor, or --replica-assignment")
     if replica_assignment is not None and given:
         raise UsageError(f"--replica-assignment can't be used with {given[0]}")
+
+
+def _check_request_flags(replica_assignment: str | None, numbers: Mapping[str, int | None], ignore_racks: bool) -> None:
+    """Check the same where the controller can spread by itself, by its own numbers too. Raises UsageError (ADM-25)."""
+    given = [flag for flag, number in numbers.items() if number is not None]
+    if replica_assignment is not None and given:
+        option = given[0].removeprefix("--")
+        raise UsageError(f'Option "[replica-assignment]" can\'t be used with option "[{option}]"')
+    spreads = ignore_racks or {"--start-index", "--replica-shift"}.intersection(given)
+    if spreads and given[:2] != ["--partitions", "--replication-factor"]:
+        raise UsageError("to spread replicas itself kt needs --partitions and --replication-factor")

@@ -1,34 +1,31 @@
 """``kt topics list`` and ``kt topics describe`` (TOP-8 to TOP-13, TOP-25X, TOP-26X)."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
+from kafkatool.commands.shared.bootstrap import Bootstrap
 from kafkatool.commands.shared.options import (
     KtCommand,
     all_of,
+    cluster_options,
     connect,
     no_topic_text,
     output_option,
     read_cluster_id,
-    zookeeper_option,
 )
-from kafkatool.commands.shared.output import Answer, Output, paint
+from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.commands.topics.flags import failed, internal_option, pattern_option
-from kafkatool.core.errors import RefusedError, UsageError
-from kafkatool.core.model.values import join_ids
-
-if TYPE_CHECKING:
-    from kafkatool.core.operations.topics.description import PartitionDescription, TopicDescription
-
-    Row = tuple[TopicDescription, Sequence[PartitionDescription]]
-
-DESCRIBE_KEYS: Final = (
-    *("topic", "partition", "leader", "preferred", "replicas", "isr"),
-    *("leader_epoch", "controller_epoch", "under_replicated", "available"),
+from kafkatool.commands.topics.rendering import (
+    DESCRIBE_KEYS,
+    HEADER_KEYS,
+    REQUEST_KEYS,
+    description_lines,
+    header,
+    header_item,
+    partition_item,
 )
-HEADER_KEYS: Final = ("topic", "partition_count", "replication_factor", "configs", "marked_for_deletion")
+from kafkatool.core.errors import RefusedError, UsageError
 
 
 @click.command(
@@ -37,12 +34,16 @@ HEADER_KEYS: Final = ("topic", "partition_count", "replication_factor", "configs
     examples=("kt topics list --zookeeper zk1:2181/kafka", "kt topics list --zookeeper zk1:2181 --topic 'logs-.*'"),
     columns=("topic", "marked_for_deletion", "internal"),
 )
-@zookeeper_option
+@cluster_options
 @pattern_option(required=False)
 @internal_option
 @output_option
-def list_(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool) -> int:
+def list_(out: Output, zookeeper: str, bootstrap: Bootstrap | None, topic: str | None, exclude_internal: bool) -> int:
     """Names of topics, one per line; exit code 0 even if there are none."""
+    if bootstrap is not None:
+        from kafkatool.commands.topics import by_request
+
+        return by_request.list_topics(out, bootstrap, topic, exclude_internal=exclude_internal)
     from kafkatool.core.model.topic_names import INTERNAL_TOPICS, select
     from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, TopicsZnode
 
@@ -61,6 +62,7 @@ def list_(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool
     return 0
 
 
+PAGE_PARTITIONS: Final = 2000
 _FILTERS: Final = {
     "under-replicated-partitions": "Only partitions whose ISR is smaller than their replicas.",
     "unavailable-partitions": "Only partitions whose leader is absent or not registered.",
@@ -78,16 +80,52 @@ _FILTERS: Final = {
         "kt topics describe --zookeeper zk1:2181/kafka --under-replicated-partitions --output json",
     ),
     columns=DESCRIBE_KEYS,
-    notes=(f"With --topics-with-overrides keys and columns are {', '.join(HEADER_KEYS)}.",),
+    notes=(
+        f"With --topics-with-overrides keys and columns are {', '.join(HEADER_KEYS)}.",
+        f"With --bootstrap-server there are {', '.join(REQUEST_KEYS[len(DESCRIBE_KEYS) :])} as well.",
+    ),
 )
-@zookeeper_option
+@cluster_options
 @pattern_option(required=False)
 @all_of(*(click.option(f"--{name}", is_flag=True, help=text) for name, text in _FILTERS.items()))
 @internal_option
+@click.option("--if-exists", is_flag=True, help="No error if no topic matches.")
+@click.option("--topic-id", metavar="ID", help="With --bootstrap-server: the topic of that id.")
+@click.option(
+    "--partition-size-limit-per-response",
+    type=click.IntRange(1, PAGE_PARTITIONS),
+    metavar="N",
+    help=f"With --bootstrap-server: partitions of one answer of a broker. [default: {PAGE_PARTITIONS}]",
+)
 @output_option
-def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: bool, **filters: bool) -> int:
+def describe(
+    out: Output,
+    zookeeper: str,
+    bootstrap: Bootstrap | None,
+    topic: str | None,
+    exclude_internal: bool,
+    topic_id: str | None,
+    if_exists: bool,
+    partition_size_limit_per_response: int | None,
+    **filters: bool,
+) -> int:
     """Leader, replicas and ISR of each partition, and the topics' overrides."""
     chosen = [name.replace("_", "-") for name, on in filters.items() if on]
+    if bootstrap is not None:
+        from kafkatool.commands.topics import by_request
+
+        return by_request.describe(
+            out,
+            bootstrap,
+            topic,
+            topic_id,
+            chosen,
+            exclude_internal=exclude_internal,
+            if_exists=if_exists,
+            page_partitions=partition_size_limit_per_response or PAGE_PARTITIONS,
+        )
+    if topic_id is not None or partition_size_limit_per_response is not None:
+        raise UsageError("--topic-id and --partition-size-limit-per-response need --bootstrap-server")
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} can't be used with --{chosen[1]}")
     from kafkatool.core.model.topic_names import INTERNAL_TOPICS, select
@@ -104,6 +142,8 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
             except RefusedError as e:
                 return failed(out, e)
             if not wanted and topic is not None:
+                if if_exists:
+                    return 0
                 missing = RefusedError(
                     f"Topic '{topic}' does not exist as expected", now=no_topic_text(topic, existing)
                 )
@@ -114,47 +154,10 @@ def describe(out: Output, zookeeper: str, topic: str | None, exclude_internal: b
     found = descriptions.describe(view)
     if headers_only:
         found = [t for t in found if t.configs]
-        out.show(Answer(map(_header, found), [_header_item(t) for t in found], HEADER_KEYS, view.cluster_id))
+        out.show(Answer(map(header, found), [header_item(t) for t in found], HEADER_KEYS, view.cluster_id))
         return 0
     selects = descriptions.FILTERS[chosen[0]] if chosen else None
     rows = [(t, [p for p in t.partitions if selects is None or selects(p)]) for t in found]
-    items = [_partition_item(p) for _, partitions in rows for p in partitions]
-    out.show(Answer(_description_lines(rows, headers=selects is None), items, cluster_id=view.cluster_id))
+    items = [partition_item(p) for _, partitions in rows for p in partitions]
+    out.show(Answer(description_lines(rows, headers=selects is None), items, cluster_id=view.cluster_id))
     return 0
-
-
-def _header(topic: "TopicDescription") -> str:
-    configs = ",".join(f"{k}={v}" for k, v in topic.configs.items())
-    return (
-        f"Topic:{topic.topic}\tPartitionCount:{len(topic.partitions)}\tReplicationFactor:{topic.replication_factor}"
-        f"\tConfigs:{configs}" + ("\tMarkedForDeletion:true" if topic.marked_for_deletion else "")
-    )
-
-
-def _description_lines(rows: Sequence["Row"], *, headers: bool) -> Iterator[str]:
-    for topic, partitions in rows:
-        if headers:
-            yield _header(topic)
-        for p in partitions:
-            leader = "none" if p.leader is None else p.leader
-            replicas, isr = map(join_ids, (p.replicas, p.isr))
-            marked = "\tMarkedForDeletion: true" if topic.marked_for_deletion and not headers else ""
-            row = (
-                f"\tTopic: {topic.topic}\tPartition: {p.partition.partition}\tLeader: {leader}"
-                f"\tReplicas: {replicas}\tIsr: {isr}{marked}"
-            )
-            yield paint(row, "red" if not p.available else "yellow" if p.under_replicated else None)
-
-
-def _header_item(topic: "TopicDescription") -> dict[str, Any]:
-    return {
-        "topic": topic.topic,
-        "partition_count": len(topic.partitions),
-        "replication_factor": topic.replication_factor,
-        "configs": dict(topic.configs),
-        "marked_for_deletion": topic.marked_for_deletion,
-    }
-
-
-def _partition_item(p: "PartitionDescription") -> dict[str, Any]:
-    return {**p.partition._asdict(), **{key: getattr(p, key) for key in DESCRIBE_KEYS[2:]}}

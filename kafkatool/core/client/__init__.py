@@ -1,7 +1,8 @@
-"""Connections to a broker, as its clients and as other brokers make them.
+"""Connections to brokers, as their clients and as other brokers make them.
 
-``connection`` is the door. Which request is sent, and what an answer means, is the caller's: no retry, no metadata and no
-version is chosen here.
+Doors: `connection`, one request, one answer, the version being the caller's; `cluster`, a client of a whole cluster,
+which agrees on versions with each broker and knows where a request goes and when it is sent again; `addresses` and
+`settings`, what such a client is told. What an answer means is the caller's.
 """
 
-__all__ = ["connection"]
+__all__ = ["access", "addresses", "cluster", "connection", "settings"]

@@ -1,18 +1,25 @@
 """A blocking connection to one broker: one request, one answer.
 
 Followers fetch with it, the controller sends its requests and the tools ask with it. It negotiates nothing: the caller
-says the version (BRK-3).
+says the version (BRK-3). With a ``ClientSecurity`` it speaks TLS, and logs in before it is used; without, none of that is
+imported or asked for.
 """
 
+import random
 import socket
 import threading
 from struct import Struct
 from time import monotonic
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.frames import decode_response, encode_request
+
+if TYPE_CHECKING:
+    from kafkatool.core.client.login import BrokerLogin
+    from kafkatool.core.protocol.codec.types import Buffer
+    from kafkatool.core.security.client_security import ClientSecurity
 
 _Response = TypeVar("_Response")
 
@@ -20,18 +27,22 @@ _LENGTH = Struct(">i")
 _TIMEVAL = Struct("@ll")  # seconds, microseconds
 _FIRST_READ_BYTES = 4096  # most answers come whole with it; of a larger one this much is copied once
 _LATE_MS = 10  # so much of the time may go into writing before the wait for the answer gets shorter
+_TLS_ALERTS = (0x1503, 0x1502)  # an alert of TLS, read as a length
+_NEVER = float("inf")
 _MAX_RESPONSE_BYTES = 1 << 30  # more is not an answer but another protocol, or damage
 
 
 class Connection:
     """Connected when made. Used by one thread at a time; only ``close`` may be called by another, and wakes it.
 
-    ``timeout_ms`` bounds connecting, and each request from its first byte to the last byte of the answer. After any
-    error the connection is closed: answers could no longer be told apart.
+    ``timeout_ms`` bounds connecting, with TLS and login, and each request from its first byte to the last byte of the
+    answer. After any error the connection is closed: answers could no longer be told apart.
     """
 
-    def __init__(self, host: str, port: int, *, client_id: str | None, timeout_ms: int) -> None:
-        """Connect. Raises BrokerUnreachableError."""
+    def __init__(
+        self, host: str, port: int, *, client_id: str | None, timeout_ms: int, security: "ClientSecurity | None"
+    ) -> None:
+        """Connect. Raises BrokerUnreachableError: TlsError and LoginRefusedError where trying again does not help."""
         self.host = host
         self.port = port
         self._client_id = client_id
@@ -40,12 +51,22 @@ class Connection:
         self.closed = False  # or being closed: it can no longer be used
         self._waits_ms = 0.0  # how long the socket waits; 0: not told yet
         self._in_use = threading.Lock()  # held while a request is under way; who has it may close the descriptor
+        self._encrypted = False
+        self._login: BrokerLogin | None = None
+        self._login_again_at = _NEVER
+        deadline = monotonic() + timeout_ms / 1000
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_ms / 1000)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.settimeout(None)
         except (OSError, UnicodeError) as error:  # the latter: no host can have that name
             raise BrokerUnreachableError(f"cannot connect to {host}:{port}: {error}") from error
+        if security is not None and security.protocol != "PLAINTEXT":
+            try:
+                self._secure(security, deadline)
+            except BaseException:
+                self.close()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -59,6 +80,8 @@ class Connection:
         ``timeout_ms`` replaces the connection's for this request. Raises BrokerUnreachableError when the connection
         breaks or the time is up, ProtocolError when request or answer cannot be written or read.
         """
+        if self._login_again_at < monotonic():
+            self._log_in(monotonic() + self._timeout_ms / 1000)
         correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = encode_request(api, version, correlation_id, self._client_id, request)
         try:
@@ -69,7 +92,7 @@ class Connection:
                 raise ProtocolError(f"{self._name} answered request {answered_id} instead of {correlation_id}")
         except OSError as error:
             self.close()
-            reason = "timed out" if isinstance(error, BlockingIOError) else error
+            reason = "timed out" if isinstance(error, BlockingIOError | TimeoutError) else error
             raise BrokerUnreachableError(f"{self._name} did not answer {api.name}: {reason}") from error
         except (BrokerUnreachableError, ProtocolError):
             self.close()
@@ -84,7 +107,10 @@ class Connection:
         """End the connection; a ``send`` waiting in another thread fails at once."""
         self.closed = True
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits
+            if self._encrypted:  # OpenSSL's own would have a thread that writes go on in plain text
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            else:
+                self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits
         except OSError:
             pass  # the peer was first
         self._release()
@@ -98,6 +124,46 @@ class Connection:
         if self._in_use.acquire(blocking=False):
             self._socket.close()
             self._in_use.release()
+
+    # --- security ----------------------------------------------------------------------------------------------------
+
+    def _secure(self, security: "ClientSecurity", deadline: float) -> None:
+        """Speak TLS and log in, as the protocol asks. Raises BrokerUnreachableError."""
+        if security.tls is not None:
+            from kafkatool.core.security.handshake import shake_hands
+
+            raw = self._socket
+            raw.settimeout(max(deadline - monotonic(), 0.001))
+            try:
+                self._socket = shake_hands(security.tls, raw, self.host, self._name)
+            except OSError as error:
+                raise BrokerUnreachableError(f"no TLS with {self._name}: {error}") from error
+            self._encrypted = True
+        if security.login is not None:
+            from kafkatool.core.client.login import BrokerLogin
+
+            self._login = BrokerLogin(self._name, security, self._ask_to_log_in, self._exchange_token)
+            self._log_in(deadline)
+
+    def _log_in(self, deadline: float) -> None:
+        """Log in, for the first time or again."""
+        assert self._login is not None
+        self._login_again_at, self._login_deadline = _NEVER, deadline
+        if lifetime_ms := self._login.run():
+            self._login_again_at = monotonic() + lifetime_ms / 1000 * random.uniform(0.85, 0.95)  # as Kafka (SEC-37)
+
+    def _ask_to_log_in(self, api: Api, version: int, request: Request[_Response]) -> _Response:
+        return self.send(api, version, request, timeout_ms=self._ms_to_log_in())
+
+    def _exchange_token(self, token: bytes) -> "Buffer":
+        try:
+            with self._in_use:
+                return self._exchange(_LENGTH.pack(len(token)) + token, self._ms_to_log_in())
+        except OSError as error:
+            raise BrokerUnreachableError(f"{self._name} did not answer: {error}") from error
+
+    def _ms_to_log_in(self) -> int:
+        return max(1, int((self._login_deadline - monotonic()) * 1000))
 
     @property
     def _name(self) -> str:
@@ -135,6 +201,10 @@ class Connection:
                 self._bound_waits((deadline - monotonic()) * 1000)
                 count = self._socket.recv_into(view[filled:])
                 if count == 0:
+                    if len(view) >> 16 in _TLS_ALERTS and not self._encrypted:
+                        raise BrokerUnreachableError(
+                            f"{self._name} speaks TLS: give --command-config for that listener"
+                        )
                     raise BrokerUnreachableError(f"{self._name} closed the connection")
                 filled += count
 
@@ -144,6 +214,9 @@ class Connection:
             raise TimeoutError("timed out")
         if timeout_ms != self._waits_ms:
             self._waits_ms = timeout_ms
+            if self._encrypted:
+                self._socket.settimeout(timeout_ms / 1000)  # OpenSSL would wait on where the kernel ends a wait
+                return
             micros = int(timeout_ms * 1000) or 1
             bound = _TIMEVAL.pack(*divmod(micros, 1_000_000))
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)

@@ -1,14 +1,17 @@
-"""The values that all of kafkatool shares, and pure rules about them: partitions, brokers, assignments, names, configs.
+"""The values that all of kafkatool shares, and pure rules about them: partitions, brokers, assignments, configs, ACLs.
 
-Doors: `values`, `assignment`, `topic_names`, `topic_configs`, `java_hash`. Nothing here opens a socket or a
+Doors: `values`, `acls`, `assignment`, `topic_names`, `topic_configs`, `java_hash`. Nothing here opens a socket or a
 file, reads ZooKeeper, a clock or random numbers, or knows a wire format.
 """
 
 __all__ = [
+    "acls",
     "assignment",
     "java_hash",
+    "moves",
     "security_protocols",
     "topic_configs",
     "topic_names",
+    "uuids",
     "values",
 ]

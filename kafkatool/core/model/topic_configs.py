@@ -5,7 +5,7 @@ Kafka 0.10.2.1 (LogConfig.scala), texts those of its ConfigDef.java.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,8 @@ from kafkatool.core.errors import RefusedError
 LEADER_THROTTLED_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLED_REPLICAS: Final = "follower.replication.throttled.replicas"
 MESSAGE_FORMAT_VERSION: Final = "message.format.version"
+MIN_COMPACTION_LAG: Final = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG: Final = "max.compaction.lag.ms"
 
 _DECIMAL: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
@@ -124,9 +126,11 @@ ACCEPTED: Final = (
         _one_of("uncompressed", "snappy", "lz4", "gzip", "zstd", "producer"),
     ),
     TopicConfig(MESSAGE_FORMAT_VERSION, "string", "record format; the bundled broker ignores it", _text),
+    TopicConfig("message.downconversion.enable", "boolean", "serve consumers that know only older formats", _boolean),
     TopicConfig("message.timestamp.type", "string", "whose clock", _one_of("CreateTime", "LogAppendTime")),
     _long("message.timestamp.difference.max.ms", "how far a producer's timestamp may be off"),
-    _long("min.compaction.lag.ms", "how long a message stays uncompacted"),
+    _long(MIN_COMPACTION_LAG, "how long a message stays uncompacted"),
+    _long(MAX_COMPACTION_LAG, "longest a message may stay uncompacted", low=1),
     TopicConfig("preallocate", "boolean", "make segment files at full size", _boolean),
 )
 """Also stored (TOP-22)."""
@@ -134,33 +138,68 @@ ACCEPTED: Final = (
 CONFIGS: Final[Mapping[str, TopicConfig]] = {c.name: c for c in sorted((*DOCUMENTED, *ACCEPTED), key=lambda c: c.name)}
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Raise RefusedError at the first name that is no topic config (TOP-21)."""
+LATER: Final[Mapping[str, str]] = {
+    "local.retention.bytes": "3.6",
+    "local.retention.ms": "3.6",
+    "message.timestamp.after.max.ms": "3.6",
+    "message.timestamp.before.max.ms": "3.6",
+    "remote.storage.enable": "3.6",
+    "compression.gzip.level": "3.8",
+    "compression.lz4.level": "3.8",
+    "compression.zstd.level": "3.8",
+    "remote.copy.disable": "3.9",
+    "remote.log.delete.on.disable": "3.9",
+}
+"""Configs of later Kafkas, and the version that brought them: brokers alone judge their values."""
+
+
+def unknown_names(names: Iterable[str]) -> list[str]:
+    """Return those that kt itself does not know: the brokers may."""
+    return [name for name in names if name not in CONFIGS]
+
+
+def check_names(names: Iterable[str], also: Collection[str] = ()) -> None:
+    """Raise RefusedError at the first name that is no topic config, nor one of ``also`` (TOP-21)."""
     for name in names:
-        if name not in CONFIGS:
-            raise RefusedError(f"Unknown Log configuration {name}.", now=_near(name))
+        if name not in CONFIGS and name not in also:
+            raise RefusedError(f"Unknown Log configuration {name}.", now=_near(name, {*CONFIGS, *also}))
 
 
-def _near(name: str) -> str:
+def _near(name: str, known: Collection[str]) -> str:
     import difflib
 
-    alike = difflib.get_close_matches(name, CONFIGS, n=3) or CONFIGS
+    alike = difflib.get_close_matches(name, known, n=3) or sorted(known)
     return f"there {'is' if len(alike) == 1 else 'are'} {', '.join(alike)}"
 
 
-def check_configs(configs: Mapping[str, str]) -> None:
-    """Check names first, then values, as Kafka does. Raises RefusedError with Kafka's text."""
-    check_names(configs)
+def check_configs(configs: Mapping[str, str], also: Collection[str] = ()) -> None:
+    """Check names first, then values, as Kafka does; names of ``also`` with any value. Raises RefusedError, Kafka's text."""
+    check_names(configs, also)
     for name, value in configs.items():
+        if name not in CONFIGS:
+            continue
         try:
             CONFIGS[name].check(value.strip())
         except _RefusedValueError as e:
             shown, why = e.args
             raise RefusedError(f"Invalid value {shown} for configuration {name}: {why}") from None
+    check_together(configs)
+
+
+def check_together(configs: Mapping[str, str]) -> None:
+    """Check what two values, each right by itself, say together. Raises RefusedError with Kafka's text (KIP-354)."""
+    texts = [configs.get(name, "").strip() for name in (MIN_COMPACTION_LAG, MAX_COMPACTION_LAG)]
+    if not all(_WHOLE.fullmatch(text) for text in texts):
+        return  # one is not set, or was stored by somebody who did not check it
+    least, most = map(int, texts)
+    if least > most:
+        raise RefusedError(
+            f"conflict topic config setting {MIN_COMPACTION_LAG} ({least}) > {MAX_COMPACTION_LAG} ({most})"
+        )
 
 
 def parse_configs(pairs: Sequence[str]) -> dict[str, str]:
-    """Parse and check ``k=v`` texts of ``--config``; a later one of the same name wins (TOP-20).
+    """Parse ``k=v`` texts of ``--config`` and check the values of those kt knows; a later one of a name wins (TOP-20).
 
     A value cannot contain ``=``. Raises RefusedError with Kafka's text.
     """
@@ -170,5 +209,5 @@ def parse_configs(pairs: Sequence[str]) -> dict[str, str]:
         if len(parts) != 2 or not all(parts):
             raise RefusedError('Invalid topic config: all configs to be added must be in the format "key=val".')
         configs[parts[0]] = parts[1]
-    check_configs(configs)
+    check_configs(configs, also=unknown_names(configs))
     return configs

@@ -39,6 +39,20 @@ def check_name(topic: str) -> None:
         )
 
 
+def is_legal(topic: str) -> bool:
+    """Tell whether a topic may have that name."""
+    try:
+        check_name(topic)
+    except InvalidTopicError:
+        return False
+    return True
+
+
+def fold(topic: str) -> str:
+    """Return the name as the names of metrics have it."""
+    return topic.replace(".", "_")
+
+
 def has_collision_chars(topic: str) -> bool:
     """Tell whether the name contains characters that metric names turn into one another."""
     return "." in topic or "_" in topic
@@ -48,8 +62,8 @@ def check_collision(topic: str, existing: Iterable[str]) -> None:
     """Raise InvalidTopicError when an existing topic is equal once ``.`` is read as ``_`` (TOP-4)."""
     if not has_collision_chars(topic):
         return
-    folded = topic.replace(".", "_")
-    if colliding := sorted(t for t in existing if t.replace(".", "_") == folded):
+    folded = fold(topic)
+    if colliding := sorted(t for t in existing if fold(t) == folded):
         raise InvalidTopicError(f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}")
 
 

@@ -80,6 +80,11 @@ def join_ids(ids: Iterable[int], separator: str = ",") -> str:
     return separator.join(map(str, ids))
 
 
+def in_number(count: int, one: str, many: str) -> str:
+    """Return ``1 partition``, ``0 partitions``: the count, and what agrees with it in number."""
+    return f"{count} {one if count == 1 else many}"
+
+
 def leaders_by_preference(assigned: Iterable[Sequence[int]]) -> Counter[int]:
     """Count for each broker the partitions that prefer it as leader, being first in their ``assigned`` replicas."""
     return Counter(replicas[0] for replicas in assigned if replicas)

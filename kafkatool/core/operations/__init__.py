@@ -3,4 +3,17 @@
 Operations return values, print nothing and know no click; they report progress to a function they are given.
 """
 
-__all__ = ["election", "reassignment", "topics", "verification"]
+__all__ = [
+    "acls",
+    "brokers",
+    "config_writes",
+    "drain",
+    "election",
+    "health",
+    "migration",
+    "reassignment",
+    "requests",
+    "topics",
+    "users",
+    "verification",
+]

@@ -1,12 +1,14 @@
-"""Changes to the configs of topics and brokers, each bound to the version read and told to the brokers (TOP-14)."""
+"""Changes to the configs of topics, brokers and clients, each bound to the version read and told to the brokers (TOP-14)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from kafkatool.core.errors import NodeExistsError, VersionConflictError
+from kafkatool.core.errors import NodeExistsError, NoNodeError, VersionConflictError
 from kafkatool.core.zookeeper.session import Create, Node, Op, SetData, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
+
+_ATTEMPTS = 10  # at a node that others write too
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,34 @@ class ConfigWrite:
     def notify(self, zk: ZooKeeper) -> None:
         """Tell the brokers of it."""
         zk.create(self.notification.path, self.notification.data, sequential=True, make_parents=True)
+
+
+def change_config(
+    zk: ZooKeeper, entity_path: str, update: Callable[[dict[str, str]], Mapping[str, str]]
+) -> Mapping[str, str]:
+    """Change the config of an entity, named as in notifications, as ``update`` makes it of what is there; tell the brokers.
+
+    Whoever writes meanwhile loses nothing: it is read and decided again. What stays as it is is neither written nor told.
+    Raises VersionConflictError when others write all the time.
+    """
+    path = ConfigZnode.path_of(entity_path)
+    for _ in range(_ATTEMPTS):
+        node = zk.get(path)
+        before = ConfigZnode.decode(path, node.data) if node else {}
+        after = update(dict(before))
+        if after == before:
+            return after
+        data = ConfigZnode.encode(after, node.data if node else b"")
+        try:
+            if node is None:
+                zk.create(path, data, make_parents=True)
+            else:
+                zk.set(path, data, node.version)
+        except (NodeExistsError, NoNodeError, VersionConflictError):
+            continue
+        zk.create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(entity_path), sequential=True, make_parents=True)
+        return after
+    raise VersionConflictError(f"znode {path} is being changed by somebody else all the time; try again")
 
 
 def read_configs(zk: ZooKeeper, entities: Sequence[tuple[str, str]]) -> list[ConfigWrite]:

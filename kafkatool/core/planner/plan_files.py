@@ -202,6 +202,14 @@ def plan_json(moves: Moves) -> str:
     return ReassignmentZnode.encode(moves).decode()
 
 
+def plan_json_with_log_dirs(moves: Moves) -> str:
+    """Write the plan as Kafka's tools of 2.4 and later do, any directory being right."""
+    partitions = [
+        {"topic": t, "partition": p, "replicas": list(r), "log_dirs": ["any"] * len(r)} for (t, p), r in moves.items()
+    ]
+    return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
+
+
 def election_json(partitions: Iterable[TopicPartition]) -> str:
     """Write the partitions in the form of ELE-2, compactly."""
     return PreferredElectionZnode.encode(tuple(partitions)).decode()

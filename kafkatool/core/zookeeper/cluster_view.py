@@ -4,14 +4,14 @@ Three round trips, whatever the number of partitions: child lists, then nodes, t
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import BrokerInfo, PartitionState, TopicPartition
 from kafkatool.core.zookeeper.session import Node, ZooKeeper
+from kafkatool.core.zookeeper.view import ClusterView as ClusterView
 from kafkatool.core.zookeeper.znodes import (
     BrokersZnode,
     BrokerZnode,
@@ -30,25 +30,6 @@ log = logging.getLogger(__name__)
 
 Name = TypeVar("Name", int, str)
 Content = TypeVar("Content")
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterView:
-    """A snapshot of the cluster. ``topics``, ``states`` and ``configs`` cover the topics asked for, the rest the cluster."""
-
-    brokers: Mapping[int, BrokerInfo]
-    controller_id: int | None
-    cluster_id: str | None
-    topics: Mapping[str, TopicZnode]
-    states: Mapping[TopicPartition, PartitionState]
-    configs: Mapping[str, Mapping[str, str]]
-    marked_for_deletion: frozenset[str]
-    reassignment: Mapping[TopicPartition, tuple[int, ...]] | None
-    election: tuple[TopicPartition, ...] | None
-
-    def partitions(self) -> list[TopicPartition]:
-        """Return every partition of the topics read, sorted."""
-        return [TopicPartition(t, p) for t in sorted(self.topics) for p in sorted(self.topics[t].assignment)]
 
 
 def read_cluster(
@@ -119,7 +100,7 @@ def read_all_states(zk: ZooKeeper, partitions: Iterable[TopicPartition]) -> Stat
             found[partition] = PartitionState(PartitionStateZnode.decode(partition, node.data), node.version)
             written[partition] = node.mzxid
         except ZnodeFormatError as e:
-            log.warning("%s; partition %s is skipped", e, partition)
+            log.error("%s; partition %s is skipped", e, partition)
             unreadable.add(partition)
     return States(found, written, frozenset(unreadable))
 

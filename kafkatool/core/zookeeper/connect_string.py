@@ -15,6 +15,6 @@ def without_spaces(connect: str) -> str:
 def split_connect(connect: str) -> tuple[str, str]:
     """Split ``host:port,…[/chroot]`` into hosts and chroot or "". Raises UsageError on spaces and empty hosts (Z-1)."""
     hosts, slash, chroot = without_spaces(connect).partition("/")
-    if not hosts or not all(h.rpartition(":")[2].isdecimal() or ":" not in h for h in hosts.split(",")):
+    if not all(h and (h.rpartition(":")[2].isdecimal() or ":" not in h) for h in hosts.split(",")):
         raise UsageError(f"--zookeeper {connect!r} is not of the form {_FORM}")
     return hosts, (slash + chroot).rstrip("/")

@@ -16,33 +16,46 @@ import contextlib
 import functools
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kazoo import exceptions as kz
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.states import Callback, KazooState
+from kazoo.protocol.connection import ConnectionDropped, ConnectionHandler
+from kazoo.protocol.serialization import SASL, Auth
+from kazoo.protocol.states import Callback, KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import ACL, Id
 
 from kafkatool.core import errors
+from kafkatool.core.security.handshake import shake_hands, why_no_tls
+from kafkatool.core.security.zookeeper_security import GSSAPI, OPEN, ZooKeeperSecurity
+from kafkatool.core.zookeeper.acls import OPEN_NODES, Acl, NodeAcls
 from kafkatool.core.zookeeper.bulk_reads import BulkRead, NodeRead, NodesRead, Outcome, is_used_up, take_answers
 from kafkatool.core.zookeeper.connect_string import split_connect
-from kafkatool.core.zookeeper.link import LinkWatch, Reply, SessionState, UnknownRequestError
+from kafkatool.core.zookeeper.link import LateError, LinkWatch, Reply, SessionState, UnknownRequestError
 from kafkatool.core.zookeeper.operations import Check, Create, Delete, Node, Op, SetData, TransactionError
 from kafkatool.core.zookeeper.server_version import MultiRead
+from kafkatool.core.zookeeper.unreachable import brokers_instead, tls_instead
 
 T = TypeVar("T")
 
+_NOBODY = "127.0.0.1:1"  # nobody listens there
 _FIRST_S = 2.0  # a session is asked for and opened within milliseconds; a quorum under load may need longer
+_TURN_S = 0.2  # of waiting for the first connection, before it is asked whether that has become too late
+_SOON_S = 0.7  # after which it is asked whether it speaks TLS
+_SLOW_S = 3.0  # after which it is asked whether this is ZooKeeper at all
 _MOST_REQUESTS = 256  # in one write, so that answers are read meanwhile and neither side's buffer fills
 _CHUNK_BYTES = 1 << 18
 _MANY = 64  # answers that are worth waiting for
 _GATHER_S = 0.001
+_LOGIN_S = 3.0  # for each answer of a login: a server without SASL gives none
+_TRIES = 2  # of a login that ends with the connection: a server that stops does so too
 _AUTH = 100  # the type of the first kind of request that is numbered in another way
 
 _ERRORS: dict[type[Exception], tuple[type[errors.ZooKeeperError], str]] = {
@@ -50,12 +63,16 @@ _ERRORS: dict[type[Exception], tuple[type[errors.ZooKeeperError], str]] = {
     kz.NodeExistsError: (errors.NodeExistsError, "znode {} exists already"),
     kz.BadVersionError: (errors.VersionConflictError, "znode {} was changed by somebody else meanwhile"),
     kz.NotEmptyError: (errors.NotEmptyError, "znode {} still has children"),
-    kz.NoAuthError: (errors.NoPermissionError, "no permission for znode {}: its ACL does not allow this"),
+    kz.NoAuthError: (errors.NoPermissionError, "{}"),
     kz.UnimplementedError: (UnknownRequestError, "the ZooKeeper server does not know this request ({})"),
     kz.SessionExpiredError: (errors.SessionExpiredError, "the ZooKeeper session expired ({})"),
     kz.ConnectionLoss: (errors.ConnectionLostError, "the connection to ZooKeeper was lost ({})"),
     kz.ConnectionClosedError: (errors.ConnectionLostError, "the connection to ZooKeeper was closed ({})"),
-    KazooTimeoutError: (errors.ConnectionLostError, "ZooKeeper did not answer in time ({})"),
+    kz.SessionClosedRequireSaslError: (
+        errors.ZooKeeperRefusedError,
+        "ZooKeeper demands a login ({}): give --zk-auth-file",
+    ),
+    KazooTimeoutError: (LateError, "ZooKeeper did not answer in time ({})"),
 }
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -75,28 +92,48 @@ def _translate(error: BaseException, path: str) -> errors.ZooKeeperError:
 class KazooLink:
     """A `Link`: kazoo's client, typed, with this package's nodes, operations and errors."""
 
-    def __init__(self, connect: str, *, session_timeout_ms: int) -> None:
+    def __init__(self, connect: str, *, session_timeout_ms: int, security: ZooKeeperSecurity = OPEN) -> None:
         self._connect = connect
         self._hosts, self.chroot = split_connect(connect)
+        self._security = security
         self.client = _Client(
+            security=security,
             hosts=self._hosts,
             timeout=session_timeout_ms / 1000,
-            handler=SequentialThreadingHandler(),
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5, ignore_expire=False),
+            handler=_Handler(),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.01, backoff=1.5, max_delay=0.5, ignore_expire=False),
             logger=logging.getLogger("kafkatool.core.zookeeper.kazoo"),
         )
         self.wait_until_connected = self.client.wait_until_live
         self.held = self.client.connection.held
         self._multi_read = MultiRead(lambda: self.client.connection.connected)
 
-    def start(self, timeout_s: float, *, create_chroot: bool) -> None:
-        try:
-            self.client.start(timeout=timeout_s)
-        except KazooTimeoutError as e:
-            raise errors.ZooKeeperUnavailableError(
-                f"ZooKeeper at {self._hosts} did not answer within {timeout_s:g} s: "
-                "is it running, is the address right?"
-            ) from e
+    def start(self, timeout_s: float, *, create_chroot: bool, is_late: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + timeout_s
+
+        def connected_before(until: float) -> bool:
+            while not self.client.wait_until_settled(max(0.0, min(_TURN_S, until - time.monotonic()))):
+                if is_late() or time.monotonic() >= until:
+                    return False
+            return True
+
+        self.client.start_async()
+        soon = connected_before(min(deadline, time.monotonic() + _SOON_S))
+        if not soon and self._security.tls is None and (encrypted := tls_instead(self._hosts)):
+            raise errors.ZooKeeperRefusedError(f"{', '.join(encrypted)} speaks TLS: give --zk-tls-config-file")
+        if not connected_before(min(deadline, time.monotonic() + _SLOW_S)):
+            if timeout_s > _SLOW_S and (brokers := brokers_instead(self._hosts)):
+                raise errors.NotZooKeeperError(
+                    f"not ZooKeeper, but Kafka: a broker answers at {', '.join(brokers)}. ZooKeeper's address is "
+                    "zookeeper.connect in the brokers' server.properties (port 2181 as a rule)"
+                )
+            if not connected_before(deadline):
+                raise errors.ZooKeeperUnavailableError(
+                    f"ZooKeeper at {self._hosts} did not answer within {timeout_s:g} s: "
+                    f"is it running, is the address right?{self.client.last_failure}"
+                )
+        if self.client.refusal is not None:
+            raise errors.ZooKeeperRefusedError(self.client.refusal)
         if create_chroot and self.chroot:
             self.client.ensure_path(self.chroot)
         self.client.chroot = self.chroot
@@ -109,6 +146,34 @@ class KazooLink:
     def close(self) -> None:
         self.client.stop()
         self.client.close()
+
+    def make_nodes_as(self, acls: NodeAcls) -> None:
+        """Give the nodes that are made from now on these rights."""
+        self.client.node_acls = acls
+
+    def acls(self, path: str) -> Reply[list[Acl]]:
+        """Ask who may do what with a node."""
+        return _Reply(self.client.get_acls_async(path), path, _acls)
+
+    def set_acls(self, path: str, acls: Sequence[Acl]) -> Reply[object]:
+        """Say who may do what with a node."""
+        return _Reply(self.client.set_acls_async(path, _kazoos(acls)), path, bool)
+
+    def cut_off(self) -> None:
+        """Lose the connection and find no server any more, as when the network is gone: the session runs out."""
+        self.client.set_hosts(_NOBODY + self.chroot)
+        self.client.drop()
+
+    def rejoin(self) -> None:
+        """Find the servers again."""
+        self.client.set_hosts(self._hosts + self.chroot)
+
+    def expire(self) -> None:
+        """Have ZooKeeper end the session, as when it hears nothing for too long: somebody else takes it and leaves."""
+        other = KazooClient(hosts=self._hosts, client_id=self.client.client_id)
+        other.start()
+        other.stop()
+        other.close()
 
     @property
     def session_id(self) -> int:
@@ -158,7 +223,7 @@ class KazooLink:
         for op in ops:
             match op:
                 case Create():
-                    transaction.create(op.path, op.data, ephemeral=op.ephemeral)
+                    transaction.create(op.path, op.data, self.client.acl_of(op.path), op.ephemeral)
                 case SetData():
                     transaction.set_data(op.path, op.data, op.version)
                 case Delete():
@@ -197,6 +262,14 @@ class _Watcher(NamedTuple):
 def _node(answer: tuple[bytes | None, Any]) -> Node:
     data, stat = answer
     return Node(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.ctime)
+
+
+def _acls(answer: tuple[Sequence[Any], Any]) -> list[Acl]:
+    return [Acl(acl.perms, acl.id.scheme, acl.id.id) for acl in answer[0]]
+
+
+def _kazoos(acls: Sequence[Acl]) -> list[Any]:
+    return [ACL(acl.rights, Id(acl.scheme, acl.id)) for acl in acls]
 
 
 def _versions(ops: Sequence[Op], results: list[Any]) -> list[int | None]:
@@ -238,11 +311,73 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
     _queue: deque[Any]  # request, place of its answer
     _pending: deque[Any]  # request, place of its answer, xid
     last_zxid: int
+    hosts: Sequence[tuple[str, int]]
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, security: ZooKeeperSecurity, **options: Any) -> None:
+        self._is_logging_in = False
+        self._held_back: Any = None  # the state to be told when the login is done
+        self.was_live = False  # ever, login included
+        self.refusal: str | None = None  # why there will be no session
+        self._failures: dict[tuple[str, int], str] = {}
+        self._settled = threading.Event()
         super().__init__(**options)
+        self.security = security
+        self.node_acls = OPEN_NODES
         self.connection = _Connection(self, self._connection.retry_sleeper, self.logger)
         self._connection = self.connection
+        self.handler.tls = security.tls
+        if security.login is not None and security.login.scheme == "digest":
+            self.auth_data = {("digest", f"{security.login.user}:{security.login.password.reveal()}")}
+
+    @property
+    def last_failure(self) -> str:
+        """Return what went wrong last, as the end of a sentence."""
+        return "".join(f" ({text})" for text in list(self._failures.values())[-1:])
+
+    def failed(self, host: str, port: int, reason: str) -> bool:
+        """Note that this server does not take us; tell whether that is the end, as none does and none ever did."""
+        self._failures[host, port] = reason
+        if self.was_live or len(self._failures) < len(self.hosts):
+            return False
+        self.refusal = reason
+        self._settled.set()
+        return True
+
+    def wait_until_settled(self, timeout_s: float) -> bool:
+        """Wait for a connection, or for the reason why there is none; tell whether either has come."""
+        return self._settled.wait(timeout_s)
+
+    @contextlib.contextmanager
+    def logging_in(self) -> Iterator[None]:
+        """Tell nobody of the connection before the login is done, which the block does."""
+        self._is_logging_in, self._held_back = True, None
+        try:
+            yield
+        finally:
+            self._is_logging_in = False
+        if self._held_back is not None:
+            self._session_callback(self._held_back)
+
+    def _session_callback(self, state: Any) -> None:
+        if state in (KeeperState.CONNECTED, KeeperState.CONNECTED_RO):
+            if self._is_logging_in:
+                self._held_back = state
+                return
+            self.was_live = True
+            self._failures.clear()
+        super()._session_callback(state)
+        if self._live.is_set():
+            self._settled.set()
+        elif self.refusal is None:
+            self._settled.clear()
+
+    def acl_of(self, path: str) -> list[Any]:
+        """Return what a new node gets; ``path`` is below the chroot."""
+        return _kazoos(self.node_acls.of(path))
+
+    def create_async(self, path: str, value: bytes = b"", acl: Any = None, *flags: Any, **options: Any) -> Any:
+        """Make a node; parents made on the way come through here too, and get what is their own."""
+        return super().create_async(path, value, acl or self.acl_of(path), *flags, **options)
 
     @property
     def session_id(self) -> int:
@@ -259,6 +394,12 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         """Return the requests sent and not answered, each with the place of its answer and its xid."""
         return self._pending
 
+    def drop(self) -> None:
+        """Break the connection, if there is one."""
+        if (connected := self.connection.connected) is not None:
+            with contextlib.suppress(OSError):  # broken already
+                connected.shutdown(socket.SHUT_RDWR)
+
     def call(self, request: Any, answer: Any) -> None:
         """Queue a request with the place of its answer."""
         self._call(request, answer)
@@ -266,6 +407,21 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def wait_until_live(self, timeout_s: float) -> bool:
         """Wait for a connection; tell whether there is one."""
         return self._live.wait(timeout_s)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads and sockets; those with TLS are made here, by a context of ours (SEC-14)."""
+
+    tls: ssl.SSLContext | None = None
+
+    def create_connection(self, *, address: tuple[str, int], hostname: str, timeout: float, **options: Any) -> Any:
+        """Connect to a server. Raises OSError, TlsError."""
+        if self.tls is None:
+            return super().create_connection(address=address, hostname=hostname, timeout=timeout, **options)
+        raw = socket.create_connection(address, timeout)
+        raw.settimeout(min(timeout, _LOGIN_S))
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return shake_hands(self.tls, raw, hostname.strip("[]"), f"{hostname}:{address[1]}")
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
@@ -277,7 +433,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
     client: _Client
 
     def __init__(self, client: _Client, retry_sleeper: Any, logger: logging.Logger) -> None:
-        super().__init__(client, retry_sleeper, logger=logger)
+        super().__init__(client, retry_sleeper, logger=logger, sasl_options=_sasl_options(client.security))
+        self._dropped = 0
         self._handshake = Handshake(super()._invoke)
         self._arrived_on: socket.socket | None = None
         self._arrived = b""
@@ -288,6 +445,57 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
     def connected(self) -> socket.socket | None:
         """Return the socket, None while there is no connection."""
         return self._socket
+
+    def _connect(self, host: str, hostip: str, port: int) -> Any:
+        """Connect and log in. A server that refuses is left; when all do, kazoo's loop ends by AuthFailedError."""
+        client = self.client
+        try:
+            with client.logging_in():
+                return super()._connect(host, hostip, port)
+        except errors.TlsError as e:
+            reason = str(e)
+        except kz.AuthFailedError as e:
+            reason = self._login_refused(host, port, e)
+        except ConnectionDropped as e:
+            cause = e.__context__
+            if not isinstance(cause, ssl.SSLError) or client.security.tls is None:
+                raise
+            reason = why_no_tls(
+                cause, f"{host}:{port}", client.security.tls, host
+            )  # TLSv1.3 tells it with the first read
+        if client.failed(host, port, reason):
+            raise kz.AuthFailedError
+        raise ConnectionDropped(reason)
+
+    def _login_refused(self, host: str, port: int, error: kz.AuthFailedError) -> str:
+        login = self.client.security.login
+        assert login is not None
+        if isinstance(error, _NoAnswerError):
+            return f"ZooKeeper at {host}:{port} does not answer a login: has it SASL?"
+        how = f"{login.user} (SASL {login.mechanism})" if login.scheme == "sasl" else f"{login.user} ({login.scheme})"
+        return f"ZooKeeper at {host}:{port} refused the login of {how}: check {login.source}"
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        try:
+            super()._authenticate_with_sasl(host, min(timeout, _LOGIN_S))
+        except KazooTimeoutError as e:
+            raise _NoAnswerError from e
+        except kz.AuthFailedError as e:
+            if isinstance(
+                e.__cause__, ConnectionDropped
+            ):  # ZooKeeper 3.4 says no in this way; one that stops does so too
+                self._dropped += 1
+                if self.client.was_live or self._dropped < _TRIES:
+                    raise e.__cause__ from e
+            raise
+
+    def _submit(self, request: Any, timeout: float, xid: Any = None) -> None:
+        """Send a request; those of a login are logged nowhere, as kazoo would at debug level (SEC-42)."""
+        if not isinstance(request, Auth | SASL):
+            super()._submit(request, timeout, xid)
+            return
+        message = (xid or 0).to_bytes(4, signed=True) + request.type.to_bytes(4) + request.serialize()
+        self._write(len(message).to_bytes(4) + message, timeout)
 
     def start(self) -> None:
         """Start kazoo's thread, which is woken as `_WakeUp` says."""
@@ -365,6 +573,21 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
     def _awaits_many(self, pending: deque[Any]) -> bool:
         """Tell whether all is sent, and the next answers are those of a bulk read, and more than a few."""
         return not self.client.queue and len(pending) > _MANY and pending[0][0].__class__ is NodeRead
+
+
+class _NoAnswerError(kz.AuthFailedError):  # type: ignore[misc]  # kazoo has no types
+    """The server does not answer a token."""
+
+
+def _sasl_options(security: ZooKeeperSecurity) -> Mapping[str, str] | None:
+    """Return what kazoo's login takes."""
+    login = security.login
+    if login is None or login.scheme != "sasl":
+        return None
+    options = {"mechanism": login.mechanism, "service": login.service}
+    if login.mechanism == GSSAPI:
+        return options | ({"principal": login.user} if login.user else {})
+    return options | {"username": login.user, "password": login.password.reveal()}
 
 
 class _WakeUp:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-from kafkatool.core.errors import ZooKeeperError
+from kafkatool.core.errors import ConnectionLostError, ZooKeeperError
+from kafkatool.core.zookeeper.acls import Acl, NodeAcls
 from kafkatool.core.zookeeper.operations import Node, Op
 
 T_co = TypeVar("T_co", covariant=True)
@@ -27,11 +28,15 @@ class UnknownRequestError(ZooKeeperError):
     """The server is too old for the request."""
 
 
+class LateError(ConnectionLostError):
+    """The answer did not come in time; it may still be waited for."""
+
+
 class Reply(Protocol[T_co]):
     """The answer to one request, which may still be on its way."""
 
     def get(self, timeout_s: float, /) -> T_co:
-        """Wait for it. Raises ZooKeeperError: ConnectionLostError also when it does not come in time."""
+        """Wait for it. Raises ZooKeeperError: LateError when it does not come in time."""
 
 
 class Link(Protocol):
@@ -46,8 +51,8 @@ class Link(Protocol):
     @property
     def session_id(self) -> int: ...  # 0 while there is none
 
-    # Raises ZooKeeperUnavailableError, ChrootMissingError.
-    def start(self, timeout_s: float, *, create_chroot: bool) -> None: ...
+    # ``is_late`` is asked now and then: True ends the wait. Raises ZooKeeperUnavailableError, ChrootMissingError.
+    def start(self, timeout_s: float, *, create_chroot: bool, is_late: Callable[[], bool]) -> None: ...
     def close(self) -> None: ...  # safe to call twice
     def add_listener(self, listener: Callable[[SessionState], None], /) -> None: ...
     def wait_until_connected(self, timeout_s: float) -> bool: ...
@@ -62,6 +67,11 @@ class Link(Protocol):
     # What asks for the nodes of one pass, one by one or several in a request; None: the server does not know such requests.
     def reads(self) -> Callable[[str], Reply[Node]]: ...
     def reads_together(self) -> Callable[[Sequence[str]], Reply[list[Node | None]]] | None: ...
+
+    # Rights: asked for, said of a node, and those of the nodes that are made from now on.
+    def acls(self, path: str) -> Reply[list[Acl]]: ...
+    def set_acls(self, path: str, acls: Sequence[Acl]) -> Reply[object]: ...
+    def make_nodes_as(self, acls: NodeAcls) -> None: ...
 
     # The answers are the path made, the version written, and the new version for each SetData, or TransactionError.
     def create(

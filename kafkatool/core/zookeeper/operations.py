@@ -32,9 +32,14 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
+    """``replaces_bytes``: the size of the data that are there. ZooKeeper has taken as much, so it may be written again
+    whatever limit this side was told: what could not be made smaller would stand in the way for ever.
+    """
+
     path: str
     data: bytes
     version: int
+    replaces_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def shows(node: Node | None, op: Op) -> bool:
     match op:
         case Create(_, data, _):
             return node is not None and node.data == data
-        case SetData(_, data, version):
+        case SetData(_, data, version, _):
             return node is not None and node.version == version + 1 and node.data == data
         case Delete(_, _, czxid):
             return node is None or (czxid != 0 and node.czxid != czxid)

@@ -9,19 +9,26 @@ It adds to what carries its requests (``link``: kazoo's client, or the ensemble 
 """
 
 import functools
+import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Self, TypeVar
 
 from kafkatool.core.errors import (
     ConnectionLostError,
     NodeExistsError,
     NoNodeError,
+    NoPermissionError,
     VersionConflictError,
     ZnodeTooLargeError,
+    ZooKeeperError,
 )
+from kafkatool.core.security.zookeeper_security import OPEN, ZooKeeperSecurity
+from kafkatool.core.zookeeper.acls import ALL_RIGHTS, Acl, NodeAcls
 from kafkatool.core.zookeeper.kazoo_link import KazooLink
-from kafkatool.core.zookeeper.link import Link, LinkWatch, Reply, UnknownRequestError
+from kafkatool.core.zookeeper.link import LateError, Link, LinkWatch, Reply, UnknownRequestError
 from kafkatool.core.zookeeper.link import SessionState as SessionState
 from kafkatool.core.zookeeper.operations import ANY_VERSION as ANY_VERSION
 from kafkatool.core.zookeeper.operations import Check as Check
@@ -35,8 +42,13 @@ from kafkatool.core.zookeeper.operations import shows
 
 T = TypeVar("T")
 Asked = TypeVar("Asked")
+log = logging.getLogger(__name__)
 
 DEFAULT_MAX_PACKET_BYTES = 1_048_575  # ZooKeeper's jute.maxbuffer
+_TURN_S = 1.0  # of waiting, before it is asked whether there is still time
+_IMPATIENT_S, _CLOSE_S = 1.0, 5.0  # for an answer, and for the end of the session, once there is no more time to wait
+_NEVER = float("inf")
+_NO_VERSION = 2**31 - 1  # that no node has
 _TOGETHER = 256  # nodes read by one request; fewer than a quarter of that are not worth asking whether it is known
 _CREATE_BYTES, _SET_BYTES, _TRANSACTION_BYTES = 47, 20, 110  # what a packet adds to path and data (COM-10X)
 
@@ -66,9 +78,11 @@ class ZooKeeper:
         connection_timeout_ms: int = 30_000,
         create_chroot: bool = False,
         max_packet_bytes: int = DEFAULT_MAX_PACKET_BYTES,
+        security: ZooKeeperSecurity = OPEN,
         link: Link | None = None,
     ) -> None:
         self.connect = connect
+        self.security = security
         self._timeout = connection_timeout_ms / 1000
         self._create_chroot = create_chroot
         self._max_packet_bytes = max_packet_bytes
@@ -78,7 +92,10 @@ class ZooKeeper:
         self._connected = False
         self._expiries = 0
         self._closing = False
-        self.link = KazooLink(connect, session_timeout_ms=session_timeout_ms) if link is None else link
+        self._impatient_from = _NEVER  # see limit_waits
+        self.link = (
+            KazooLink(connect, session_timeout_ms=session_timeout_ms, security=security) if link is None else link
+        )
         self.link.add_listener(self._on_state)
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -86,16 +103,31 @@ class ZooKeeper:
     def start(self) -> Self:
         """Connect. Raises ZooKeeperUnavailableError, ChrootMissingError."""
         try:
-            self.link.start(self._timeout, create_chroot=self._create_chroot)
+            self.link.start(self._timeout, create_chroot=self._create_chroot, is_late=self._is_out_of_time)
         except BaseException:
             self.close()
             raise
         return self
 
+    def limit_waits(self, total_ms: int) -> None:
+        """Wait no longer than that from now on, on whichever thread, for a ZooKeeper that is gone: it is to be closed.
+
+        Afterwards what needs a connection fails at once where there is none, and soon where it is not answered; so does
+        a ``start`` under way.
+        """
+        self._impatient_from = time.monotonic() + total_ms / 1000
+
     def close(self) -> None:
         """End the session; its ephemeral nodes go at once. Safe to call twice."""
         self._closing = True
-        self.link.close()
+        if self._impatient_from == _NEVER:
+            self.link.close()
+            return
+        ending = threading.Thread(target=self.link.close, name="zookeeper-close", daemon=True)
+        ending.start()
+        ending.join(_CLOSE_S)
+        if ending.is_alive():
+            log.warning("ZooKeeper at %s does not take leave: the session ends by itself", self.connect)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -155,19 +187,95 @@ class ZooKeeper:
 
         return fired
 
+    # --- rights ---------------------------------------------------------------------------------------------------
+
+    def acls(self, path: str) -> list[Acl]:
+        """Return who may do what with a node. Raises NoNodeError, NoPermissionError."""
+        return self._repeated(lambda: self.link.acls(path))
+
+    def set_acls(self, path: str, acls: Sequence[Acl]) -> None:
+        """Say who may do what with a node. Raises NoNodeError, NoPermissionError."""
+        self._repeated(lambda: self.link.set_acls(path, acls))
+
+    def make_nodes_as(self, acls: NodeAcls) -> None:
+        """Give the nodes that are made from now on these rights."""
+        self.link.make_nodes_as(acls)
+
+    def _with_owners(self, path: str) -> NoPermissionError:
+        """Say whose the node is, or its parent where it is not there, and who this session is (SEC-24)."""
+        session, said = self.security.identity, "its ACL does not allow this"
+        for asked, what in ((path, "it"), (path.rpartition("/")[0] or "/", "its parent")):
+            try:
+                owners = sorted({acl.owner for acl in self.link.acls(asked).get(_TURN_S) if acl.rights == ALL_RIGHTS})
+            except NoNodeError:
+                continue
+            except ZooKeeperError:
+                break  # from 3.4.14 and 3.5.5 on who may not read a node does not see whose it is
+            said = f"{what} belongs to {', '.join(owners) or 'nobody'}"
+            break
+        login = self.security.login
+        if login is None:
+            now = "log in by --zk-auth-file, or as Kafka's tools by KAFKA_OPTS"
+        else:
+            wrong = ", and a wrong password makes another identity" if login.scheme == "digest" else ""
+            now = f"log in as who may; the login is from {login.source}{wrong}"
+        return NoPermissionError(path, f"{said}, {session}", now=now)
+
     # --- reads --------------------------------------------------------------------------------------------------
 
     def _is_worth_asking_again(self) -> bool:
         """Wait for the next connection; tell whether it has come in time."""
-        return not self._closing and self.link.wait_until_connected(self._timeout)
+        left_s = self._timeout
+        while left_s > 0 and not self._closing and not self._is_out_of_time():
+            turn_s = self._turn(left_s)
+            if self.link.wait_until_connected(turn_s):
+                return True
+            left_s -= turn_s
+        return False
+
+    def _answer(self, reply: Reply[T]) -> T:
+        """Wait for the answer: the connection timeout, unless there is less time left by then."""
+        left_s = self._timeout
+        while True:
+            turn_s = self._turn(left_s)
+            try:
+                return reply.get(turn_s)
+            except LateError:
+                left_s -= turn_s
+                if left_s <= 0 or self._is_out_of_time():
+                    raise
+            except NoPermissionError as e:
+                raise self._with_owners(e.path) from e
+            except TransactionError as e:
+                if isinstance(e.cause, NoPermissionError):
+                    raise TransactionError(e.index, self._with_owners(e.cause.path)) from e
+                raise
+
+    def _turn(self, left_s: float) -> float:
+        """Return how long to wait before it is asked whether there is still time."""
+        if self._is_out_of_time():
+            return min(left_s, _IMPATIENT_S) if self._connected else 0.0
+        return min(left_s, _TURN_S)
+
+    def _is_out_of_time(self) -> bool:
+        return time.monotonic() >= self._impatient_from
 
     def _read(self, request: Callable[[], Reply[T]]) -> T | None:
         """Ask again while the connection comes and goes; an expired session ends it. None: no such node."""
         while True:
             try:
-                return request().get(self._timeout)
+                return self._answer(request())
             except NoNodeError:
                 return None
+            except ConnectionLostError:
+                if not self._is_worth_asking_again():
+                    raise
+
+    def _repeated(self, request: Callable[[], Reply[T]]) -> T:
+        """Ask again while the connection comes and goes, which does no harm to what is asked for."""
+        while True:
+            try:
+                return self._answer(request())
             except ConnectionLostError:
                 if not self._is_worth_asking_again():
                     raise
@@ -211,10 +319,12 @@ class ZooKeeper:
             lost: dict[int, ConnectionLostError] = {}
             for index, reply in pending:
                 try:
-                    answers[index] = reply.get(self._timeout)
+                    answers[index] = self._answer(reply)
                 except NoNodeError:
                     pass
                 except ConnectionLostError as e:
+                    if self._is_out_of_time():
+                        raise
                     lost[index] = e
             if lost and not self._is_worth_asking_again():
                 raise next(iter(lost.values()))
@@ -223,11 +333,13 @@ class ZooKeeper:
 
     # --- writes -------------------------------------------------------------------------------------------------
 
-    def _check_size(self, path: str, size_bytes: int) -> None:
-        if size_bytes > self._max_packet_bytes:
+    def _check_size(self, path: str, size_bytes: int, taken_bytes: int = 0) -> None:
+        """Refuse a packet over the limit, unless ZooKeeper has taken one of ``taken_bytes`` before."""
+        if size_bytes > max(self._max_packet_bytes, taken_bytes):
             raise ZnodeTooLargeError(
                 f"writing znode {path} needs a packet of {size_bytes} bytes, over ZooKeeper's limit of "
-                f"{self._max_packet_bytes} bytes (--zk-max-bytes): use smaller batches"
+                f"{self._max_packet_bytes} bytes (--zk-max-bytes, a broker's kt.zookeeper.max.packet.bytes): use smaller "
+                "batches"
             )
 
     def create(
@@ -243,9 +355,9 @@ class ZooKeeper:
         self._check_size(path, len(self.link.chroot) + len(path) + len(data) + _CREATE_BYTES)
         while True:
             try:
-                return self.link.create(
-                    path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
-                ).get(self._timeout)
+                return self._answer(
+                    self.link.create(path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents)
+                )
             except ConnectionLostError:
                 if sequential:  # one that was made after all is harmless: it notifies twice
                     if not self._is_worth_asking_again():
@@ -263,7 +375,7 @@ class ZooKeeper:
         self._check_size(path, len(self.link.chroot) + len(path) + len(data) + _SET_BYTES)
         while True:
             try:
-                return self.link.set(path, data, version).get(self._timeout)
+                return self._answer(self.link.set(path, data, version))
             except ConnectionLostError:
                 node = self.get(path)
                 if node is None:
@@ -277,7 +389,7 @@ class ZooKeeper:
         """Delete the node on that version. Raises NoNodeError, VersionConflictError, NotEmptyError."""
         while True:
             try:
-                self.link.delete(path, version).get(self._timeout)
+                self._answer(self.link.delete(path, version))
                 return
             except ConnectionLostError:
                 if self.get(path) is None:
@@ -299,17 +411,31 @@ class ZooKeeper:
                 outcomes.append(e)
         return outcomes
 
+    def check_permitted(self, ops: Sequence[Op]) -> None:
+        """Raise NoPermissionError where ZooKeeper would refuse one of those writes; nothing is written (SEC-25).
+
+        They are sent as one transaction that cannot succeed: rights are tested before versions, member by member. Where
+        something else stands in the way it is not told, and shows when the writes are made.
+        """
+        kinds = {op.path: replace(op, data=b"") if isinstance(op, Create | SetData) else op for op in ops}
+        try:
+            self.commit([*kinds.values(), Check("/", _NO_VERSION)])
+        except TransactionError as e:
+            if e.index < len(kinds) and isinstance(e.cause, NoPermissionError):
+                raise e.cause from e
+
     def _outcome(self, reply: Reply[list[int | None]], ops: Sequence[Op]) -> list[int | None]:
         """Wait for a transaction's outcome; one that was lost before it took effect is committed again."""
         while True:
             try:
-                return reply.get(self._timeout)
+                return self._answer(reply)
             except ConnectionLostError:
                 if self._was_committed(ops):
                     return [op.version + 1 if isinstance(op, SetData) else None for op in ops]
             reply = self._submit(ops)
 
     def _submit(self, ops: Sequence[Op]) -> Reply[list[int | None]]:
+        taken_bytes = 0
         size_bytes = _TRANSACTION_BYTES + len(ops) * (len(self.link.chroot) + _SET_BYTES)
         for op in ops:
             size_bytes += len(op.path)
@@ -317,7 +443,10 @@ class ZooKeeper:
                 size_bytes += len(op.data) + _CREATE_BYTES - _SET_BYTES
             elif isinstance(op, SetData):
                 size_bytes += len(op.data)
-        self._check_size(ops[0].path if ops else "/", size_bytes)
+                taken_bytes = max(taken_bytes, len(self.link.chroot) + len(op.path) + op.replaces_bytes + _SET_BYTES)
+        if size_bytes > self._max_packet_bytes:
+            largest = max(ops, key=lambda op: len(getattr(op, "data", b"")))
+            self._check_size(largest.path, size_bytes, taken_bytes)
         return self.link.commit(ops)
 
     def _was_committed(self, ops: Sequence[Op]) -> bool:

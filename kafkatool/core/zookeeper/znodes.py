@@ -15,11 +15,13 @@ from urllib.parse import quote
 
 import orjson
 
-from kafkatool.core.errors import ZnodeFormatError
+from kafkatool.core.errors import RefusedError, ZnodeFormatError
+from kafkatool.core.model.moves import StoredMove
 from kafkatool.core.model.values import Assignment, BrokerInfo, Endpoint, LeaderAndIsr, TopicPartition
 
 _INTEGERS = frozenset({int})  # not bool
 _MOVES = ("adding_replicas", "removing_replicas")
+_DROPPED = "dropped_replicas"
 _FIRST_THAT_ASKS = 5  # version of a broker's node from inter.broker.protocol.version 2.7 on, which brought AlterIsr
 _ENDPOINT = re.compile(r"^(?P<listener>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^\[\]]*)):(?P<port>-?\d+)$")
 
@@ -54,8 +56,10 @@ def _number(path: str, data: bytes, what: str) -> int:
         raise ZnodeFormatError(f"znode {path} holds {data!r}, not {what}") from e
 
 
-def _partitions(path: str, value: Mapping[str, Any]) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = _field(path, value, "partitions", list)
+def _partitions(path: str, data: bytes) -> list[dict[str, Any]]:
+    if not data:
+        return []  # a node without content asks for nothing (Z-36)
+    entries: list[dict[str, Any]] = _field(path, _object(path, data), "partitions", list)
     for entry in entries:
         if not isinstance(entry, dict):
             raise ZnodeFormatError(f"znode {path}: {entry!r} is not a partition")
@@ -89,7 +93,7 @@ class BrokerZnode:
         if "endpoints" not in value:
             host, port = _field(path, value, "host", str), _field(path, value, "port", int)
             return BrokerInfo(broker_id, (Endpoint("PLAINTEXT", host, port),), rack, czxid, asks)
-        protocols = value.get("listener_security_protocol_map") or {}
+        protocols = {k.upper(): v for k, v in (value.get("listener_security_protocol_map") or {}).items()}
         endpoints = []
         for text in _field(path, value, "endpoints", list):
             match = _ENDPOINT.match(text) if isinstance(text, str) else None
@@ -97,7 +101,7 @@ class BrokerZnode:
                 raise ZnodeFormatError(f"znode {path}: {text!r} is not an endpoint LISTENER://host:port")
             listener = match["listener"].upper()
             host = match["v6"] if match["v6"] is not None else match["host"]
-            endpoints.append(Endpoint(listener, host, int(match["port"]), protocols.get(match["listener"], listener)))
+            endpoints.append(Endpoint(listener, host, int(match["port"]), protocols.get(listener, listener)))
         return BrokerInfo(broker_id, tuple(endpoints), rack if isinstance(rack, str) else None, czxid, asks)
 
     @staticmethod
@@ -165,17 +169,60 @@ class TopicZnode:
         """Return the same node with another assignment; version, topic_id and unknown keys stay (Z-13)."""
         return type(self)(dict(sorted(assignment.items())), self.raw)
 
-    def with_moved(self, moved: Assignment) -> Self:
-        """Return the node with other replicas of those partitions, and with none of them being moved by Kafka >= 2.4.
+    @property
+    def being_moved(self) -> frozenset[int]:
+        """Return the partitions that Kafka >= 2.4 has noted to be moving, of whichever kind the move is (KIP-455)."""
+        noted = [value for key in _MOVES if isinstance(value := self.raw.get(key), dict)]
+        return frozenset(int(p) for moves in noted for p, brokers in moves.items() if brokers and p.isdecimal())
 
-        The notes of its own move (adding_replicas, removing_replicas) do not fit any more: its next controller would go
-        on with that move, and leave the partition without leader (seen with 2.8.2).
+    @property
+    def adding(self) -> Mapping[int, frozenset[int]]:
+        """Return the brokers that Kafka >= 2.4 has noted to be added to partitions."""
+        noted = self.raw.get(_MOVES[0])
+        found = noted.items() if isinstance(noted, dict) else ()
+        return {int(p): frozenset(brokers) for p, brokers in found if p.isdecimal()}
+
+    def with_moved(self, moved: Assignment) -> Self:
+        """Return the node with other replicas of those partitions, and with none of them on the move (KIP-455).
+
+        What the node has told of a move does not fit any more: Kafka's next controller would go on with it, and leave the
+        partition without leader (seen with 2.8.2).
         """
         raw = dict(self.raw)
         for key in _MOVES:
             if isinstance(noted := raw.get(key), dict):
                 raw[key] = {p: brokers for p, brokers in noted.items() if not (p.isdecimal() and int(p) in moved)}
         return type(self)({**self.assignment, **moved}, raw)
+
+    def move_of(self, number: int) -> StoredMove:
+        """Return what the node tells of a partition: of most AR alone."""
+        adding, removing, dropped = (
+            _ids(self.path("?"), noted[str(number)]) if isinstance(noted := self.raw.get(key), dict) and str(number) in noted
+            else () for key in (*_MOVES, _DROPPED)
+        )  # fmt: skip
+        return StoredMove(self.assignment[number], adding, removing, dropped)
+
+    @property
+    def moves(self) -> dict[int, StoredMove]:
+        """Return what the node tells of partitions that are on the move, or have replicas to be dropped."""
+        noted = [value for key in (*_MOVES, _DROPPED) if isinstance(value := self.raw.get(key), dict)]
+        if not any(noted):
+            return {}  # nearly always, and a failover asks for each of thousands of topics
+        found = {int(p): self.move_of(int(p)) for value in noted for p in value if p.isdecimal()
+                 and int(p) in self.assignment}  # fmt: skip
+        return {n: move for n, move in found.items() if move.is_moving or move.dropped}
+
+    def with_moves(self, moves: Mapping[int, StoredMove]) -> Self:
+        """Return the node telling of those moves: in version 2 at least, without what is at rest (ADM-70)."""
+        raw = dict(self.raw)
+        raw["version"] = max(found if isinstance(found := raw.get("version"), int) else 1, 2)
+        for key, part in zip((*_MOVES, _DROPPED), ("adding", "removing", "dropped"), strict=True):
+            noted = {p: brokers for p, brokers in (raw.get(key) or {}).items() if int(p) not in moves}
+            noted.update({str(n): list(brokers) for n, move in moves.items() if (brokers := getattr(move, part))})
+            raw[key] = noted
+        if not raw[_DROPPED]:
+            del raw[_DROPPED]
+        return type(self)({**self.assignment, **{n: move.replicas for n, move in moves.items()}}, raw)
 
 
 class PartitionsZnode:
@@ -226,6 +273,11 @@ class PartitionStateZnode:
         except ZnodeFormatError:
             return _parse_leadership(cls.path(partition), data)  # raises it again, naming the node
 
+    @classmethod
+    def is_recovering(cls, data: bytes) -> bool:
+        """Tell whether the leader was elected uncleanly and has not recovered yet (Kafka >= 3.2, KIP-704)."""
+        return b"leader_recovery_state" in data and _object("", data).get("leader_recovery_state") == 1
+
     @staticmethod
     def encode(state: LeaderAndIsr) -> bytes:
         value = {
@@ -253,6 +305,43 @@ class ControllerZnode:
         if re.fullmatch(rb"\s*\d+\s*", data):
             return int(data)
         return int(_field(cls.PATH, _object(cls.PATH, data), "brokerid", int))
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftControllerZnode:
+    """/controller as a migration has it: ``kraft_epoch`` None where a broker is controller (KIP-866)."""
+
+    broker_id: int
+    kraft_epoch: int | None
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read either form."""
+        epoch = _object(ControllerZnode.PATH, data).get("kraftControllerEpoch") if data.strip()[:1] == b"{" else None
+        known = isinstance(epoch, int) and epoch >= 0
+        return cls(ControllerZnode.decode(data), epoch if known else None)
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationZnode:
+    """/migration: which KRaft controller writes to ZooKeeper, and up to which of its records (KIP-866); all -1 at first."""
+
+    PATH: ClassVar[str] = "/migration"
+
+    controller_id: int
+    controller_epoch: int
+    metadata_offset: int
+    metadata_epoch: int
+    unknown: tuple[str, ...] = ()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node; ``unknown`` are keys of a later Kafka. Raises ZnodeFormatError."""
+        value = _object(cls.PATH, data)
+        keys = ("kraft_controller_id", "kraft_controller_epoch", "kraft_metadata_offset", "kraft_metadata_epoch")
+        controller_id, controller_epoch, offset, epoch = (_field(cls.PATH, value, key, int) for key in keys)
+        unknown = tuple(sorted(set(value).difference(keys, ("version",))))
+        return cls(controller_id, controller_epoch, offset, epoch, unknown)
 
 
 class ControllerEpochZnode:
@@ -296,7 +385,7 @@ class ReassignmentZnode:
     @classmethod
     def decode(cls, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
         """Return the wanted replicas; of a partition listed twice the last entry counts."""
-        entries = _partitions(cls.PATH, _object(cls.PATH, data))
+        entries = _partitions(cls.PATH, data)
         return {TopicPartition(e["topic"], e["partition"]): _ids(cls.PATH, e.get("replicas")) for e in entries}
 
 
@@ -311,7 +400,7 @@ class _PartitionList:
 
     @classmethod
     def decode(cls, data: bytes) -> list[TopicPartition]:
-        return [TopicPartition(e["topic"], e["partition"]) for e in _partitions(cls.PATH, _object(cls.PATH, data))]
+        return [TopicPartition(e["topic"], e["partition"]) for e in _partitions(cls.PATH, data)]
 
 
 class PreferredElectionZnode(_PartitionList):
@@ -338,9 +427,12 @@ class LogDirEventZnode:
         return orjson.dumps({"version": 1, "broker": broker_id, "event": 1})
 
     @classmethod
-    def decode(cls, data: bytes) -> int:
-        """Return the broker's id."""
-        return int(_field(cls.PATH, _object(cls.PATH, data), "broker", int))
+    def decode(cls, data: bytes) -> int | None:
+        """Return the broker's id; None: a node without content, which names none (Z-36)."""
+        return int(_field(cls.PATH, _object(cls.PATH, data), "broker", int)) if data else None
+
+
+_NO_NAMES = frozenset({"", ".", ".."})
 
 
 class ConfigZnode:
@@ -355,10 +447,17 @@ class ConfigZnode:
 
     @classmethod
     def entity_path(cls, entity_type: str, name: str) -> str:
-        """Return the name in change notifications: ``topics/t``."""
+        """Return the name in change notifications: ``topics/t``. Raises RefusedError: no node can have that name."""
+        if name in _NO_NAMES and entity_type in ("users", "clients"):
+            raise RefusedError(f"no config of {entity_type} can be named {name!r}: ZooKeeper has no such paths")
         if entity_type in ("users", "clients") and name != cls.DEFAULT:
-            name = quote(name, safe="-._~").replace("*", "%2A")
+            name = quote(name, safe="").replace("~", "%7E")
         return f"{entity_type}/{name}"
+
+    @staticmethod
+    def path_of(entity_path: str) -> str:
+        """Return the path of an entity named as in change notifications: ``users/u/clients/c``."""
+        return f"/config/{entity_path}"
 
     @staticmethod
     def decode(path: str, data: bytes) -> dict[str, str]:
@@ -380,6 +479,25 @@ class ConfigZnode:
         return orjson.dumps({"version": 1, **kept, "config": dict(config)})
 
 
+class AdminZnode:
+    """/admin: its children ask the controller for something."""
+
+    PATH: Final = "/admin"
+    KNOWN: Final = frozenset({"delete_topics", "reassign_partitions", "preferred_replica_election"})
+
+
+class AclsZnode:
+    """/kafka-acl: below it a node for each kind of resource, and below that one for each resource with ACLs."""
+
+    PATH: Final = "/kafka-acl"
+
+
+class DelegationTokensZnode:
+    """/delegation_token/tokens: a node for each token."""
+
+    PATH: Final = "/delegation_token/tokens"
+
+
 class ConfigChangeZnode:
     """/config/changes/config_change_N: an entity's config changed, read it again (Z-27 to Z-29)."""
 
@@ -391,8 +509,13 @@ class ConfigChangeZnode:
         return orjson.dumps({"version": 2, "entity_path": entity_path})
 
     @classmethod
-    def decode(cls, data: bytes) -> str:
-        """Return the entity path, from versions 1, 2 and the bare topic name of 0.8. Raises ZnodeFormatError (Z-28)."""
+    def decode(cls, data: bytes) -> str | None:
+        """Return the entity path, from versions 1, 2 and the bare topic name of 0.8; None: no content (Z-36).
+
+        Raises ZnodeFormatError (Z-28).
+        """
+        if not data:
+            return None
         try:
             value = orjson.loads(data)
         except orjson.JSONDecodeError as e:
@@ -445,8 +568,9 @@ class ClusterIdZnode:
         return orjson.dumps({"version": "1", "id": cluster_id})
 
     @classmethod
-    def decode(cls, data: bytes) -> str:
-        return str(_field(cls.PATH, _object(cls.PATH, data), "id", str))
+    def decode(cls, data: bytes) -> str | None:
+        """Return the id; None: a node without content, as if there were none (Z-36)."""
+        return str(_field(cls.PATH, _object(cls.PATH, data), "id", str)) if data else None
 
 
 class ProducerIdBlockZnode:

@@ -5,7 +5,7 @@ Nothing happens but in ``run``, and in one order, so every test is repeatable.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.events import Event, EventQueue
@@ -99,6 +99,22 @@ class FakeChannel:
         self.closed = True
 
 
+class KeptLines(StateChangeLog):
+    """A state-change.log that keeps its lines: (level, message)."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.lines: list[tuple[str, str]] = []
+
+    def write(self, level: str, messages: Iterable[str]) -> None:
+        self.lines += [(level, message) for message in messages]
+
+    def told(self, *beginnings: str) -> list[str]:
+        """Return the lines, without their actor, that begin with one of those."""
+        messages = (message.partition("] ")[2] for _, message in self.lines)
+        return [message for message in messages if message.startswith(beginnings)]
+
+
 class FakeCluster:
     """``FakeCluster(1, 2, 3)``: brokers registered and electing in this order. ``sent`` holds (receiver, message)."""
 
@@ -114,7 +130,7 @@ class FakeCluster:
         self.now_s = 0.0
         self.catching_up = True
         self.slow_controller = False  # it handles an event only when nothing else happens
-        self.log = StateChangeLog(None)
+        self.log = KeptLines()
         for broker_id in broker_ids:
             self.start(broker_id)
         self.run()
@@ -139,7 +155,7 @@ class FakeCluster:
         self.workers[broker_id] = worker
         worker.queue.put(Event("startup", worker.elect))
         if not slow_election:
-            self._work(broker_id)
+            self.work_once(broker_id)
         self.register(broker_id)
 
     def register(self, broker_id: int) -> None:
@@ -183,10 +199,10 @@ class FakeCluster:
 
     def work(self, broker_id: int) -> None:
         """Handle that controller's events only; nothing they send arrives yet."""
-        while self._work(broker_id):
+        while self.work_once(broker_id):
             pass
 
-    def _work(self, broker_id: int) -> bool:
+    def work_once(self, broker_id: int) -> bool:
         worker = self.workers.get(broker_id)
         event = worker.queue.take(wait=False) if worker else None
         if worker is None or event is None:
@@ -204,7 +220,7 @@ class FakeCluster:
         for _ in range(_MAX_STEPS):
             if self.slow_controller and (self._deliver() or self._catch_up()):
                 continue
-            if any(self._work(b) for b in list(self.workers)) or self._deliver() or self._catch_up():
+            if any(self.work_once(b) for b in list(self.workers)) or self._deliver() or self._catch_up():
                 continue
             return
         raise AssertionError("the cluster does not come to rest")
@@ -216,12 +232,12 @@ class FakeCluster:
         broker = self.brokers.get(channel.broker.id)
         if not channel.closed and broker is not None and broker.epoch == channel.broker.epoch:
             self.sent.append((broker.id, request.message))
-            answer = self._answer(broker, request.message)
+            answer = self.answer(broker, request.message)
             if request.on_answer is not None and not channel.owner.crashed:
                 request.on_answer(answer)
         return True
 
-    def _answer(self, broker: FakeBroker, message: Message) -> Answer:
+    def answer(self, broker: FakeBroker, message: Message) -> Answer:
         match message:
             case LeaderAndIsrRequest():
                 return LeaderAndIsrResponse(
@@ -316,6 +332,10 @@ class FakeCluster:
         data = PreferredElectionZnode.encode(partitions)
         self.zk.create(PreferredElectionZnode.PATH, data, make_parents=True)
         self.run()
+
+    def is_watched(self, path: str) -> bool:
+        """Tell whether any session watches the node's data or existence, or its children."""
+        return bool(self.ensemble.watching(path))
 
     def state(self, topic: str, number: int = 0) -> LeaderAndIsr:
         partition = TopicPartition(topic, number)

@@ -8,9 +8,11 @@ import pytest
 
 from kafkatool.broker.controller.controller import Controller
 from kafkatool.broker.controller.telling import request_batch
+from kafkatool.broker.controller.work.controlled_shutdown import ControlledShutdown
 from kafkatool.broker.controller.work.topic_changes import TopicChanges
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.state_change_log import StateChangeLog
+from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import (
@@ -79,7 +81,7 @@ def test_a_topic_gets_its_leader_and_the_broker_is_told(
     log.close()
 
 
-@pytest.mark.spec("CTL-5", "CTL-8", "CTL-22", "CTL-112", "CTL-16")
+@pytest.mark.spec("CTL-5", "CTL-8", "CTL-22", "CTL-112", "CTL-16", "BRK-34")
 def test_the_second_takes_over_when_the_first_stops(base: ZooKeeper, zk_connect: str) -> None:
     log = StateChangeLog(None)
     with controller(zk_connect, 2, log) as second_to_rule:
@@ -100,6 +102,41 @@ def test_the_second_takes_over_when_the_first_stops(base: ZooKeeper, zk_connect:
     assert ControllerEpochZnode.decode(epoch.data) >= 2
 
 
+@pytest.mark.spec("CTL-112", "CTL-121")
+@pytest.mark.parametrize(
+    ("error", "code", "logged"),
+    [
+        (
+            TypeError("a bug"),
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "controller event 'controlled shutdown' failed unexpectedly",
+        ),
+        (KafkatoolError("no"), ErrorCode.STALE_CONTROLLER_EPOCH, "controlled shutdown of broker 3 failed: no"),
+    ],
+    ids=["bug", "error"],
+)
+def test_a_controlled_shutdown_that_fails_is_answered_with_a_code_and_logged_once(
+    base: ZooKeeper,
+    zk_connect: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    code: ErrorCode,
+    logged: str,
+) -> None:
+    """Raised on both threads, one bug was two of them, with one traceback that both changed."""
+
+    def buggy(*_: object) -> None:
+        raise error
+
+    with controller(zk_connect, 1, StateChangeLog(None)) as found:
+        monkeypatch.setattr(ControlledShutdown, "serve", buggy)
+        assert found.controlled_shutdown(3, None) == (code, [])
+        monkeypatch.undo()
+        assert found.controlled_shutdown(3, None) == (ErrorCode.BROKER_NOT_AVAILABLE, [])
+    assert caplog.messages.count(logged) == 1
+
+
 @pytest.mark.spec("CTL-15", "CTL-28", "Z-42")
 def test_a_wide_topic_is_led_and_deleted_in_fenced_transactions(
     base: ZooKeeper, zk_connect: str, broker: StubBroker
@@ -117,17 +154,29 @@ def test_a_wide_topic_is_led_and_deleted_in_fenced_transactions(
 
 
 @pytest.mark.spec("CTL-53", "CTL-56", "BRK-3")
+@pytest.mark.parametrize(
+    ("protocol", "versions"),
+    [
+        ("0.11.0", (0, 3, 0)),
+        ("1.0", (1, 4, 0)),
+        ("1.1", (1, 4, 0)),
+        ("2.1", (1, 4, 0)),
+        ("2.2", (2, 5, 1)),
+        ("2.3", (2, 5, 1)),
+    ],
+)
 def test_the_request_versions_follow_the_inter_broker_protocol(
-    base: ZooKeeper, zk_connect: str, broker: StubBroker
+    base: ZooKeeper, zk_connect: str, broker: StubBroker, protocol: str, versions: tuple[int, int, int]
 ) -> None:
-    with controller(zk_connect, 1, StateChangeLog(None), inter_broker_protocol_version="1.1"):
+    settings = {"inter_broker_protocol_version": protocol, "delete_topic_enable": "true"}
+    with controller(zk_connect, 1, StateChangeLog(None), **settings):
         register(base, 1, broker.port)
         base.create(TopicZnode.path("t"), TopicZnode({0: (1,)}).encode())
-        eventually(lambda: len({type(m) for _, m in broker.requests}) == 2, "both kinds")
-        assert {(type(m).__name__, v) for v, m in broker.requests} == {
-            ("LeaderAndIsrRequest", 1),
-            ("UpdateMetadataRequest", 4),
-        }
+        eventually(lambda: len(broker.versions()) == 2, "both kinds")
+        base.create("/admin/delete_topics/t")
+        eventually(lambda: len(broker.versions()) == 3, "all kinds")
+        kinds = ("LeaderAndIsrRequest", "UpdateMetadataRequest", "StopReplicaRequest")
+        assert broker.versions() == {kind: {version} for kind, version in zip(kinds, versions, strict=True)}
 
 
 @pytest.mark.spec("CTL-21")

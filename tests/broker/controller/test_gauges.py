@@ -1,6 +1,7 @@
 """What the controller says of itself: by name, in its file, and only when it did something."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,37 @@ def test_the_file_is_written_some_time_after_the_first_change(tmp_path: Path) ->
         file.changed()
     assert not asked
     timer.advance(2000)
-    assert json.loads((tmp_path / "logs" / FILE_NAME).read_text())["EventQueueSize"] == 1
-    timer.advance(10_000)
-    assert len(asked) == 1  # nothing happened: nothing is written
+    path = tmp_path / "logs" / FILE_NAME
+    eventually(lambda: path.exists() and json.loads(path.read_text())["EventQueueSize"] == 1, "the file")
+    assert not timer.tasks  # nothing happened: nothing is written
+
+
+def test_a_disk_that_hangs_holds_up_neither_the_timer_nor_more_than_two_threads(tmp_path: Path) -> None:
+    """The same timer starts elections: what it calls must not block."""
+    timer, goes_on, asked = FakeTimer(), threading.Event(), threading.Semaphore(0)
+
+    def hang() -> dict[str, float]:
+        asked.release()
+        goes_on.wait()
+        return {}
+
+    def writers() -> int:
+        return sum(t.name == "controller-gauges" for t in threading.enumerate())
+
+    before = writers()
+    file = GaugesFile(tmp_path / FILE_NAME, timer, hang)
+    try:
+        file.changed()
+        timer.advance(2000)  # returns: with the write on the timer's thread it would not
+        asked.acquire()
+        for _ in range(5):
+            file.changed()
+            timer.advance(2000)
+        assert writers() - before <= 2
+    finally:
+        goes_on.set()
+    eventually(lambda: writers() == before, "what was due to be written")
+    assert (tmp_path / FILE_NAME).exists()
 
 
 def test_a_file_that_cannot_be_written_harms_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

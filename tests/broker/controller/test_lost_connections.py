@@ -96,7 +96,7 @@ def test_a_controller_that_could_not_delete_its_node_rules_again_when_zookeeper_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "get", lost)
         worker.step_down()
-    assert worker.term is None and cluster.exists(ControllerZnode.PATH)
+    assert worker.term is None and worker.known_id is None and cluster.exists(ControllerZnode.PATH)
     node = cluster.zk.get(ControllerZnode.PATH)
     assert node is not None
     cluster.zk.set(ControllerZnode.PATH, node.data, -1)  # its watch fires, as it does after a reconnection

@@ -61,3 +61,23 @@ def test_a_session_lost_before_the_epoch_is_raised_does_not_fence_the_successor(
     assert lost
     assert writers == [cluster.brokers[cluster.controller_id].session], "only who rules in the end has raised it"
     assert cluster.controller_epoch == 2
+
+
+@pytest.mark.spec("Z-46", "CTL-17")
+def test_watches_of_an_earlier_term_or_session_do_nothing_when_they_fire_late() -> None:
+    cluster = FakeCluster(1, 2)
+    cluster.create_topic("t", {0: [1, 2]})
+    ensemble, worker, session = cluster.ensemble, cluster.workers[1], cluster.brokers[1].session
+    late = ensemble.watches_of(session.memory)
+    assert len(late) >= 7
+    session.expire()
+    session.reconnect()
+    cluster.run()
+    before, queued = dict(ensemble.nodes), worker.queue
+    cluster.sent.clear()
+    for watch in late:
+        watch("changed")
+        watch("children")
+    assert len(queued) == 0, "the handler looks at term and session first"
+    cluster.run()
+    assert not cluster.sent and ensemble.nodes == before

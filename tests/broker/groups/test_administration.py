@@ -71,11 +71,11 @@ def test_a_group_is_described_with_its_members_data_only_while_stable(stage: Sta
     stage.commit({A: 1})
     assert stage.coordinator.describe("g") == GroupDescription(ErrorCode.NONE, "Empty")
     member = join(stage).member_id
-    plain = MemberDescription(member, "client", "/h", b"", b"")
+    plain = MemberDescription(member, None, "client", "/h", b"", b"")
     during = GroupDescription(ErrorCode.NONE, "CompletingRebalance", "consumer", "", (plain,))
     assert stage.coordinator.describe("g") == during
     stage.coordinator.sync("g", member, None, 1, {member: b"mine"}, Parked(lambda _: None, lambda: None))
-    whole = MemberDescription(member, "client", "/h", b"r", b"mine")
+    whole = MemberDescription(member, None, "client", "/h", b"r", b"mine")
     assert stage.coordinator.describe("g") == GroupDescription(ErrorCode.NONE, "Stable", "consumer", "range", (whole,))
     other = JoinRequest("", None, "d", "/i", 300_000, 60_000, "consumer", (("range", b"s"),), needs_known_id=False)
     stage.coordinator.join("g", other, Parked(lambda _: None, lambda: None))
@@ -97,7 +97,7 @@ def test_all_groups_in_memory_are_listed_with_14_while_more_are_being_loaded(
     stage.lead()
     stage.commit({A: 1}, group="simple")
     make_stable(stage)
-    listed = ListedGroups(ErrorCode.NONE, (("g", "consumer"), ("simple", "")))
+    listed = ListedGroups(ErrorCode.NONE, (("g", "consumer", "Stable"), ("simple", "", "Empty")))
     assert stage.coordinator.list_groups() == listed
     stage.restart()
     assert stage.coordinator.list_groups() == listed
@@ -119,8 +119,13 @@ def test_only_a_group_without_members_is_deleted_and_stays_so(stage: Stage) -> N
     assert stage.commit({A: 1, B: 2}, member=member, generation=1) == {A: ErrorCode.NONE, B: ErrorCode.NONE}
     assert delete(stage) is ErrorCode.NON_EMPTY_GROUP
     assert stage.coordinator.leave("g", member) is ErrorCode.NONE
+    held, written = A._replace(partition=2), A._replace(partition=3)
+    offsets = owned_group(stage).group.offsets
+    offsets.transactional[7] = {held: offsets.in_force[A]}
+    offsets.begin([written])
     assert delete(stage) is ErrorCode.NONE
-    assert keys_in_log(stage) == {GroupKey("g"): False, OffsetKey("g", *A): False, OffsetKey("g", *B): False}
+    keys = [GroupKey("g"), *(OffsetKey("g", *p) for p in (A, B, held, written))]
+    assert keys_in_log(stage) == dict.fromkeys(keys, False)
     assert stage.fetch() == (ErrorCode.NONE, {})
     assert delete(stage) is ErrorCode.GROUP_ID_NOT_FOUND
     stage.restart()
@@ -148,7 +153,7 @@ def test_a_group_whose_tombstones_cannot_be_stored_is_there_again(
     assert delete(stage) is ErrorCode.NONE
 
 
-@pytest.mark.spec("GRP-60", "GRP-19")
+@pytest.mark.spec("GRP-60", "GRP-19", "GRP-59")
 def test_while_the_tombstones_are_under_way_the_group_is_dead(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.lead()
     stage.commit({A: 1})
@@ -185,6 +190,35 @@ def test_tombstones_of_a_large_group_go_in_several_batches(stage: Stage, monkeyp
     assert delete(stage) is ErrorCode.NONE
     assert stage.replica.log.log_end_offset == end + len(many)
     assert not any(keys_in_log(stage).values())
+
+
+@pytest.mark.spec("GRP-55")
+def test_a_group_that_expires_leaves_a_tombstone_for_each_key_it_has(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.lead()
+    member = make_stable(stage)
+    stage.commit({A: 1, B: 2}, member=member, generation=1)
+    stage.coordinator.leave("g", member)
+    stage.commit({A: 1}, group="simple")
+    end = stage.replica.log.log_end_offset
+    append, acks = stage.replica.append, set[int]()
+
+    def noting(*entries: Any, **options: Any) -> None:
+        acks.add(options["acks"])
+        append(*entries, **options)
+
+    monkeypatch.setattr(stage.replica, "append", noting)
+    stage.expire_after(days=9)
+    assert acks == {0}, "nobody waits for them"
+    assert stage.coordinator.groups.all() == []
+    assert stage.replica.log.log_end_offset == end + 4, "a simple group has no record of its own"
+    assert keys_in_log(stage) == {
+        GroupKey("g"): False,
+        OffsetKey("g", *A): False,
+        OffsetKey("g", *B): False,
+        OffsetKey("simple", *A): False,
+    }
 
 
 # --- damaged records -------------------------------------------------------------------------------------------
@@ -257,7 +291,7 @@ def test_a_batch_that_rotted_on_the_disk_is_named_and_not_served_without(
     loaded = stage.coordinator.groups
     stage.epoch += 1
     loaded.partitions.begin_load(0, stage.epoch)
-    loaded.load(0, stage.epoch)
+    loaded.topic.load(0, stage.epoch)
     assert stage.fetch() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
     (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert str(OFFSETS_PARTITION) in line and f"offset {rotten} " in line and "again in 1000 ms" in line

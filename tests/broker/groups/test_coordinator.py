@@ -1,6 +1,7 @@
 """The coordinator over a real log: commits, loading them again, losing the partition, joins through real timers."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkatool.broker.coordination.clock import CoordinatorClock
 from kafkatool.broker.groups.coordinator import GroupCoordinator, OffsetToCommit
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.broker.groups.owned import OwnedGroup
@@ -27,15 +29,17 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class OneReplica:
-    """Stands for the replica manager of a broker that leads the one offsets partition alone."""
+    """Stands for the replica manager of a broker that leads the offsets partitions alone; ``log`` is the first's."""
 
-    def __init__(self, log: Log) -> None:
-        self.log = log
+    def __init__(self, *logs: Log) -> None:
+        self.log = logs[0]
+        self._logs = {log.partition: log for log in logs}
         self.refuse: ErrorCode | None = None
         self.partitions = self.appends = self
 
     def get(self, tp: TopicPartition) -> Any:
-        return SimpleNamespace(tp=tp, log=self.log, leader_epoch=0) if tp == OFFSETS_PARTITION else None
+        log = self._logs.get(tp)
+        return SimpleNamespace(tp=tp, log=log, leader_epoch=0) if log is not None else None
 
     def append(
         self,
@@ -51,46 +55,73 @@ class OneReplica:
         if self.refuse is not None:
             on_done({tp: SimpleNamespace(error=self.refuse, base_offset=-1)})
             return
-        base = self.log.append_as_leader(entries[tp], 0, origin_client=False).first_offset
+        base = self._logs[tp].append_as_leader(entries[tp], 0, origin_client=False).first_offset
         on_done({tp: SimpleNamespace(error=ErrorCode.NONE, base_offset=base)})
 
 
 class Stage:
     """A coordinator over ``log``; ``lead`` and ``follow`` play the LeaderAndIsr requests."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, partitions: int = 1, **properties: str) -> None:
         self.config = BrokerConfig.from_properties(
             {
                 "zookeeper.connect": "x:1",
                 "broker.id": "1",
                 "log.dirs": str(directory),
-                "offsets.topic.num.partitions": "1",
+                "offsets.topic.num.partitions": str(partitions),
                 "group.initial.rebalance.delay.ms": "0",
                 "group.min.session.timeout.ms": "10",
+                **{name.replace("_", "."): value for name, value in properties.items()},
             }
         )
         directory.mkdir(exist_ok=True)
         self.scheduler = Scheduler(2, "test")
         self.logs = LogManager(self.config, lambda _: {"cleanup.policy": "compact"}, self.scheduler, "cluster")
         self.logs.load()
-        self.replica = OneReplica(self.logs.get_or_create(OFFSETS_PARTITION, is_new=True))
-        self.metadata = SimpleNamespace(snapshot=SimpleNamespace(partitions={OFFSETS_TOPIC: {0: None}}))
+        self.numbers = range(partitions)
+        self.replica = OneReplica(
+            *(self.logs.get_or_create(TopicPartition(OFFSETS_TOPIC, n), is_new=True) for n in self.numbers)
+        )
+        known = {OFFSETS_TOPIC: dict.fromkeys(self.numbers)}
+        self.metadata = SimpleNamespace(snapshot=SimpleNamespace(partitions=known))
         self.epoch = 0
+        self.passed_ms = self.stepped_ms = 0.0  # what clocks show beyond the real ones: both of them, the wall's alone
         self.coordinator = self.make()
 
     def make(self) -> GroupCoordinator:
-        return GroupCoordinator(self.config, self.replica, self.metadata, self.scheduler)  # type: ignore[arg-type]
+        clock = CoordinatorClock(
+            lambda: time.monotonic() * 1000 + self.passed_ms,
+            self.wall_ms,
+        )
+        replica: Any = self.replica
+        metadata: Any = self.metadata
+        return GroupCoordinator(self.config, replica, metadata, self.scheduler, clock=clock)
+
+    def wall_ms(self) -> float:
+        return time.time() * 1000 + self.passed_ms + self.stepped_ms
+
+    def expire_after(self, days: float) -> None:
+        """Let the time pass, in steps of a quarter of a day, with a round of expiry after each."""
+        for _ in range(round(days * 4)):
+            self.passed_ms += 6 * 3_600_000
+            self.coordinator.expire()
 
     def state(self) -> Any:
+        """Return the first partition in a new leader epoch."""
         self.epoch += 1
         return SimpleNamespace(tp=OFFSETS_PARTITION, leader_epoch=self.epoch)
 
+    def states(self) -> list[Any]:
+        """Return all partitions in a new leader epoch."""
+        self.epoch += 1
+        return [SimpleNamespace(tp=TopicPartition(OFFSETS_TOPIC, n), leader_epoch=self.epoch) for n in self.numbers]
+
     def lead(self) -> None:
-        self.coordinator.on_leadership_change([self.state()], [])
+        self.coordinator.on_leadership_change(self.states(), [])
         eventually(lambda: not self.coordinator.groups.partitions.loading(), "the load")
 
     def follow(self) -> None:
-        self.coordinator.on_leadership_change([], [self.state()])
+        self.coordinator.on_leadership_change([], self.states())
 
     def restart(self) -> None:
         """Start another coordinator with nothing but the log."""
@@ -104,9 +135,13 @@ class Stage:
         member: str = "",
         generation: int = -1,
         large: bool = False,
+        metadata: str = "m",
+        at_ms: float = 1,
     ) -> Mapping[TopicPartition, ErrorCode]:
         answers: list[Mapping[TopicPartition, ErrorCode]] = []
-        wanted = {tp: OffsetToCommit(OffsetValue(o, None, "m", 1, None), large) for tp, o in offsets.items()}
+        wanted = {
+            tp: OffsetToCommit(OffsetValue(o, None, metadata, int(at_ms), None), large) for tp, o in offsets.items()
+        }
         self.coordinator.commit(group, member, None, generation, wanted, answers.append)
         return answers[0]
 
@@ -147,6 +182,21 @@ def join(stage: Stage, session_ms: int = 300_000, member_id: str = "", group: st
     stage.coordinator.join(group, request, Parked(answer, answered.set))
     assert answered.wait(60)
     return answers[0]
+
+
+@pytest.mark.spec("BRK-32")
+def test_only_partitions_of_the_offsets_topic_are_loaded_and_unloaded(stage: Stage) -> None:
+    owned = stage.coordinator.groups.partitions
+    stage.lead()
+    others: list[Any] = [
+        SimpleNamespace(tp=TopicPartition(t, 0), leader_epoch=99) for t in ("__transaction_state", "t")
+    ]
+    stage.coordinator.on_leadership_change(others, others)
+    stage.coordinator.on_partitions_stopped([one.tp for one in others])
+    assert not owned.loading()
+    assert stage.fetch() == (ErrorCode.NONE, {})
+    stage.follow()
+    assert stage.fetch() == (ErrorCode.NOT_COORDINATOR, {})
 
 
 @pytest.mark.spec("GRP-8", "GRP-3")
@@ -271,7 +321,7 @@ def test_an_expiry_that_waits_for_the_disk_holds_up_no_other_groups(
     eventually(lambda: stage.coordinator.describe("g").state == "Empty", "the record to be stored")
 
 
-@pytest.mark.spec("GRP-53", "GRP-55")
+@pytest.mark.spec("GRP-53", "GRP-55", "BRK-113")
 def test_tombstones_of_deleted_partitions_are_in_the_log(stage: Stage) -> None:
     stage.lead()
     stage.commit({A: 1, B: 2})
@@ -296,7 +346,7 @@ def test_a_value_that_cannot_be_decoded_stops_its_group_alone(stage: Stage) -> N
     assert stage.fetch("broken")[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-@pytest.mark.spec("GRP-2")
+@pytest.mark.spec("BRK-164", "GRP-2")
 def test_the_number_of_partitions_is_fixed_once_the_topic_was_seen(stage: Stage) -> None:
     partitions = stage.metadata.snapshot.partitions
     partitions[OFFSETS_TOPIC] = {}
@@ -374,3 +424,117 @@ def test_partitions_that_never_had_a_leader_count_too(stage: Stage) -> None:
     partitions[OFFSETS_TOPIC] = dict.fromkeys(range(7))
     assert coordinator.partition_count() == 10
     assert coordinator.partition_count() == 10, "asked once"
+
+
+@pytest.mark.spec("GRP-2")
+def test_before_the_metadata_cache_is_filled_zookeeper_tells_the_number(stage: Stage) -> None:
+    coordinator = GroupCoordinator(
+        stage.config,
+        stage.replica,  # type: ignore[arg-type]
+        stage.metadata,  # type: ignore[arg-type]
+        stage.scheduler,
+        count_partitions=lambda: 50,
+    )
+    stage.metadata.snapshot.partitions.clear()
+    coordinator.startup()
+    assert coordinator.partition_count() == 50
+    assert coordinator.partition_of("group1") == 40
+
+
+@pytest.mark.spec("GRP-2")
+def test_records_stay_in_the_partition_where_the_group_is_looked_for_when_the_topic_grows(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "grows", partitions=2)
+    try:
+        stage.lead()
+        group = "group1"
+        where = stage.coordinator.partition_of(group)
+        stage.metadata.snapshot.partitions[OFFSETS_TOPIC] = dict.fromkeys(range(5))
+        assert stage.commit({A: 1}, group=group) == {A: ErrorCode.NONE}
+        ends = [stage.replica.get(TopicPartition(OFFSETS_TOPIC, n)).log.log_end_offset for n in range(2)]
+        assert ends == [int(n == where) for n in range(2)]
+    finally:
+        stage.close()
+
+
+@pytest.mark.spec("GRP-20")
+def test_nothing_is_answered_or_written_under_a_groups_lock(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.lead()
+    happened: list[str] = []
+
+    def free(what: str) -> None:
+        taken: list[bool] = []
+
+        def take() -> None:
+            taken.extend(o.lock.acquire(blocking=False) for o in stage.coordinator.groups.all())
+            for owned in stage.coordinator.groups.all():
+                owned.lock.release()
+
+        thread = threading.Thread(target=take)  # a lock of this very thread would not be in its own way
+        thread.start()
+        thread.join()
+        assert taken and all(taken), what
+        happened.append(what)
+
+    append = stage.replica.append
+
+    def appending(*args: Any, **options: Any) -> None:
+        free("an append")
+        append(*args, **options)
+
+    monkeypatch.setattr(stage.replica, "append", appending)
+    stage.commit({A: 1}, group="another")
+    answers: list[Any] = []
+
+    def parked(what: str) -> Parked[Any]:
+        def answer(result: Any) -> None:
+            free(what)
+            answers.append(result)
+
+        return Parked(answer, lambda: free("a drop"))
+
+    def request(member_id: str = "", metadata: bytes = b"r") -> JoinRequest:
+        protocols = (("range", metadata),)
+        return JoinRequest(member_id, None, "c", "/h", 300_000, 60_000, "consumer", protocols, needs_known_id=False)
+
+    stage.coordinator.join("g", request(), parked("a join"))
+    first = answers[0].member_id
+    stage.coordinator.join("g", request(), parked("a join"))
+    stage.coordinator.join("g", request(first), parked("a join"))
+    second = next(r.member_id for r in answers[1:] if r.member_id != first)
+    for member in (second, second, first):
+        stage.coordinator.sync("g", member, None, 2, {}, parked("a sync"))
+    stage.coordinator.commit(
+        "g", first, None, 2, {A: OffsetToCommit(OffsetValue(1, None, "", 1, None), False)}, lambda _: free("a commit")
+    )
+    stage.coordinator.delete("another", lambda _: free("a deletion"))
+    stage.coordinator.join("g", request(second, b"new"), parked("a join"))
+    stage.coordinator.leave("g", second)
+    wanted = {"a commit", "an append", "a join", "a sync", "a drop", "a deletion"}
+    assert set(happened) == wanted, "and nothing that raised was swallowed"
+
+
+@pytest.mark.spec("GRP-43")
+def test_a_commit_taken_from_a_member_is_a_sign_of_life(stage: Stage) -> None:
+    stage.lead()
+    member = join(stage).member_id
+    stage.coordinator.sync("g", member, None, 1, {}, Parked(lambda _: None, lambda: None))
+    (known,) = owned_group(stage).group.members.values()
+    known.session_deadline_ms = 1e15
+    stage.commit({A: 1}, member=member, generation=0)
+    assert known.session_deadline_ms == 1e15, "one that is refused is not"
+    before = stage.coordinator.now_ms()
+    assert stage.commit({A: 1}, member=member, generation=1) == {A: ErrorCode.NONE}
+    deadline = known.session_deadline_ms
+    assert deadline is not None and before + 300_000 <= deadline <= stage.coordinator.now_ms() + 300_000
+
+
+@pytest.mark.spec("GRP-17")
+def test_groups_and_members_cost_no_threads(stage: Stage) -> None:
+    stage.lead()
+    join(stage, group="first")
+    before = set(threading.enumerate())
+    for number in range(300):
+        member = join(stage, group=f"g{number}").member_id
+        stage.coordinator.sync(f"g{number}", member, None, 1, {}, Parked(lambda _: None, lambda: None))
+    assert all(o.deadline is not None for o in stage.coordinator.groups.all()), "each has a session that runs"
+    assert set(threading.enumerate()) <= before

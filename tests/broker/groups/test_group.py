@@ -1,6 +1,6 @@
 """A group's life as a list of calls: joins, rebalances, assignments, sessions, static members. No clock, no broker."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -146,16 +146,26 @@ def test_protocols_must_fit() -> None:
     play.join("c", kind="connect")
     assert play.last("c").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
+    play = Play()
+    play.join("a")
+    play.join("b", protocols=(*RANGE, ("sticky", b"")))
+    play.join("a", play.member("a"), protocols=(("roundrobin", b""),))
+    assert play.last("a").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    play.join("a", play.member("a"), protocols=(("sticky", b""),))
+    play.settle()
+    assert play.last("a").protocol == "sticky", "a member that comes again fits by what it offers now"
+
 
 @pytest.mark.spec("GRP-27")
-@pytest.mark.parametrize("joins, ends", [((0, 1, 4), 9), ((0, 1, 4, 7), 10)])
+@pytest.mark.parametrize("joins, ends", [((0, 1, 4), 9), ((0, 1, 4, 7), 10), ((0,), 3)])
 def test_the_first_wait_grows_while_members_come(joins: tuple[int, ...], ends: int) -> None:
     play = Play(delay_ms=3000)
     for second in range(ends):
         if second in joins:
             play.join(f"m{second}", rebalance_ms=10_000)
+        play.wait(999)
         assert play.group.state is GroupState.PREPARING_REBALANCE
-        play.wait(1000)
+        play.wait(1)
     assert play.group.state is GroupState.COMPLETING_REBALANCE and len(play.group.members) == len(joins)
 
 
@@ -174,7 +184,7 @@ def test_who_does_not_come_back_in_time_is_removed_and_the_next_leads() -> None:
     assert {m[0] for m in play.last("b").members} == {b, play.member("c")}
 
 
-@pytest.mark.spec("GRP-30")
+@pytest.mark.spec("GRP-30", "GRP-31")
 def test_the_protocol_with_most_votes_wins_and_the_leader_breaks_ties() -> None:
     play = Play()
     play.join("a", protocols=(("x", b"ax"), ("y", b"ay"), ("z", b"")))
@@ -250,26 +260,31 @@ def test_a_full_group_refuses() -> None:
     assert len(play.group.members) == 1 and play.group.state is GroupState.STABLE
 
 
-@pytest.mark.spec("GRP-37", "GRP-38", "GRP-40")
+@pytest.mark.spec("GRP-37", "GRP-38", "GRP-40", "GRP-43")
 def test_a_static_member_restarts_without_a_rebalance() -> None:
     play = Play()
     play.join("a", instance_id="one")
     a = play.member("a")
     play.sync("a", {a: b"A"})
     play.acknowledge()
+    play.now = 9_000
     play.join("a", instance_id="one")
     assert len(play.stores) == 1, "the new id is stored first"
     play.acknowledge()
+    assert play.group.next_deadline_ms() == 19_000, "its session begins anew"
     new = play.last("a")
     assert new.error is ErrorCode.NONE and new.generation == 1 and new.leader == a != new.member_id
     assert new.members == () and play.group.state is GroupState.STABLE and play.group.leader == new.member_id
+    assert new.protocol == "range"
     assert play.group.heartbeat(a, "one", 1, 0) is ErrorCode.FENCED_INSTANCE_ID
     play.sync("a")
     assert play.synced["a"][-1].assignment == b"A"
     play.join("x", a, instance_id="one")
     assert play.last("x").error is ErrorCode.FENCED_INSTANCE_ID
-    play.join("y", "some", instance_id="other")
-    assert play.last("y").error is ErrorCode.UNKNOWN_MEMBER_ID
+    for unfit in ("some", new.member_id):
+        play.join("y", unfit, instance_id="other")
+        assert play.last("y") == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, unfit), "also with a member's id"
+    assert play.group.state is GroupState.STABLE
 
 
 @pytest.mark.spec("GRP-39")
@@ -339,13 +354,15 @@ def test_leaving() -> None:
     assert error is ErrorCode.NONE and play.group.state is GroupState.PREPARING_REBALANCE
     assert play.group.leave(b, 0)[0] is ErrorCode.UNKNOWN_MEMBER_ID
     play.join("c", known=True)
-    assert play.group.leave(play.last("c").member_id, 0)[0] is ErrorCode.NONE, "a pending id is forgotten"
+    assert play.group.leave(play.last("c").member_id, 0)[0] is ErrorCode.NONE and not play.group.pending
+    assert play.group.leave(play.last("c").member_id, 0)[0] is ErrorCode.UNKNOWN_MEMBER_ID, "it is forgotten"
 
 
 @pytest.mark.spec("GRP-15")
 def test_a_group_that_is_unloaded_answers_what_is_parked() -> None:
     play = Play()
     play.stable("a")
+    play.join("pending", known=True)
     play.join("b")
     for effect in play.group.die():
         effect()
@@ -366,6 +383,12 @@ def test_a_stored_group_comes_back_stable_with_full_sessions() -> None:
     assert again.leader == play.group.leader and list(again.members) == list(play.group.members)
     assert again.next_deadline_ms() == 11_000
     assert again.heartbeat(play.member("a"), None, again.generation, 2000) is ErrorCode.NONE
+    other = Group("g", lambda _: None)
+    first, second = value.members
+    members = (first, replace(second, session_timeout_ms=6_000))
+    other.restore(replace(value, leader=second.member_id, members=members), 1000)
+    assert other.leader == second.member_id, "the stored one, whichever it is"
+    assert other.next_deadline_ms() == 7_000, "of two sessions the one that ends first"
 
 
 @pytest.mark.spec("GRP-13", "GRP-34")

@@ -101,7 +101,11 @@ def test_who_left_while_a_rebalance_was_prepared_goes_by_its_session(stage: Stag
     (left,) = stage.coordinator.describe("g").members
     assert left.id == member.id
     held = stage.coordinator.groups.get("g")
-    assert held is not None and held.group.members[left.id].session_deadline_ms is not None
+    assert held is not None
+    deadline = held.group.next_deadline_ms()
+    assert deadline is not None and 0 < deadline - stage.coordinator.now_ms() <= 60_000
+    held.group.on_time(deadline)
+    assert not held.group.members
 
 
 @pytest.mark.spec("GRP-63")
@@ -192,13 +196,77 @@ def test_tombstones_that_did_not_get_there_bring_their_offsets_back_and_expire_a
     stage.lead()
     stage.commit({A: 1})
     stage.replica.refuse = ErrorCode.NOT_LEADER_FOR_PARTITION
-    stage.coordinator.now_ms = lambda: 1e13  # type: ignore[method-assign]
-    stage.coordinator.expire()
+    stage.expire_after(days=1)
     assert stage.fetch() == (OK, {})
     stage.replica.refuse = None
     stage.restart()
     assert stage.fetch() == (OK, {A: 1})
-    stage.coordinator.now_ms = lambda: 1e13  # type: ignore[method-assign]
-    stage.coordinator.expire()
+    stage.expire_after(days=1)
     stage.restart()
     assert stage.fetch() == (OK, {})
+
+
+@pytest.mark.spec("GRP-63", "GRP-55")
+def test_the_tombstone_of_a_group_that_did_not_get_there_brings_it_back_and_it_goes_again(stage: Stage) -> None:
+    stage.lead()
+    member = Member(stage).stable()
+    assert stage.coordinator.leave("g", member.id) is OK
+    stage.replica.refuse = ErrorCode.NOT_LEADER_FOR_PARTITION
+    stage.expire_after(days=1)
+    assert stage.coordinator.groups.all() == []
+    stage.replica.refuse = None
+    stage.restart()
+    (held,) = stage.coordinator.groups.all()
+    assert (held.group.state.value, held.group.generation) == ("Empty", 2)
+    stage.expire_after(days=1)
+    for _ in range(2):
+        assert stage.coordinator.groups.all() == []
+        stage.restart()
+
+
+def lost_and_led_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lose the partition, and load it again, just before the next record is appended."""
+    append = stage.replica.append
+
+    def held_up(entries: Any, **options: Any) -> None:
+        monkeypatch.setattr(stage.replica, "append", append)
+        stage.follow()
+        stage.lead()
+        append(entries, **options)
+
+    monkeypatch.setattr(stage.replica, "append", held_up)
+
+
+@pytest.mark.spec("GRP-15", "GRP-16")
+def test_a_record_decided_before_the_partition_was_lost_is_not_written_after_it_came_back(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.lead()
+    member = Member(stage).stable()
+    member.metadata = b"changed"
+    member.join()
+    groups = stage.coordinator.groups
+    carry_out = groups.carry_out
+    end = stage.replica.log.log_end_offset
+
+    def held_up(*decided: Any) -> None:
+        monkeypatch.setattr(groups, "carry_out", carry_out)
+        stage.follow()
+        stage.lead()
+        carry_out(*decided)
+
+    monkeypatch.setattr(groups, "carry_out", held_up)
+    assert member.sync({member.id: b"of the old"}) == [SyncResult(ErrorCode.NOT_COORDINATOR)]
+    assert stage.replica.log.log_end_offset == end, "the new owner of the id has not decided this"
+    assert member.heartbeat(generation=1) is OK, "it goes on as it was loaded"
+
+
+@pytest.mark.spec("GRP-16", "GRP-52")
+def test_a_commit_written_behind_a_new_load_is_not_acknowledged(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.lead()
+    stage.commit({A: 1})
+    lost_and_led_again(stage, monkeypatch)
+    answered = stage.commit({A: 2})[A]
+    assert (answered, stage.fetch()) == (ErrorCode.NOT_COORDINATOR, (OK, {A: 1}))
+    assert stage.commit({A: 2}) == {A: OK}, "the client comes again"
+    assert stage.fetch() == (OK, {A: 2})

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.groups import loader
+from kafkatool.broker.coordination import log_walk
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
 from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.runtime import gc_pause
 from kafkatool.broker.runtime.gc_pause import gc_paused
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch
+from kafkatool.core.protocol.records.batches import Record, encode_batch, iter_records
 from tests.broker.groups.test_coordinator import Stage
 from tests.waiting import eventually
 
@@ -109,8 +109,7 @@ def test_other_groups_heartbeats_are_answered_while_many_commits_come_and_go(sta
 
     eventually(is_unloaded_beside_them, "a heartbeat to be answered during an unload", 100)
     with others.beating("expiry", at_least=COMMITS // 20_000):
-        stage.coordinator.now_ms = lambda: 1e15  # type: ignore[method-assign]
-        stage.coordinator.expire()
+        stage.expire_after(days=1)
     assert stage.coordinator.groups.all() == []
 
 
@@ -120,13 +119,13 @@ def test_the_cycle_collector_does_not_walk_through_what_was_loaded(
 ) -> None:
     fill(stage, 2 * GROUPS)
     enabled: list[bool] = []
-    decode = decode_records
+    records = iter_records
 
-    def noting(batch: memoryview) -> list[Record]:
+    def noting(batch: memoryview) -> Iterator[Record]:
         enabled.append(gc.isenabled())
-        return decode(batch)
+        return records(batch)
 
-    monkeypatch.setattr(loader, "decode_records", noting)
+    monkeypatch.setattr(log_walk, "iter_records", noting)
     monkeypatch.setattr(gc_pause, "_ours", True)  # as in a process that is a broker
     frozen = gc.get_freeze_count()
     try:

@@ -1,6 +1,6 @@
 """Handlers behind real sockets, and a context of which only the parts a test names exist."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
@@ -37,6 +37,7 @@ def handler_context(**parts: Any) -> HandlerContext:
         "metadata_cache": MetadataCache(1),
     }
     given["client_quotas"] = ClientQuotas(given["config"])
+    given["authorizer"] = None
     for field in fields(HandlerContext):
         given.setdefault(field.name, absent)
     return HandlerContext(**(given | parts))
@@ -62,13 +63,15 @@ class Client(RawClient):
 
 
 @contextmanager
-def broker_of(served: Mapping[int, Served], context: HandlerContext, **properties: str) -> Iterator[Client]:
+def broker_of(
+    served: Mapping[int, Served], context: HandlerContext, *, quick_apis: Collection[int] = (), **properties: str
+) -> Iterator[Client]:
     """Yield a client of a network layer with those handlers."""
     server = SocketServer(network_config(**properties))
     timer = Timer("test")
     try:
         server.bind()
-        server.serve(Dispatcher(served, replace(context, timer=timer)))
+        server.serve(Dispatcher(served, replace(context, timer=timer)), quick_apis=quick_apis)
         client = Client(server.endpoints[0].port)
         try:
             yield client

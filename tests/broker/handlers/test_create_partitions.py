@@ -36,7 +36,7 @@ def setup(zk: ZooKeeper) -> Iterator[Setup]:
     cache, controller, timer = MetadataCache(1), FakeController(), Timer("waits")
     cache.update(update(state("t", 0, 1, [1, 2]), brokers=[live(1), live(2), live(3)]))
     config = BrokerConfig.from_properties({"zookeeper.connect": "unused:1"})
-    admin = TopicAdmin(zk, config, cache, timer)
+    admin = TopicAdmin(zk, config, 1, cache, timer)
     context = handler_context(config=config, metadata_cache=cache, topic_admin=admin, controller=controller)
     with broker_of(SERVED, context) as client:
         yield Setup(client, cache, admin, controller)

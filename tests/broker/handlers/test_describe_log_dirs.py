@@ -1,5 +1,6 @@
 """DescribeLogDirs over real log dirs, one of which fails."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,7 +75,7 @@ def ask(client: Client, topics: list[tuple[str, list[int]]] | None, version: int
 
 
 @pytest.mark.spec("BRK-162", "BRK-146")
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", range(5))
 def test_sizes_and_lags_by_directory(client: Client, manager: LogManager, tmp_path: Path, version: int) -> None:
     size = manager.logs()[0].size_bytes
     assert size > 0
@@ -91,3 +92,21 @@ def test_sizes_and_lags_by_directory(client: Client, manager: LogManager, tmp_pa
     found = ask(client, None, version)
     assert found[str(tmp_path / "one")] == (56, {})
     assert found[str(tmp_path / "two")][0] == 0
+
+
+@pytest.mark.spec("BRK-162")
+def test_of_each_disk_that_works_its_size_and_what_is_free_are_told(
+    client: Client, manager: LogManager, tmp_path: Path
+) -> None:
+    manager.take_offline(tmp_path / "one", OSError("the disk is gone"))
+
+    def disks(version: int) -> dict[str, tuple[int, int]]:
+        results = client.call(api.API, version, api.DescribeLogDirsRequest(topics=None)).results
+        return {Path(r.log_dir).name: (r.total_bytes, r.usable_bytes) for r in results}
+
+    found = disks(4)
+    total, free = found["two"]
+    assert total == shutil.disk_usage(tmp_path).total
+    assert 0 < free <= total
+    assert found["one"] == (-1, -1)
+    assert disks(3)["two"] == (-1, -1)

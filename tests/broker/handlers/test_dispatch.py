@@ -1,20 +1,38 @@
 """Headers, versions and failures, over raw sockets."""
 
+import socket
 import struct
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafkatool.broker.handlers.call import Call, Served, load_handlers
-from kafkatool.core.errors import KafkatoolError, StorageError
+from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.core.errors import (
+    CorruptRecordsError,
+    KafkatoolError,
+    OffsetOutOfRangeError,
+    RefusedError,
+    StorageError,
+)
 from kafkatool.core.protocol.codec.schema import Api
-from kafkatool.core.protocol.messages import api_versions, fetch, heartbeat, leader_and_isr, metadata, produce
+from kafkatool.core.protocol.messages import (
+    api_versions,
+    fetch,
+    heartbeat,
+    leader_and_isr,
+    metadata,
+    produce,
+    update_metadata,
+)
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from tests.broker.handlers.served import broker_of, handler_context
+from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.network.raw_client import frame
+from tests.waiting import eventually
 
 
 def served(api: Api, handle: Callable[[Any, Call], Any]) -> dict[int, Served]:
@@ -50,22 +68,39 @@ BEAT = heartbeat.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         struct.pack(">hhih", 18, -1, 1, -1),
     ],
 )
-def test_what_cannot_be_understood_closes_the_connection_without_reply(body: bytes) -> None:
+def test_what_cannot_be_understood_is_logged_and_closes_the_connection_without_reply(
+    body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     with broker_of(served(heartbeat.API, beat), handler_context()) as client:
         assert client.call(heartbeat.API, 3, BEAT).error_code == 0
+        caplog.clear()
         client.send(body)
         assert client.is_closed_by_server()
+    (told,) = [r.getMessage() for r in caplog.records if r.name == "kafkatool.broker.handlers.dispatch"]
+    assert told.startswith("closing 127.0.0.1:")
 
 
 @pytest.mark.spec("BRK-4")
 def test_a_newer_controllers_request_closes_the_connection_and_says_what_to_lower(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for _ in range(2):
-        with broker_of(served(leader_and_isr.API, fail_with(AssertionError())), handler_context()) as client:
-            client.send(struct.pack(">hhih", 4, 3, 1, -1))
-            assert client.is_closed_by_server()
-    assert "inter.broker.protocol.version to 2.3" in caplog.text
+    both = served(leader_and_isr.API, fail_with(AssertionError())) | served(
+        update_metadata.API, fail_with(AssertionError())
+    )
+    for key, version in [(4, 3), (4, 4), (6, 6), (6, 7)]:
+        caplog.clear()
+        with broker_of(both, handler_context()) as client:
+            for _ in range(3):
+                with closing(Client(client.socket.getpeername()[1])) as controller:
+                    controller.send(struct.pack(">hhih", key, version, 1, -1))
+                    assert controller.is_closed_by_server()
+            told = [r.getMessage() for r in caplog.records if "inter.broker.protocol.version to 2.3" in r.getMessage()]
+            assert len(told) == 1 and "controller at 127.0.0.1 " in told[0], "once for each peer"
+            address = client.socket.getpeername()
+            with socket.create_connection(address, 60, source_address=("127.0.0.2", 0)) as another:
+                another.sendall(frame(struct.pack(">hhih", key, version, 1, -1)))
+                assert another.recv(1) == b""
+            assert "controller at 127.0.0.2 " in caplog.text and caplog.text.count("version to 2.3") == 2
 
 
 @pytest.mark.spec("BRK-11")
@@ -85,6 +120,10 @@ def test_a_newer_api_versions_is_answered_in_the_oldest_layout_and_the_connectio
         (RuntimeError("on purpose"), ErrorCode.UNKNOWN_SERVER_ERROR),
         (StorageError("disk"), ErrorCode.KAFKA_STORAGE_ERROR),
         (KafkatoolError("odd"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (AppendError(ErrorCode.MESSAGE_TOO_LARGE, "it carries its code"), ErrorCode.MESSAGE_TOO_LARGE),
+        (CorruptRecordsError("odd"), ErrorCode.CORRUPT_MESSAGE),
+        (OffsetOutOfRangeError("odd"), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (RefusedError("odd"), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_a_failing_handler_becomes_the_apis_error_reply_and_survives(error: Exception, code: ErrorCode) -> None:
@@ -120,17 +159,27 @@ def _produce(acks: int) -> produce.ProduceRequest:
 @pytest.mark.spec("BRK-17")
 def test_a_failing_produce_without_acks_closes_the_connection() -> None:
     with broker_of(served(produce.API, fail_with(RuntimeError("on purpose"))), handler_context()) as client:
+        answer = client.call(produce.API, 7, _produce(1))
+        assert answer.topics[0].partitions[0].error_code == -1, "one that expects an answer has it"
         client.send_request(produce.API, 7, _produce(0))
         assert client.is_closed_by_server()
 
 
-@pytest.mark.spec("BRK-155")
+@pytest.mark.spec("BRK-17")
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_produce_below_3_is_refused_partition_by_partition_in_its_own_layout(version: int) -> None:
-    with broker_of(served(produce.API, fail_with(AssertionError())), handler_context()) as client:
-        (topic,) = client.call(produce.API, version, _produce(1)).topics
-        (partition,) = topic.partitions
-        assert (topic.topic, partition.partition, partition.error_code, partition.base_offset) == ("t", 1, 35, -1)
+def test_a_failing_produce_below_3_is_answered_partition_by_partition_in_its_own_layout(version: int) -> None:
+    with broker_of(served(produce.API, fail_with(RuntimeError("on purpose"))), handler_context()) as client:
+        one = _produce(1)
+        another = produce.ProduceRequestPartition(partition=4, records=b"more")
+        topics = [
+            produce.ProduceRequestTopic(topic="t", partitions=[*one.topics[0].partitions, another]),
+            produce.ProduceRequestTopic(topic="u", partitions=[another]),
+        ]
+        answer = client.call(produce.API, version, replace(one, topics=topics))
+        told = [
+            (topic.topic, p.partition, p.error_code, p.base_offset) for topic in answer.topics for p in topic.partitions
+        ]
+        assert told == [("t", 1, -1, -1), ("t", 4, -1, -1), ("u", 4, -1, -1)]
 
 
 @pytest.mark.spec("BRK-13")
@@ -143,8 +192,37 @@ def test_a_second_answer_is_dropped() -> None:
         assert [client.call(heartbeat.API, 0, BEAT).error_code for _ in range(3)] == [1, 1, 1]
 
 
+@pytest.mark.spec("BRK-17")
+def test_an_answer_that_cannot_be_written_ends_its_connection_and_harms_nobody_else() -> None:
+    parked: list[Call] = []
+    name = b"\xff" * (2**15 - 1)  # no UTF-8: three times as long when it is written again
+
+    def park(request: Any, call: Call) -> metadata.MetadataResponse | None:
+        if request.topics:
+            parked.append(call)
+            return None
+        unwritable = metadata.MetadataResponseTopic(topic=name.decode(errors="replace"), partitions=[])
+        parked.pop().respond(metadata.MetadataResponse(brokers=[], topics=[unwritable]))
+        return metadata.MetadataResponse(brokers=[], topics=[])
+
+    with broker_of(served(metadata.API, park), handler_context()) as waiting:
+        waiting.send(struct.pack(">hhihih", 3, 1, 1, -1, 1, len(name)) + name)
+        eventually(lambda: bool(parked), "the request to be parked")
+        with closing(Client(waiting.socket.getpeername()[1])) as other:
+            answer = other.call(metadata.API, 1, metadata.MetadataRequest(topics=[]))
+            assert answer == metadata.MetadataResponse(brokers=[], topics=[])
+        assert waiting.is_closed_by_server()
+
+
 @pytest.mark.spec("BRK-22")
-@pytest.mark.parametrize(("version", "at_once"), [(2, False), (6, True)])
+def test_from_which_version_on_a_reply_goes_out_at_once_and_what_is_charged() -> None:
+    served_apis = load_handlers()
+    assert {key: served_apis[key].throttled_at_once_from for key in (0, 1, 2, 3, 18)} == {0: 6, 1: 8, 2: 3, 3: 6, 18: 2}
+    assert {key for key, api in served_apis.items() if api.charge is not None} == {0, 1}, "no control request is"
+
+
+@pytest.mark.spec("BRK-22")
+@pytest.mark.parametrize(("version", "at_once"), [(5, False), (6, True)])
 def test_a_throttled_client_is_told_at_once_and_kept_muted_or_answered_late(version: int, at_once: bool) -> None:
     def throttle(request: Any, call: Call) -> None:
         response = metadata.MetadataResponse(brokers=[], topics=[])
@@ -162,6 +240,20 @@ def test_a_throttled_client_is_told_at_once_and_kept_muted_or_answered_late(vers
         client.receive_response(metadata.API, version)
         assert time.monotonic() - started >= 0.15
     assert len(told) == 1 + at_once
+
+
+@pytest.mark.spec("BRK-22")
+@pytest.mark.parametrize(("version", "at_once"), [(5, False), (6, True)])
+def test_an_answer_goes_out_before_a_long_throttling_is_over_or_does_not(version: int, at_once: bool) -> None:
+    def throttle(request: Any, call: Call) -> None:
+        call.respond(metadata.MetadataResponse(brokers=[], topics=[]), throttle_time_ms=3_600_000)
+
+    with broker_of(served(metadata.API, throttle), handler_context()) as client:
+        client.send_request(metadata.API, version, metadata.MetadataRequest(topics=[]))
+        if at_once:
+            assert client.receive_response(metadata.API, version).throttle_time_ms == 3_600_000
+            client.send_request(metadata.API, version, metadata.MetadataRequest(topics=[]))
+        assert client.answers_nothing_for(0.1)
 
 
 @pytest.mark.spec("BRK-14", "BRK-117")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from kafkatool.broker.handlers.error_reply import error_reply
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.frames import decode_response, encode_response
+from kafkatool.core.protocol.messages import delete_topics, describe_groups, metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.core.protocol.apis import APIS
 from tests.core.protocol.codec.messages import case_name, messages
@@ -22,3 +23,23 @@ def test_every_api_has_an_error_reply_in_each_version(api: Api, data: st.DataObj
     reply = error_reply(api.response, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     frame = b"".join(bytes(c) for c in encode_response(api, version, 1, reply) if not isinstance(c, tuple))
     decode_response(api, version, frame[4:])
+
+
+@pytest.mark.spec("BRK-17")
+def test_what_is_named_differently_in_the_answer_is_answered_too() -> None:
+    code = ErrorCode.NOT_CONTROLLER
+    deletion = delete_topics.DeleteTopicsRequest(topic_names=["a", "b"], timeout_ms=1)
+    assert error_reply(delete_topics.DeleteTopicsResponse, deletion, code).topics == [
+        delete_topics.DeleteTopicsResponseTopic(name=name, error_code=code) for name in ("a", "b")
+    ]
+    groups = describe_groups.DescribeGroupsRequest(groups=["g"])
+    assert error_reply(describe_groups.DescribeGroupsResponse, groups, code).groups == [
+        describe_groups.DescribedGroup(group_id="g", error_code=code, members=[])
+    ]
+
+
+def test_what_carries_no_error_is_not_made_up() -> None:
+    asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(topic="t")])
+    reply = error_reply(metadata.MetadataResponse, asked, ErrorCode.LEADER_NOT_AVAILABLE)
+    assert reply.brokers == []
+    assert [(t.topic, t.error_code) for t in reply.topics] == [("t", ErrorCode.LEADER_NOT_AVAILABLE)]

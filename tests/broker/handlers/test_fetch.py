@@ -1,15 +1,21 @@
 """Fetch, ListOffsets and OffsetForLeaderEpoch over a socket."""
 
+import os
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import fetch, list_offsets, offset_for_leader_epoch
 from kafkatool.core.protocol.messages.fetch import (
     AbortedTransaction,
+    EpochEnd,
     FetchRequest,
     FetchRequestTopic,
     FetchResponse,
@@ -26,10 +32,13 @@ from kafkatool.core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequestPartition,
     OffsetForLeaderEpochRequestTopic,
 )
-from kafkatool.core.protocol.records.batches import decode_records
+from kafkatool.core.protocol.records.batches import Record, check_crc, decode_records, encode_batch, iter_batches
+from kafkatool.core.protocol.records.legacy import LegacyEntry, read_entries
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
-from tests.broker.storage.batch_builders import batch, marker
+from tests.broker.storage.batch_builders import batch, entry, marker
+from tests.broker.storage.logs import everything
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -62,7 +71,7 @@ def only(response: FetchResponse) -> FetchResponsePartition:
 
 
 @pytest.mark.spec("BRK-92", "BRK-94", "BRK-103", "BRK-104", "BRK-162")
-@pytest.mark.parametrize("version", range(4, 12))
+@pytest.mark.parametrize("version", range(4, 13))
 def test_records_come_back_as_they_lie_in_the_log(broker: World, client: Client, version: int) -> None:
     broker.produce(count=3)
     answer = only(ask(client, version, 0))
@@ -97,15 +106,48 @@ def test_a_read_committed_consumer_is_told_what_was_aborted_and_reads_below_open
 def test_a_failed_disk_is_told_in_words_the_client_knows(broker: World, client: Client) -> None:
     broker.logs.take_offline(broker.partition().log.directory.parent, OSError("gone"))
     broker.scheduler.run()
-    assert only(ask(client, 5, 0)).error_code == 6
-    assert only(ask(client, 6, 0)).error_code == 56
+    assert [only(ask(client, version, 0)).error_code for version in range(4, 12)] == [6, 6, *[56] * 6]
 
 
 @pytest.mark.spec("BRK-104")
 def test_a_topic_that_asks_for_zstd_is_not_for_old_clients(broker: World, client: Client) -> None:
     broker.logs.update_topic_config("t", {"compression.type": "zstd"})
-    assert only(ask(client, 9, 0, max_wait_ms=60_000)).error_code == 76
-    assert only(ask(client, 10, 0)).error_code == 0
+    for version in range(4, 10):
+        assert only(ask(client, version, 0, max_wait_ms=60_000)).error_code == 76
+    for version in (10, 11, 12):
+        assert only(ask(client, version, 0)).error_code == 0
+
+
+@pytest.mark.spec("BRK-104")
+@pytest.mark.parametrize(("version", "code"), [(4, 76), (9, 76), (10, 0)])
+def test_the_other_topics_of_that_request_are_read(broker: World, client: Client, version: int, code: int) -> None:
+    broker.lead(TopicPartition("u", 0))
+    for name in "tu":
+        broker.produce(TopicPartition(name, 0))
+    broker.logs.update_topic_config("t", {"compression.type": "zstd"})
+    topics = [FetchRequestTopic(topic=name, partitions=[wanted(0, 0)]) for name in "tu"]
+    message = FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics)
+    response: FetchResponse = client.call(fetch.API, version, message)
+    told = {t.topic: (p.error_code, len(p.records or b"")) for t in response.topics for p in t.partitions}
+    assert told == {"t": (code, 0 if code else len(batch())), "u": (0, len(batch()))}
+
+
+@pytest.mark.spec("BRK-104")
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("version", range(4, 13))
+def test_zstd_batches_of_other_topics_and_old_formats_go_out_as_they_lie(
+    broker: World, client: Client, version: int, magic: int
+) -> None:
+    log = broker.partition().log
+    log.append_as_leader(encode_batch([Record(0, 1000, b"k", b"v" * 99)], codec=4), 2)
+    body = bytes([magic, 0]) + bytes(8 * magic) + b"\xff" * 4 + (1).to_bytes(4, "big") + b"v"
+    old = (1).to_bytes(8, "big") + (4 + len(body)).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+    log.append_as_follower(memoryview(old))
+    broker.lead(epoch=3)
+    stored = everything(log)
+    assert stored.endswith(old)
+    answer = only(ask(client, version, 0))
+    assert (answer.error_code, bytes(answer.records or b"")) == (0, stored)  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("BRK-105")
@@ -115,22 +157,36 @@ def test_a_session_over_the_wire(broker: World, client: Client) -> None:
     assert ask(client, 11, -1, session=(full.session_id, 1)).topics == []
     broker.produce()
     assert only(ask(client, 11, -1, session=(full.session_id, 2))).high_watermark == 1
-    assert ask(client, 11, -1, session=(full.session_id, 9)).error_code == 71
-    assert ask(client, 11, -1, session=(12345, 1)).error_code == 70
+    for named, code in (((full.session_id, 9), 71), ((full.session_id, 2), 71), ((full.session_id ^ 1, 3), 70)):
+        answer = ask(client, 11, 0, session=named)
+        assert (answer.error_code, answer.topics) == (code, []), "at the top, whatever is listed"
+    assert ask(client, 11, -1, session=(full.session_id, 3)).error_code == 0, "they changed nothing"
 
 
 def offset_of(
-    client: Client, version: int, timestamp: int, *, replica: int = -1, twice: bool = False
+    client: Client,
+    version: int,
+    timestamp: int,
+    *,
+    replica: int = -1,
+    isolation: int = 0,
+    topic: str = "t",
+    twice: bool = False,
+    current: int = -1,
+    max_offsets: int = 1,
 ) -> ListOffsetsResponsePartition:
-    partition = ListOffsetsRequestPartition(partition=0, timestamp=timestamp)
-    topics = [ListOffsetsRequestTopic(topic="t", partitions=[partition] * (2 if twice else 1))]
-    response = client.call(list_offsets.API, version, ListOffsetsRequest(replica_id=replica, topics=topics))
+    partition = ListOffsetsRequestPartition(
+        partition=0, timestamp=timestamp, current_leader_epoch=current, max_offsets=max_offsets
+    )
+    topics = [ListOffsetsRequestTopic(topic=topic, partitions=[partition] * (2 if twice else 1))]
+    request = ListOffsetsRequest(replica_id=replica, isolation_level=isolation, topics=topics)
+    response = client.call(list_offsets.API, version, request)
     found: ListOffsetsResponsePartition = response.topics[0].partitions[0]
     return found
 
 
 @pytest.mark.spec("BRK-107", "BRK-162")
-@pytest.mark.parametrize("version", range(1, 6))
+@pytest.mark.parametrize("version", range(1, 7))
 def test_offsets_by_time(broker: World, client: Client, version: int) -> None:
     broker.lead(epoch=3, isr=(1, 2))
     broker.produce(count=3)
@@ -143,8 +199,122 @@ def test_offsets_by_time(broker: World, client: Client, version: int) -> None:
     by_time = offset_of(client, version, 500)
     assert (by_time.offset, by_time.timestamp, by_time.leader_epoch) == (0, 1000, epoch)
     nothing = offset_of(client, version, 5000)
-    assert (nothing.error_code, nothing.offset, nothing.timestamp) == (0, -1, -1)
+    assert (nothing.error_code, nothing.offset, nothing.timestamp, nothing.leader_epoch) == (0, -1, -1, -1)
     assert offset_of(client, version, -1, twice=True).error_code == 42
+
+
+@pytest.mark.spec("BRK-107")
+@pytest.mark.parametrize("version", range(2, 6))
+def test_each_reader_has_its_own_latest_offset_and_finds_no_record_behind_it(
+    broker: World, client: Client, version: int
+) -> None:
+    """In the log: 0 to 2 at 1000, an open transaction from 3 on at 2000, 6 at 3000 not replicated."""
+    log = broker.lead(epoch=3, isr=(1, 2)).log
+    broker.produce(count=3)
+    open_one = batch(2, producer=(7, 0, 0), attributes=0x10, timestamp=2000)
+    log.append_as_leader(open_one, 3, origin_client=False, verification=UNVERIFIED)
+    broker.fetch(5, follower(2))
+    log.append_as_leader(batch(timestamp=3000), 3)
+    log.advance_log_start(1)
+
+    def found(timestamp: int, replica: int = -1, isolation: int = 0) -> int:
+        return offset_of(client, version, timestamp, replica=replica, isolation=isolation).offset
+
+    readers = {"consumer": (-1, 0), "committed": (-1, 1), "debugger": (-2, 0), "follower": (2, 0)}
+    assert {n: found(-1, *r) for n, r in readers.items()} == {
+        "consumer": 5,
+        "committed": 3,
+        "debugger": 6,
+        "follower": 6,
+    }
+    assert {found(-2, *r) for r in readers.values()} == {1}
+    assert {n: found(1500, *r) for n, r in readers.items()} == {
+        "consumer": 3,
+        "committed": -1,
+        "debugger": 3,
+        "follower": 3,
+    }
+    assert {n: found(2001, *r) for n, r in readers.items()} == {
+        "consumer": -1,
+        "committed": -1,
+        "debugger": 5,
+        "follower": 5,
+    }
+
+
+@pytest.mark.spec("BRK-107")
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_partition_listed_twice_is_refused_each_time_and_the_others_are_not(
+    broker: World, client: Client, apart: bool
+) -> None:
+    broker.lead(TopicPartition("t", 1))
+    t0, t1 = (ListOffsetsRequestPartition(partition=p, timestamp=-1) for p in (0, 1))
+    lists = [[t0], [t1, t0]] if apart else [[t0, t1, t0]]
+    topics = [ListOffsetsRequestTopic(topic="t", partitions=listed) for listed in lists]
+    response = client.call(list_offsets.API, 5, ListOffsetsRequest(replica_id=-1, topics=topics))
+    told = [
+        (p.partition, p.error_code, p.offset, p.timestamp, p.leader_epoch)
+        for t in response.topics
+        for p in t.partitions
+    ]
+    assert told == [(0, 42, -1, -1, -1), (1, 0, 0, -1, 0), (0, 42, -1, -1, -1)]
+
+
+@pytest.mark.spec("BRK-107")
+def test_offsets_are_told_by_the_leader_and_to_a_debugger_by_any_replica(broker: World, client: Client) -> None:
+    broker.produce(count=2)
+    broker.follow(epoch=3)
+    for timestamp in (-1, -2, 500):
+        assert offset_of(client, 5, timestamp).error_code == 6
+        assert offset_of(client, 5, timestamp, replica=2).error_code == 6
+        assert offset_of(client, 5, timestamp, replica=-2).error_code == 0
+    assert offset_of(client, 5, -1, topic="u").error_code == 3
+    broker.know(TopicPartition("u", 0))
+    assert offset_of(client, 5, -1, topic="u").error_code == 6
+    assert offset_of(client, 5, -1, topic="u", replica=-2).error_code == 9
+
+
+@pytest.mark.spec("BRK-108")
+@pytest.mark.parametrize("version", range(1, 6))
+def test_a_record_found_by_its_time_comes_with_the_epoch_it_was_written_in(
+    broker: World, client: Client, version: int
+) -> None:
+    broker.produce(count=3)
+    broker.lead(epoch=7)
+    epochs = (2, 7) if version >= 4 else (-1, -1)
+    assert (offset_of(client, version, 500).leader_epoch, offset_of(client, version, -1).leader_epoch) == epochs
+
+
+@pytest.mark.spec("BRK-63")
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_question_for_an_offset_in_another_epoch_is_refused(broker: World, client: Client, version: int) -> None:
+    def codes() -> list[int]:
+        return [offset_of(client, version, -1, current=epoch).error_code for epoch in (-1, 1, 2, 3)]
+
+    assert codes() == [0, *([74, 0, 75] if version >= 4 else [0, 0, 0])]
+    broker.follow(epoch=3)
+    assert codes() == [6, *([74, 74, 6] if version >= 4 else [6, 6, 6])], "the epoch is checked before leadership"
+
+
+@pytest.mark.spec("BRK-63")
+@pytest.mark.parametrize("version", [8, 9, 11])
+def test_a_fetch_in_another_epoch_is_refused(broker: World, client: Client, version: int) -> None:
+    def codes() -> list[int]:
+        asked = [
+            FetchRequest(
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                topics=[FetchRequestTopic(topic="t", partitions=[wanted(0, 0, epoch=epoch)])],
+            )
+            for epoch in (-1, 1, 2, 3)
+        ]
+        return [only(client.call(fetch.API, version, message)).error_code for message in asked]
+
+    assert codes() == [0, *([74, 0, 75] if version >= 9 else [0, 0, 0])]
+    broker.follow(epoch=3)
+    not_here = 6 if version < 11 else 0  # a follower serves consumers of 2.4 and later
+    assert codes() == [not_here, *([74, 74, not_here] if version >= 9 else [6, 6, 6])]
 
 
 @pytest.mark.spec("BRK-108")
@@ -154,13 +324,46 @@ def test_until_the_high_watermark_reaches_the_epoch_the_latest_offset_is_not_tol
     broker.lead(epoch=3, isr=(1, 2))
     broker.produce(count=3)
     broker.lead(epoch=4, isr=(1, 2))
-    assert offset_of(client, 5, -1).error_code == 78
-    assert offset_of(client, 4, -1).error_code == 5
-    assert offset_of(client, 5, 99_000).error_code == 78
+    for asked in (-1, 99_000):
+        assert offset_of(client, 5, asked).error_code == 78
+        assert {offset_of(client, version, asked).error_code for version in range(1, 5)} == {5}
     assert offset_of(client, 5, -2).offset == 0
     assert offset_of(client, 5, -1, replica=2).offset == 3
     broker.fetch(3, follower(2))
     assert offset_of(client, 5, -1).offset == 3
+
+
+@pytest.mark.spec("BRK-108")
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_until_then_a_record_below_the_high_watermark_is_found_by_its_time(
+    broker: World, client: Client, isolation: int
+) -> None:
+    partition = broker.lead(epoch=3, isr=(1, 2))
+    broker.produce()
+    broker.fetch(1, follower(2))
+    partition.log.append_as_leader(batch(2, timestamp=2000), 3)
+    broker.lead(epoch=4, isr=(1, 2))
+    assert (partition.high_watermark.offset, partition.epoch_start) == (1, 3)
+    found = offset_of(client, 5, 500, isolation=isolation)
+    assert (found.error_code, found.offset, found.leader_epoch) == (0, 0, 3)
+    for asked in (2000, -1):
+        assert offset_of(client, 5, asked, isolation=isolation).error_code == 78
+    assert [offset_of(client, 5, t, replica=-2).offset for t in (2000, -1)] == [1, 3], "a debugger is no consumer"
+
+
+@pytest.mark.spec("BRK-123")
+def test_before_the_controller_spoke_a_fetch_does_not_wait(broker: World, client: Client) -> None:
+    partitions = [wanted(0, 0)]
+    for replica in (-1, 2):
+        message = FetchRequest(
+            replica_id=replica,
+            max_wait_ms=3_600_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[FetchRequestTopic(topic="untold", partitions=partitions)],
+        )
+        assert only(client.call(fetch.API, 11, message)).error_code == 3
+    assert offset_of(client, 5, -1, topic="untold").error_code == 3
 
 
 def epoch_end(client: Client, version: int, epoch: int, current: int = -1, topic: str = "t") -> tuple[int, int, int]:
@@ -187,9 +390,221 @@ def test_where_an_epoch_ends(broker: World, client: Client, version: int) -> Non
     assert epoch_end(client, version, 1) == (0, named(1), 0)
     assert epoch_end(client, version, 4) == (0, named(2), 3)
     if version >= 2:
+        assert epoch_end(client, version, 5, current=5) == (0, 5, 5)
         assert epoch_end(client, version, 5, current=4)[0] == 74
         assert epoch_end(client, version, 5, current=6)[0] == 75
-    assert epoch_end(client, version, 5, topic="unknown")[0] == 3
+    assert epoch_end(client, version, 5, topic="elsewhere")[0] == 3
+    broker.know(TopicPartition("elsewhere", 0))
+    assert epoch_end(client, version, 5, topic="elsewhere")[0] == 6, "there, but not here"
     broker.follow(epoch=6)
     assert epoch_end(client, version, 5)[0] == 6
+    if version >= 2:
+        assert [epoch_end(client, version, 5, current=e)[0] for e in (5, 6, 7)] == [74, 6, 75], "before leadership"
     assert TP in [p.tp for p in broker.manager.partitions.all()]
+
+
+# --- versions from before record batches --------------------------------------------------------------------------
+
+
+def entries_of(answer: FetchResponsePartition) -> list[LegacyEntry]:
+    """The entries of an answer, checksums held against them."""
+    data = bytes(answer.records or b"")  # type: ignore[arg-type]
+    assert all(check_crc(data, at) for at, _ in iter_batches(data))
+    return list(read_entries(data[: sum(header.size_bytes for _, header in iter_batches(data))]))
+
+
+@pytest.mark.spec("ADM-87", "ADM-93")
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_older_consumers_get_entries_of_their_format(broker: World, client: Client, version: int, codec: int) -> None:
+    made = [
+        Record(0, 2000, b"k", b"v", (("h", b"1"),)),
+        Record(1, 3000, None, b""),
+        Record(2, 1500, b"", None),
+    ]
+    magic = 0 if version < 2 else 1
+    broker.partition().append_as_leader(encode_batch(made, codec=codec))
+    broker.produce()
+    answer = only(ask(client, version, 1))
+    assert (answer.error_code, answer.high_watermark) == (0, 4)
+    found = entries_of(answer)
+    # Of a compressed batch all records come, as it is one entry; of another those from the offset on.
+    expected = [(r.offset, magic, r.timestamp if magic else -1, r.key, r.value) for r in made[0 if codec else 1 :]]
+    assert [(e.offset, e.magic, e.timestamp, e.key, e.value) for e in found[:-1]] == expected
+    assert found[-1].offset == 3
+    headers = [header for _, header in iter_batches(bytes(answer.records or b""))]  # type: ignore[arg-type]
+    assert [(h.base_offset, h.codec) for h in headers] == ([(2, codec)] if codec else [(1, 0), (2, 0)]) + [(3, 0)]
+    if magic:
+        assert headers[0].max_timestamp == 3000
+
+
+@pytest.mark.spec("ADM-93")
+def test_the_brokers_time_is_that_of_each_entry(broker: World, client: Client) -> None:
+    broker.logs.update_topic_config("t", {"message.timestamp.type": "LogAppendTime"})
+    broker.produce(count=2)
+    (time_ms,) = {r.timestamp for r in decode_records(bytes(only(ask(client, 4, 0)).records or b""))}  # type: ignore[arg-type]
+    assert [(e.timestamp, e.attributes) for e in entries_of(only(ask(client, 3, 0)))] == [(time_ms, 8)] * 2
+
+
+@pytest.mark.spec("ADM-93")
+@pytest.mark.parametrize("version", range(4))
+def test_zstd_has_no_older_form(broker: World, client: Client, version: int) -> None:
+    broker.partition().append_as_leader(encode_batch([Record(0, 1, b"k", b"v" * 99)], codec=4))
+    broker.produce()
+    assert only(ask(client, version, 0)).error_code == 76
+    assert only(ask(client, version, 1)).error_code == 0
+
+
+@pytest.mark.spec("ADM-93")
+def test_what_comes_before_zstd_is_read_first(broker: World, client: Client) -> None:
+    broker.produce(count=2)
+    broker.partition().append_as_leader(encode_batch([Record(0, 1, b"k", b"v" * 99)], codec=4))
+    broker.produce()
+    assert [e.offset for e in entries_of(only(ask(client, 3, 0)))] == [0, 1]
+    assert only(ask(client, 3, 2)).error_code == 76
+
+
+@pytest.mark.spec("ADM-93", "ADM-95")
+@pytest.mark.parametrize("version", range(4))
+def test_markers_of_transactions_are_passed_over_and_waited_behind(broker: World, client: Client, version: int) -> None:
+    sent = (
+        batch(2, base_offset=0, producer=(7, 0, 0), attributes=0x10)
+        + marker(commit=False, producer=(7, 0), base_offset=2)
+        + marker(commit=True, producer=(8, 0), base_offset=3)
+    )
+    broker.follow(epoch=3).log.append_as_follower(memoryview(sent))
+    broker.lead(epoch=4)
+    assert [e.offset for e in entries_of(only(ask(client, version, 0)))] == [0, 1]  # aborted ones too
+    assert bytes(only(ask(client, version, 2)).records or b"") == b""  # type: ignore[arg-type]
+    waiting = FetchRequest(
+        max_wait_ms=60_000,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[FetchRequestTopic(topic="t", partitions=[wanted(0, 2)])],
+    )
+    client.send_request(fetch.API, version, waiting)
+    eventually(lambda: bool(broker.manager.delayed.fetches), "the fetch to wait")
+    broker.produce()
+    found: FetchResponse = client.receive_response(fetch.API, version)
+    assert [e.offset for e in entries_of(only(found))] == [4]
+
+
+@pytest.mark.spec("ADM-95")
+def test_an_entry_larger_than_the_partitions_limit_is_cut_below_version_3_and_whole_from_it_on(
+    broker: World, client: Client
+) -> None:
+    broker.partition().append_as_leader(encode_batch([Record(i, 1, b"k", b"v" * 500) for i in range(3)]))
+
+    def got(version: int, limit: int) -> bytes:
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[FetchRequestTopic(topic="t", partitions=[wanted(0, 0, max_bytes=limit)])],
+        )
+        return bytes(only(client.call(fetch.API, version, request)).records or b"")  # type: ignore[arg-type]
+
+    assert [len(got(version, 100)) for version in range(4)] == [100, 100, 100, 535]
+    assert [len(got(version, 535 * 2)) for version in (2, 3)] == [535 * 2] * 2
+    assert [len(got(version, 535 * 2 + 1)) for version in (2, 3)] == [535 * 2] * 2
+
+
+@pytest.mark.spec("ADM-94")
+def test_conversion_may_be_switched_off_for_a_topic(broker: World, client: Client) -> None:
+    broker.produce()
+    broker.logs.update_topic_config("t", {"message.downconversion.enable": "false"})
+    for version in range(4):
+        for reader in (-1, -2):
+            assert only(ask(client, version, 0, replica_id=reader)).error_code == 35
+    assert only(ask(client, 4, 0)).error_code == 0
+    broker.lead(epoch=3, isr=(1, 2))
+    assert [e.offset for e in entries_of(only(ask(client, 3, 0, replica_id=2)))] == [0]  # a broker of that age follows
+
+
+@pytest.mark.spec("ADM-93")
+def test_entries_that_lie_in_the_log_as_they_are_wanted_are_sent_as_they_are(broker: World, client: Client) -> None:
+    old = entry(0, timestamp=77) + entry(1, None, key=None, timestamp=78)
+    broker.follow(epoch=3).log.append_as_follower(memoryview(old))
+    broker.lead(epoch=4)
+    for version in (2, 3, 4):
+        assert bytes(only(ask(client, version, 0)).records or b"") == old  # type: ignore[arg-type]
+    assert [(e.offset, e.magic, e.value) for e in entries_of(only(ask(client, 1, 0)))] == [(0, 0, b"v"), (1, 0, None)]
+
+
+@pytest.mark.spec("ADM-97")
+def test_a_damaged_batch_is_called_corrupt(broker: World, client: Client) -> None:
+    """Its checksum is the reader's to test; here its records cannot even be told apart."""
+    sent = batch(2)
+    broker.partition().append_as_leader(sent)
+    file = next(broker.partition().log.directory.glob("*.log"))
+    with file.open("r+b") as log:
+        log.seek(61)
+        log.write(b"\x7f")
+    broker.partition().log.state.newest = None
+    assert only(ask(client, 3, 0)).error_code == 2
+
+
+@pytest.mark.spec("ADM-96")
+def test_list_offsets_0_tells_where_segments_begin(broker: World, client: Client) -> None:
+    log = broker.partition().log
+    for _ in range(3):
+        broker.produce(count=10)
+        with log.state.lock:
+            log.roll(log.log_end_offset)
+    broker.produce(count=2)
+    for age, segment in enumerate(log.segments):
+        os.utime(log.directory / f"{segment.base_offset:020d}.log", (1000 + age, 1000 + age))
+
+    def offsets(asked: int, most: int = 10, replica: int = -1) -> list[int]:
+        return offset_of(client, 0, asked, replica=replica, max_offsets=most).offsets
+
+    assert offsets(-1) == [32, 30, 20, 10, 0]
+    assert offsets(-1, 1) == [32] and offsets(-1, 2) == [32, 30] and offsets(-1, 0) == []
+    assert offsets(-2) == [0]
+    assert offsets(1_001_000) == [10, 0] and offsets(1_001_000, 1) == [10]
+    assert offsets(999_999) == []
+    broker.lead(epoch=3, isr=(1, 2))
+    broker.produce(count=5)  # above the high watermark
+    assert (offsets(-1, 1), offsets(-1, 1, -2), offsets(-1, 1, 2)) == ([32], [37], [37])
+    broker.follow(epoch=4)
+    assert offset_of(client, 0, -1).error_code == 6
+
+
+# --- version 12 ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("ADM-85")
+def test_another_clusters_client_is_told_so(broker: World, client: Client) -> None:
+    for cluster, code in ((None, 0), ("test-cluster", 0), ("another", 104)):
+        message = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=[], cluster_id=cluster)
+        assert client.call(fetch.API, 12, message).error_code == code
+
+
+@pytest.mark.spec("ADM-85")
+def test_a_reader_of_another_history_is_told_where_it_ends(broker: World, client: Client) -> None:
+    broker.produce(count=3)
+    broker.lead(epoch=5)
+    broker.produce(count=4)
+
+    def answer(offset: int, last_epoch: int) -> FetchResponsePartition:
+        asked = replace(wanted(0, offset), last_fetched_epoch=last_epoch)
+        topics = [FetchRequestTopic(topic="t", partitions=[asked])]
+        message = FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics)
+        return only(client.call(fetch.API, 12, message))
+
+    diverging = answer(4, 2)
+    assert (diverging.error_code, diverging.high_watermark, bytes(diverging.records or b"")) == (0, 7, b"")  # type: ignore[arg-type]
+    assert diverging.diverging_epoch == EpochEnd(epoch=2, end_offset=3)
+    assert answer(5, 4).diverging_epoch == EpochEnd(epoch=2, end_offset=3)
+    for offset, epoch in ((3, 2), (4, 5), (0, -1)):
+        fine = answer(offset, epoch)
+        assert fine.diverging_epoch is None and fine.records
+
+
+@pytest.mark.spec("ADM-85")
+def test_who_asks_the_wrong_broker_is_told_the_leader(broker: World, client: Client) -> None:
+    broker.know(TP, brokers={1: 9001, 2: 9002}, leader=2)
+    broker.follow(epoch=3)
+    assert (answer := only(ask(client, 12, 0, replica_id=3))).error_code == 6
+    assert answer.current_leader is not None and answer.current_leader.leader_id == 2
+    assert only(ask(client, 11, 0, replica_id=3)).current_leader is None

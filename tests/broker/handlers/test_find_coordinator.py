@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.administration.topics import TopicAdmin
-from kafkatool.broker.groups.ownership import partition_for
+from kafkatool.broker.coordination.ownership import partition_for
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.registration.registration import make_base_paths
@@ -16,7 +16,7 @@ from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.protocol.messages import find_coordinator as api
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, TopicZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 
 SERVED = {10: load_handlers()[10]}
@@ -33,24 +33,41 @@ def cache() -> MetadataCache:
 def client(zk: ZooKeeper, cache: MetadataCache) -> Iterator[Client]:
     make_base_paths(zk)
     config = BrokerConfig.from_properties(
-        {"zookeeper.connect": "x:1", "offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "2"}
+        {
+            "zookeeper.connect": "x:1",
+            "offsets.topic.num.partitions": "4",
+            "offsets.topic.replication.factor": "2",
+            "offsets.topic.segment.bytes": "77777",
+            "transaction.state.log.num.partitions": "3",
+            "transaction.state.log.replication.factor": "2",
+            "transaction.state.log.min.isr": "5",
+            "transaction.state.log.segment.bytes": "88888",
+            "auto.create.topics.enable": "false",  # it says nothing of this topic
+        }
     )
     timer = Timer("waits")
-    admin = TopicAdmin(zk, config, cache, timer)
+    admin = TopicAdmin(zk, config, 1, cache, timer)
     groups: Any = SimpleNamespace(partition_of=lambda group: partition_for(group, 4))
-    with broker_of(SERVED, handler_context(metadata_cache=cache, topic_admin=admin, groups=groups)) as made:
+    context = handler_context(metadata_cache=cache, topic_admin=admin, groups=groups, transactions=groups)
+    with broker_of(SERVED, context) as made:
         yield made
     timer.close()
 
 
 def find(client: Client, key: str, key_type: int = 0, version: int = 2) -> tuple[int, tuple[int, str, int]]:
-    answer = client.call(api.API, version, api.FindCoordinatorRequest(key=key, key_type=key_type))
-    assert bool(answer.error_code) is bool(answer.error_message) or version == 0
+    if version >= 4:
+        request = api.FindCoordinatorRequest(keys=[key, key], key_type=key_type)
+        (answer,) = client.call(api.API, version, request).coordinators
+        assert answer.key == key
+    else:
+        answer = client.call(api.API, version, api.FindCoordinatorRequest(key=key, key_type=key_type))
+    if version > 0:
+        assert answer.error_message if answer.error_code else answer.error_message is None
     return answer.error_code, (answer.node_id, answer.host, answer.port)
 
 
-@pytest.mark.spec("BRK-164", "GRP-1", "GRP-3")
-@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.spec("BRK-164", "GRP-1", "GRP-3", "GRP-4")
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 def test_the_leader_of_the_groups_partition_coordinates(client: Client, cache: MetadataCache, version: int) -> None:
     led = {0: 2, 1: 1, 2: -1, 3: 9}  # no leader; a leader that is not alive
     states = [state("__consumer_offsets", p, leader, [1, 2]) for p, leader in led.items()]
@@ -63,13 +80,55 @@ def test_the_leader_of_the_groups_partition_coordinates(client: Client, cache: M
     assert find(client, "c", version=version) == (15, NOWHERE)
 
 
-@pytest.mark.spec("BRK-164")
-def test_transactions_have_a_coordinator_only_where_their_topic_exists(client: Client, cache: MetadataCache) -> None:
+@pytest.mark.spec("BRK-164", "TXN-1", "TXN-2")
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_the_leader_of_the_ids_partition_coordinates_its_transactions(
+    client: Client, cache: MetadataCache, version: int
+) -> None:
+    led = {0: 2, 1: 1, 2: -1, 3: 9}
+    states = [state("__transaction_state", p, leader, [1, 2]) for p, leader in led.items()]
+    cache.update(update(*states, brokers=[live(1), live(2)]))
+    assert find(client, "kt", key_type=1, version=version) == (0, (1, "h1", 9001))
+    assert find(client, "test-group", key_type=1, version=version) == (0, (2, "h2", 9002))
+    for key in ("b", "c"):
+        assert find(client, key, key_type=1, version=version) == (15, NOWHERE)
+    assert find(client, "", key_type=1, version=version) == (42, NOWHERE)
+    assert find(client, "tx", key_type=7, version=version) == (42, NOWHERE)
+
+
+@pytest.mark.spec("TXN-3", "TXN-4")
+def test_the_first_look_up_with_enough_brokers_makes_the_topic_of_transactions(
+    client: Client, cache: MetadataCache, zk: ZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
     cache.update(update(brokers=[live(1)]))
-    assert find(client, "tx", key_type=1) == (53, NOWHERE)
-    assert find(client, "tx", key_type=7) == (42, NOWHERE)
-    cache.update(update(state("__transaction_state", 0, 1, [1]), brokers=[live(1)]))
-    assert find(client, "tx", key_type=1) == (0, (1, "h1", 9001))
+    assert find(client, "tx", key_type=1) == (15, NOWHERE)
+    assert "Replication factor: 2 larger than available brokers: 1" in caplog.text
+    assert zk.get(TopicZnode.path("__transaction_state")) is None
+    cache.update(update(brokers=[live(1), live(2), live(3)]))
+    for _ in range(2):
+        assert find(client, "tx", key_type=1) == (15, NOWHERE)
+    node = zk.get(TopicZnode.path("__transaction_state"))
+    assert node is not None
+    assignment = TopicZnode.decode("", node.data).assignment
+    assert len(assignment) == 3 and all(len(replicas) == 2 for replicas in assignment.values())
+    config = zk.get(ConfigZnode.path("topics", "__transaction_state"))
+    assert config is not None and ConfigZnode.decode("", config.data) == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "2",  # 5 were asked for, of 2 replicas
+        "segment.bytes": "88888",
+        "unclean.leader.election.enable": "false",
+    }
+    assert "transaction.state.log.min.isr=5 cannot be met" in caplog.text
+
+
+@pytest.mark.spec("GRP-5")
+def test_as_many_brokers_as_replicas_are_enough(client: Client, cache: MetadataCache, zk: ZooKeeper) -> None:
+    cache.update(update(brokers=[live(1), live(2)]))
+    assert find(client, "g") == (15, NOWHERE)
+    node = zk.get(OFFSETS)
+    assert node is not None
+    assert {frozenset(r) for r in TopicZnode.decode("", node.data).assignment.values()} == {frozenset({1, 2})}
 
 
 @pytest.mark.spec("BRK-164", "BRK-166", "GRP-4", "GRP-5")
@@ -79,12 +138,21 @@ def test_the_first_look_up_with_enough_brokers_creates_the_topic(
     cache.update(update(brokers=[live(1)]))
     with caplog.at_level(logging.WARNING):
         assert find(client, "g") == (15, NOWHERE)
-    assert "Replication factor: 2 larger than available brokers: 1" in caplog.text
+    (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert warning.levelno == logging.WARNING
+    assert "Replication factor: 2 larger than available brokers: 1" in warning.getMessage()
     assert zk.get(OFFSETS) is None
     cache.update(update(brokers=[live(1, rack="a"), live(2, rack="b"), live(3, rack="b")]))
     for _ in range(2):  # made by another broker meanwhile: success too
         assert find(client, "g") == (15, NOWHERE)
+    assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1, "the one of before"
     node = zk.get(OFFSETS)
     assert node is not None
     assignment = TopicZnode.decode("", node.data).assignment
     assert len(assignment) == 4 and all(1 in replicas and len(replicas) == 2 for replicas in assignment.values())
+    config = zk.get(ConfigZnode.path("topics", "__consumer_offsets"))
+    assert config is not None and ConfigZnode.decode("", config.data) == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "77777",
+    }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.broker.groups.member import JoinRequest, Parked
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.core.protocol.messages import delete_groups, describe_groups, list_groups
 from tests.broker.groups.test_administration import make_stable
@@ -29,15 +30,14 @@ def client(stage: Stage) -> Iterator[Client]:
 
 
 @pytest.mark.spec("GRP-58")
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", range(6))
 def test_described_groups_keep_their_order_and_errors_their_place(stage: Stage, client: Client, version: int) -> None:
     request = describe_groups.DescribeGroupsRequest(groups=["g", "gone", ""])
-    refused = client.call(describe_groups.API, version, request)
-    assert [(g.group_id, g.error_code, g.group_state) for g in refused.groups] == [
-        ("g", 16, ""),
-        ("gone", 16, ""),
-        ("", 16, ""),
-    ]
+    refused = client.call(describe_groups.API, version, replace(request, include_authorized_operations=version >= 3))
+    assert [
+        (g.group_id, g.error_code, g.group_state, g.protocol_type, g.protocol_data, g.members, g.authorized_operations)
+        for g in refused.groups
+    ] == [(name, 16, "", "", "", [], -(2**31)) for name in ("g", "gone", "")]
     stage.lead()
     member = make_stable(stage)
     request = replace(request, include_authorized_operations=version >= 3)
@@ -48,13 +48,27 @@ def test_described_groups_keep_their_order_and_errors_their_place(stage: Stage, 
     assert (only.member_metadata, only.member_assignment) == (b"r", b"mine")
     assert [(g.error_code, g.group_state, g.members) for g in (gone, nameless)] == [(0, "Dead", [])] * 2
     assert stable.authorized_operations == (328 if version >= 3 else -(2**31))
+    assert only.group_instance_id is None
     if version >= 3:
         request = replace(request, include_authorized_operations=False)
         assert client.call(describe_groups.API, 3, request).groups[0].authorized_operations == -(2**31)
 
 
+@pytest.mark.spec("BRK-162")
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_static_members_are_described_with_their_instance_ids_from_version_4_on(
+    stage: Stage, client: Client, version: int
+) -> None:
+    stage.lead()
+    wish = JoinRequest("", "i-1", "client", "/h", 300_000, 60_000, "consumer", (("range", b"r"),), needs_known_id=False)
+    stage.coordinator.join("g", wish, Parked(lambda _: None, lambda: None))
+    request = describe_groups.DescribeGroupsRequest(groups=["g"])
+    (group,) = client.call(describe_groups.API, version, request).groups
+    assert [m.group_instance_id for m in group.members] == ["i-1" if version >= 4 else None]
+
+
 @pytest.mark.spec("GRP-59")
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(5))
 def test_groups_are_listed_with_their_kind(stage: Stage, client: Client, version: int) -> None:
     stage.lead()
     stage.commit({A: 1}, group="simple")
@@ -62,6 +76,28 @@ def test_groups_are_listed_with_their_kind(stage: Stage, client: Client, version
     answer = client.call(list_groups.API, version, list_groups.ListGroupsRequest())
     assert answer.error_code == 0
     assert [(g.group_id, g.protocol_type) for g in answer.groups] == [("g", "consumer"), ("simple", "")]
+    assert [g.group_state for g in answer.groups] == (["Stable", "Empty"] if version >= 4 else ["", ""])
+
+
+@pytest.mark.spec("GRP-59")
+@pytest.mark.parametrize(
+    ("states", "found"),
+    [
+        ([], ["g", "simple"]),
+        (["Stable"], ["g"]),
+        (["Empty", "Dead"], ["simple"]),
+        (["Empty", "Stable"], ["g", "simple"]),
+        (["stable", "NoSuchState"], []),
+    ],
+)
+def test_only_groups_in_the_states_asked_for_are_listed(
+    stage: Stage, client: Client, states: list[str], found: list[str]
+) -> None:
+    stage.lead()
+    stage.commit({A: 1}, group="simple")
+    make_stable(stage)
+    answer = client.call(list_groups.API, 4, list_groups.ListGroupsRequest(states_filter=states))
+    assert [g.group_id for g in answer.groups] == found
 
 
 @pytest.mark.spec("GRP-60")

@@ -1,8 +1,10 @@
 """The group APIs over raw sockets: what the handlers check and how errors are laid out; the coordinator is the real one."""
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from kafkatool.core.protocol.messages import heartbeat, join_group, offset_commi
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.groups.test_coordinator import Stage
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
+from tests.waiting import eventually
 
 GROUP_KEYS = (8, 9, 11, 12, 14)
 SERVED = {key: s for key, s in load_handlers().items() if key in GROUP_KEYS}
@@ -62,7 +65,11 @@ def commit(client: Client, version: int, *partitions: tuple[str, int], **fields:
                 topic=topic,
                 partitions=[
                     offset_commit.OffsetCommitRequestPartition(
-                        partition=number, committed_offset=5, commit_timestamp=timestamp, committed_metadata="m"
+                        partition=number,
+                        committed_offset=5,
+                        committed_leader_epoch=4,
+                        commit_timestamp=timestamp,
+                        committed_metadata="m",
                     )
                 ],
             )
@@ -85,6 +92,8 @@ def test_a_refused_join_says_why_in_the_order_of_the_checks(stage: Stage, client
     stage.lead()
     assert join(client, **unfit).error_code == 26
     assert join(client, session_timeout_ms=1_800_001).error_code == 26
+    assert join(client, member_id="stranger", **unfit).error_code == 26, "before that it is not known"
+    assert stage.coordinator.groups.get("g") is None, "and nothing is made"
     refused = join(client, member_id="stranger", protocol_type="")
     assert (refused.error_code, refused.member_id) == (25, "stranger")
     assert (refused.generation_id, refused.protocol_name, refused.leader, refused.members) == (-1, "", "", [])
@@ -136,12 +145,97 @@ def test_an_instance_id_is_refused_before_anything_else_is_looked_at() -> None:
         assert commit(client, 7, ("t", 0), ("gone", 0), group_instance_id="i") == {("t", 0): 35, ("gone", 0): 35}
 
 
+@pytest.mark.spec("GRP-35")
+def test_the_connection_of_an_older_parked_request_is_closed(stage: Stage) -> None:
+    context = handler_context(groups=stage.coordinator, metadata_cache=known_topics(), config=stage.config)
+    with broker_of(SERVED, context) as client, contextlib.ExitStack() as others:
+        stage.lead()
+        assert join(client).error_code == 0
+        first, second = (Client(client.socket.getpeername()[1]) for _ in range(2))
+        others.callback(first.close)
+        others.callback(second.close)
+        request = join_group.JoinGroupRequest(
+            group_id="g",
+            member_id="",
+            session_timeout_ms=300_000,
+            rebalance_timeout_ms=300_000,
+            protocol_type="consumer",
+            protocols=[join_group.JoinGroupProtocol(name="range", metadata=b"r")],
+        )
+        first.send_request(join_group.API, 3, request)
+        owned = stage.coordinator.groups.get("g")
+        assert owned is not None
+        eventually(lambda: len(owned.group.members) == 2, "the second member to be admitted")
+        newcomer = list(owned.group.members)[1]
+        second.send_request(join_group.API, 3, replace(request, member_id=newcomer))
+        assert first.is_closed_by_server()
+        leader = join(client, member_id=next(iter(owned.group.members)))
+        answer = second.receive_response(join_group.API, 3)
+        assert (answer.error_code, answer.member_id, answer.leader) == (0, newcomer, leader.member_id)
+        third = Client(client.socket.getpeername()[1])
+        others.callback(third.close)
+        follows, leads = (
+            sync_group.SyncGroupRequest(
+                group_id="g", generation_id=answer.generation_id, member_id=member_id, assignments=[]
+            )
+            for member_id in (newcomer, leader.member_id)
+        )
+        second.send_request(sync_group.API, 1, follows)
+        eventually(lambda: owned.group.members[newcomer].sync is not None, "the SyncGroup to be parked")
+        third.send_request(sync_group.API, 1, follows)
+        assert second.is_closed_by_server()
+        assert client.call(sync_group.API, 1, leads).error_code == 0
+        assert third.receive_response(sync_group.API, 1).error_code == 0
+
+
+@pytest.mark.spec("GRP-44")
+def test_whose_connection_is_closed_is_a_member_until_its_session_ends(stage: Stage, client: Client) -> None:
+    stage.lead()
+    other = Client(client.socket.getpeername()[1])
+    try:
+        member_id = join(other, session_timeout_ms=600_000).member_id
+        request = sync_group.SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=[])
+        assert other.call(sync_group.API, 1, request).error_code == 0
+    finally:
+        other.close()
+    owned = stage.coordinator.groups.get("g")
+    assert owned is not None
+    for _ in range(20):  # answered on other connections since
+        assert commit(client, 7, ("t", 0)) == {("t", 0): 25}
+        assert list(owned.group.members) == [member_id]
+    assert owned.deadline is not None
+    stage.passed_ms += 600_000
+    stage.coordinator.groups.on_time(owned)
+    assert not owned.group.members
+
+
+@pytest.mark.spec("GRP-21", "GRP-22")
+def test_the_bounds_of_the_session_and_any_kind_of_group_with_any_bytes_are_taken(client: Client, stage: Stage) -> None:
+    stage.lead()
+    assert join(client, session_timeout_ms=9).error_code == 26
+    opaque = bytes(range(256))
+    protocols = [join_group.JoinGroupProtocol(name="whatever", metadata=opaque)]
+    for group, session in (("least", 10), ("most", 1_800_000)):
+        joined = join(client, group=group, session_timeout_ms=session, protocol_type="connect", protocols=protocols)
+        assert (joined.error_code, joined.protocol_name) == (0, "whatever")
+        assert [bytes(m.metadata) for m in joined.members] == [opaque]
+    assert join(client, group="most", protocol_type="connect", protocols=[]).error_code == 23
+    entries = [sync_group.SyncGroupAssignment(member_id=joined.member_id, assignment=opaque)]
+    request = sync_group.SyncGroupRequest(
+        group_id="most", generation_id=1, member_id=joined.member_id, assignments=entries
+    )
+    assert bytes(client.call(sync_group.API, 1, request).assignment) == opaque
+    stage.coordinator.leave("most", joined.member_id)
+    assert join(client, group="most").error_code == 0, "once it is empty it takes another kind"
+
+
 # --- OffsetCommit ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("GRP-46")
 def test_partitions_that_do_not_exist_are_refused_and_the_rest_goes_on(stage: Stage, client: Client) -> None:
-    assert commit(client, 7, ("t", 0), ("gone", 0), ("t", 9)) == {("t", 0): 16, ("gone", 0): 3, ("t", 9): 3}
+    asked = (("t", 0), ("gone", 0), ("t", 9), ("t", 1))
+    assert commit(client, 7, *asked) == {("t", 0): 16, ("gone", 0): 3, ("t", 9): 3, ("t", 1): 16}
     stage.lead()
     assert commit(client, 7, ("t", 0), ("gone", 0), ("t", 1)) == {("t", 0): 0, ("gone", 0): 3, ("t", 1): 0}
     assert stage.fetch()[1] == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 5}
@@ -169,14 +263,50 @@ def test_commit_and_expiry_times_come_from_the_version_that_has_them(stage: Stag
     expiry = times[2][1]
     assert expiry is not None and before + 5000 <= expiry <= after + 5000
     assert [times[i][1] for i in (1, 3, 4)] == [None, None, None]
+    for version in (2, 3, 4):
+        before = int(time.time() * 1000)
+        assert commit(client, version, ("t", 0), retention_time_ms=9000) == {("t", 0): 0}
+        expiry = stage.coordinator.fetch_offsets("g", None).offsets[TopicPartition("t", 0)].expire_timestamp_ms
+        assert expiry is not None and before + 9000 <= expiry <= int(time.time() * 1000) + 9000
     assert commit(client, 2, ("t", 0), retention_time_ms=2**63 - 1) == {("t", 0): 0}  # a way to say: for ever
+    before = int(time.time() * 1000)
+    assert commit(client, 2, ("t", 0), retention_time_ms=0) == {("t", 0): 0}
+    expiry = stage.coordinator.fetch_offsets("g", None).offsets[TopicPartition("t", 0)].expire_timestamp_ms
+    assert expiry is not None and before <= expiry <= int(time.time() * 1000), "-1 alone means none"
+    for stamp in (0, -2):
+        assert commit(client, 1, ("t", 0), commit_timestamp=stamp) == {("t", 0): 0}
+        value = stage.coordinator.fetch_offsets("g", None).offsets[TopicPartition("t", 0)]
+        assert value.commit_timestamp_ms == stamp, "-1 alone means now"
+
+
+@pytest.mark.spec("GRP-48")
+def test_metadata_is_measured_in_utf_16_units_and_refused_for_its_partition_alone(stage: Stage, client: Client) -> None:
+    stage.lead()
+
+    def ask(*metadata: str | None) -> list[int]:
+        partitions = [
+            offset_commit.OffsetCommitRequestPartition(partition=p, committed_offset=7, committed_metadata=m)
+            for p, m in enumerate(metadata)
+        ]
+        topic = offset_commit.OffsetCommitRequestTopic(topic="t", partitions=partitions)
+        answer = client.call(offset_commit.API, 7, offset_commit.OffsetCommitRequest(group_id="g", topics=[topic]))
+        return [p.error_code for p in answer.topics[0].partitions]
+
+    assert ask("x" * 4097, "x" * 4096) == [12, 0]
+    held = stage.coordinator.groups.get("g")
+    assert held is not None and not +held.group.offsets.under_way, "not pending either"
+    assert stage.fetch()[1] == {TopicPartition("t", 1): 7}
+    assert ask("\U0001f600" * 2048, "\U0001f600" * 2048 + "x") == [0, 12], "two units each"
+    assert ask(None) == [0]
+    stored = stage.coordinator.fetch_offsets("g", None).offsets[TopicPartition("t", 0)]
+    assert stored.metadata == ""
 
 
 # --- OffsetFetch -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("GRP-57", "GRP-56")
-@pytest.mark.parametrize("version", [1, 2, 5])
+@pytest.mark.parametrize("version", range(1, 6))
 def test_a_group_error_stands_on_every_partition_and_on_top_too(stage: Stage, client: Client, version: int) -> None:
     request = offset_fetch.OffsetFetchRequest(
         group_id="g", topics=[offset_fetch.OffsetFetchRequestTopic(topic="t", partitions=[0, 1])]
@@ -190,8 +320,22 @@ def test_a_group_error_stands_on_every_partition_and_on_top_too(stage: Stage, cl
     assert ask() == (16 if version >= 2 else 0, [(0, -1, 16), (1, -1, 16)])
     stage.lead()
     assert ask() == (0, [(0, -1, 0), (1, -1, 0)])
+    nothing = client.call(offset_fetch.API, version, request).topics[0].partitions[0]
+    assert (nothing.metadata, nothing.committed_leader_epoch) == ("", -1)
+    gone = offset_fetch.OffsetFetchRequestTopic(topic="gone", partitions=[3])
+    unknown = client.call(offset_fetch.API, version, replace(request, topics=[gone]))
+    assert [(t.topic, p.committed_offset, p.error_code) for t in unknown.topics for p in t.partitions] == [
+        ("gone", -1, 0)
+    ]
+    if version >= 2:
+        nobody = client.call(offset_fetch.API, version, replace(request, group_id="unknown", topics=None))
+        assert (nobody.error_code, nobody.topics) == (0, [])
     assert commit(client, 7, ("t", 1)) == {("t", 1): 0}
     assert ask() == (0, [(0, -1, 0), (1, 5, 0)])
+    committed = client.call(offset_fetch.API, version, request).topics[0].partitions[1]
+    assert (committed.metadata, committed.committed_leader_epoch) == ("m", 4 if version >= 5 else -1)
+    none_asked_for = client.call(offset_fetch.API, version, replace(request, topics=[]))
+    assert (none_asked_for.error_code, none_asked_for.topics) == (0, [])
     if version >= 2:
         request = offset_fetch.OffsetFetchRequest(group_id=request.group_id, topics=None)
         assert ask() == (0, [(1, 5, 0)])

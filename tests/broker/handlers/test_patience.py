@@ -9,9 +9,12 @@ import pytest
 from kafkatool.broker.administration.waiting_topics import TopicPurgatory
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
 from kafkatool.broker.runtime.purgatory import Purgatory
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.core.protocol.messages import create_partitions, create_topics, delete_records, delete_topics
+from kafkatool.core.protocol.messages import fetch as fetch_api
+from kafkatool.core.protocol.messages import produce as produce_api
 from tests.broker.handlers.served import broker_of, handler_context, live, state, update
 from tests.broker.network.raw_client import network_config
 
@@ -52,7 +55,11 @@ def test_a_client_that_would_wait_for_weeks_is_answered(asked: Any) -> None:
         """Nor does anybody else: the wait has no end of its own."""
 
     admin: Any = SimpleNamespace(
-        create=does_nothing, delete=does_nothing, grow=does_nothing, waiting=TopicPurgatory(cache, timer)
+        create=lambda *_, **__: SimpleNamespace(partitions=1, replication_factor=1),
+        delete=does_nothing,
+        grow=does_nothing,
+        existing=frozenset,  # all that are named
+        waiting=TopicPurgatory(cache, timer),
     )
     manager: Any = SimpleNamespace(
         partitions=SimpleNamespace(leader=lambda _: lagging()),
@@ -70,3 +77,34 @@ def test_a_client_that_would_wait_for_weeks_is_answered(asked: Any) -> None:
     with broker_of({key: load_handlers()[key]}, context) as client:
         assert f"error_code={TIMED_OUT!r}" in repr(client.call(asked.API, 1, REQUESTS[asked]))
     timer.close()
+
+
+@pytest.mark.spec("BRK-18", "BRK-89", "BRK-97")
+@pytest.mark.parametrize(
+    ("asked_ms", "waits_ms"), [(1000, 1000), (60_000, 60_000), (60_001, 60_000), (FOR_WEEKS, 60_000)]
+)
+def test_a_produce_and_a_fetch_wait_as_asked_but_no_longer_than_three_quarters_of_an_idle_connections_life(
+    asked_ms: int, waits_ms: int
+) -> None:
+    waits: list[float] = []
+
+    def append(entries: Any, *, timeout_ms: float, on_done: Any, **_: object) -> None:
+        waits.append(timeout_ms)
+        on_done({})
+
+    def fetch(entries: Any, reader: object, *, max_wait_ms: float, on_done: Any, **_: object) -> None:
+        waits.append(max_wait_ms)
+        on_done([])
+
+    manager: Any = SimpleNamespace(
+        appends=SimpleNamespace(append=append),
+        fetches=SimpleNamespace(fetch=fetch),
+        fetch_sessions=FetchSessions(0, lambda: 0.0),
+    )
+    context = handler_context(config=network_config(connections_max_idle_ms="80000"), replica_manager=manager)
+    produced = produce_api.ProduceRequest(acks=-1, timeout_ms=asked_ms, topics=[])
+    fetched = fetch_api.FetchRequest(max_wait_ms=asked_ms, min_bytes=1, max_bytes=1, topics=[])
+    with broker_of({key: load_handlers()[key] for key in (0, 1)}, context) as client:
+        client.call(produce_api.API, 8, produced)
+        client.call(fetch_api.API, 11, fetched)
+    assert waits == [waits_ms, waits_ms]

@@ -1,16 +1,25 @@
 """Produce over a socket: layouts, codes by version, acks 0."""
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.frames import decode_response, encode_request
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.produce import API, ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
+from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, decode_records, encode_batch, iter_batches
+from kafkatool.core.protocol.records.compression import Codec, compress
+from kafkatool.core.protocol.records.message_sets import MOST_RECORDS
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import Clock, World, world
-from tests.broker.storage.batch_builders import batch
+from tests.broker.storage.batch_builders import batch, entry
+from tests.broker.storage.logs import everything
 
 ZSTD = 4
 
@@ -41,7 +50,7 @@ def codes(client: Client, version: int, message: ProduceRequest) -> list[int]:
 
 
 @pytest.mark.spec("BRK-86", "BRK-87", "BRK-162")
-@pytest.mark.parametrize("version", range(3, 9))
+@pytest.mark.parametrize("version", range(3, 10))
 def test_offsets_come_back_in_every_version(client: Client, version: int) -> None:
     client.call(API, version, request(batch(2)))
     answer = client.call(API, version, request(batch(2))).topics[0].partitions[0]
@@ -49,16 +58,207 @@ def test_offsets_come_back_in_every_version(client: Client, version: int) -> Non
     assert answer.log_start_offset == (0 if version >= 5 else -1)
 
 
-@pytest.mark.spec("BRK-155")
+def batches(broker: World) -> list[bytes]:
+    """The batches that lie in the log."""
+    data = everything(broker.partition().log)
+    return [data[at : at + header.size_bytes] for at, header in iter_batches(data)]
+
+
+def stored(broker: World) -> list[Record]:
+    return [record for one in batches(broker) for record in decode_records(one)]
+
+
+@pytest.mark.spec("ADM-90", "ADM-91")
 @pytest.mark.parametrize("version", range(3))
-def test_the_announced_old_versions_are_refused_per_partition(client: Client, version: int) -> None:
-    assert codes(client, version, request(batch())) == [35]
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_a_message_set_becomes_one_batch(broker: World, client: Client, version: int, magic: int, codec: Codec) -> None:
+    client.call(API, 8, request(batch(3)))
+    made = [(b"a", b"1", 2000), (None, b"", 3000), (b"", None, 1500)]
+    message_set = b"".join(entry(i, v, key=k, magic=magic, timestamp=t) for i, (k, v, t) in enumerate(made))
+    if codec:
+        packed = compress(codec, message_set, magic=magic)
+        message_set = entry(2, packed, key=None, magic=magic, attributes=codec)
+    answer = client.call(API, version, request(bytearray(message_set))).topics[0].partitions[0]
+    assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 3, -1)
+    assert stored(broker)[3:] == [Record(3 + i, t if magic else -1, k, v) for i, (k, v, t) in enumerate(made)]
+    assert [one[22] & 7 for one in batches(broker)] == [0, codec]
+
+
+@pytest.mark.spec("ADM-90")
+def test_what_is_wrong_in_a_message_set_is_refused_whole(broker: World, client: Client) -> None:
+    good = entry(0)
+    gzipped = compress(Codec.GZIP, good)
+    wrapper = entry(0, gzipped, key=None, attributes=1)
+    flipped = bytearray(good)
+    flipped[-1] ^= 1
+    wrong = {
+        "nothing": b"",
+        "no entry": b"abc",
+        "cut": good[:-1],
+        "checksum": bytes(flipped),
+        "checksum inside": entry(0, compress(Codec.GZIP, flipped), key=None, attributes=1),
+        "two formats": good + entry(1, magic=0),
+        "another format inside": entry(0, compress(Codec.GZIP, entry(0, magic=0)), key=None, attributes=1),
+        "two wrappers": wrapper + entry(1, gzipped, key=None, attributes=1),
+        "one beside a wrapper": good + wrapper,
+        "one behind a wrapper": wrapper + good,
+        "a wrapper in a wrapper": entry(0, compress(Codec.GZIP, wrapper), key=None, attributes=1),
+        "an empty wrapper": entry(0, compress(Codec.GZIP, b""), key=None, attributes=1),
+        "a wrapper without value": entry(0, None, key=None, attributes=1),
+        "no gzip": entry(0, b"abc", key=None, attributes=1),
+        "unknown codec": entry(0, gzipped, key=None, attributes=5),
+        "format 2": bytes(batch()),
+    }
+    for version in range(3):
+        for what, message_set in wrong.items():
+            assert codes(client, version, request(bytearray(message_set))) == [2], (version, what)
+        assert codes(client, version, request(bytearray(entry(0, b"", key=None, attributes=ZSTD)))) == [76]
+        stamped = entry(0, attributes=0x08)
+        assert codes(client, version, request(bytearray(stamped))) == [ErrorCode.INVALID_TIMESTAMP]
+    assert broker.partition().log.log_end_offset == 0
+
+
+@pytest.mark.spec("ADM-90", "ADM-97")
+def test_a_small_wrapper_full_of_records_is_refused_before_they_are_made(client: Client) -> None:
+    tiny = entry(0, None, key=None, magic=0)
+    bomb = entry(0, compress(Codec.GZIP, tiny * (MOST_RECORDS + 1), magic=0), key=None, magic=0, attributes=1)
+    assert len(bomb) < 200_000
+    assert codes(client, 2, request(bytearray(bomb))) == [ErrorCode.MESSAGE_TOO_LARGE]
+
+
+@pytest.mark.spec("ADM-90")
+def test_a_producer_that_knows_no_invalid_record_is_told_corrupt(broker: World, client: Client) -> None:
+    broker.logs.update_topic_config("t", {"cleanup.policy": "compact"})
+    assert codes(client, 2, request(bytearray(entry(0, key=None)))) == [ErrorCode.CORRUPT_MESSAGE]
+
+
+@pytest.mark.spec("ADM-90", "ADM-91")
+def test_the_brokers_time_and_codec_hold_for_message_sets_too(broker: World, client: Client) -> None:
+    broker.logs.update_topic_config("t", {"message.timestamp.type": "LogAppendTime", "compression.type": "zstd"})
+    answer = client.call(API, 2, request(bytearray(entry(0) + entry(1)))).topics[0].partitions[0]
+    assert answer.log_append_time_ms > 0
+    assert {r.timestamp for r in stored(broker)} == {answer.log_append_time_ms}
+    assert batches(broker)[0][22] & 7 == ZSTD
+
+
+@pytest.mark.spec("ADM-90")
+def test_only_a_version_that_knows_batches_may_send_them_and_no_message_sets(client: Client) -> None:
+    assert codes(client, 3, request(bytearray(entry(0)))) == [2]
+    assert codes(client, 3, request(batch())) == [0]
 
 
 @pytest.mark.spec("BRK-84")
 def test_no_batch_and_unknown_codecs_are_refused(client: Client) -> None:
     assert codes(client, 7, request(None)) == [2]
-    assert codes(client, 6, request(batch(attributes=ZSTD))) == [76]
+    packed = encode_batch([Record(0, 1000, b"k", b"v")], codec=ZSTD)
+    for version in range(3, 7):
+        assert codes(client, version, request(packed)) == [76]
+    for version in (7, 8):
+        assert codes(client, version, request(packed)) == [0]
+
+
+@pytest.mark.spec("BRK-85")
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("version", range(3, 9))
+def test_records_without_a_key_on_a_compacted_topic_are_refused_for_good_and_named(
+    broker: World, client: Client, version: int, codec: int
+) -> None:
+    """As Kafka 2.8.2 answers in these versions: clients repeat a batch that is called corrupt until their time is up."""
+    broker.logs.update_topic_config("t", {"cleanup.policy": "compact"})
+    records = encode_batch([Record(i, 1000, key, b"v") for i, key in enumerate([b"a", None, b"b", None])], codec=codec)
+    answer = client.call(API, version, request(records)).topics[0].partitions[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert [e.batch_index for e in answer.record_errors] == ([1, 3] if version == 8 else [])
+    assert ("without a key" in answer.error_message) if version == 8 else answer.error_message is None
+
+
+@pytest.mark.spec("BRK-85")
+def test_records_of_a_wrong_time_are_named_and_decide_the_code(broker: World, client: Client) -> None:
+    limit = {"message.timestamp.difference.max.ms": "60000", "cleanup.policy": "compact"}
+    broker.logs.update_topic_config("t", limit)
+    now_ms = int(time.time() * 1000)
+    records = encode_batch([Record(0, now_ms, b"k", b""), Record(1, now_ms, None, b""), Record(2, 5, b"k", b"")])
+    answer = client.call(API, 8, request(records)).topics[0].partitions[0]
+    assert (answer.error_code, [e.batch_index for e in answer.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [1, 2])
+
+
+@pytest.mark.spec("BRK-85")
+def test_an_answer_names_no_more_records_than_a_client_needs(broker: World, client: Client) -> None:
+    broker.logs.update_topic_config("t", {"cleanup.policy": "compact"})
+    records = encode_batch([Record(i, 1000, None, b"") for i in range(20_000)], codec=1)
+    answer = client.call(API, 8, request(records)).topics[0].partitions[0]
+    assert (answer.error_code, len(answer.record_errors)) == (ErrorCode.INVALID_RECORD, 1000)
+
+
+@pytest.mark.spec("TXN-71", "TXN-73")
+@pytest.mark.parametrize("version", range(3, 9))
+def test_without_the_topic_of_transactions_no_transactional_batch_is_written(
+    broker: World, client: Client, version: int
+) -> None:
+    def coded(transactional_id: str | None, producer: tuple[int, int, int]) -> list[int]:
+        message = request(batch(attributes=TRANSACTIONAL, producer=producer))
+        return codes(client, version, replace(message, transactional_id=transactional_id))
+
+    assert coded("mine", (7, 0, 0)) == [ErrorCode.INVALID_TXN_STATE]
+    assert coded(None, (7, 0, 0)) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+    for transactional_id in ("mine", None):
+        assert coded(transactional_id, (-1, -1, -1)) == [ErrorCode.INVALID_RECORD]
+    log = broker.partition().log
+    assert (log.log_end_offset, log.last_stable_offset, log.open_transactions()) == (0, 0, [])
+    assert codes(client, version, replace(request(batch()), transactional_id="mine")) == [0]
+
+
+@pytest.mark.spec("TXN-71")
+@pytest.mark.parametrize("transactional_id", [None, "mine"])
+def test_transactional_batches_of_several_producers_are_refused_and_the_others_are_written(
+    broker: World, client: Client, transactional_id: str | None
+) -> None:
+    logs = [broker.partition().log, *(broker.lead(TopicPartition("t", number)).log for number in (1, 2, 3))]
+    batches = [
+        batch(attributes=TRANSACTIONAL, producer=(7, 0, 0)),
+        batch(attributes=TRANSACTIONAL, producer=(8, 0, 0)),
+        batch(),
+        batch(attributes=TRANSACTIONAL, producer=(7, 1, 0)),
+    ]
+    partitions = [ProduceRequestPartition(partition=n, records=records) for n, records in enumerate(batches)]
+    topics = [ProduceRequestTopic(topic="t", partitions=partitions)]
+    message = ProduceRequest(transactional_id=transactional_id, acks=1, timeout_ms=1000, topics=topics)
+    if transactional_id is None:
+        assert codes(client, 7, message) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 4
+        assert [log.log_end_offset for log in logs] == [0, 0, 0, 0]
+    else:
+        refused = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert codes(client, 7, message) == [refused, refused, 0, refused]
+        assert [log.log_end_offset for log in logs] == [0, 0, 1, 0]
+
+
+@pytest.mark.spec("TXN-71")
+@pytest.mark.parametrize("transactional_id", [None, "mine"])
+def test_a_transactional_batch_without_a_producer_is_refused_for_its_partition_alone(
+    broker: World, client: Client, transactional_id: str | None
+) -> None:
+    logs = [broker.partition().log, broker.lead(TopicPartition("t", 1)).log]
+    sent = enumerate([batch(attributes=TRANSACTIONAL), batch()])
+    topics = [
+        ProduceRequestTopic(topic="t", partitions=[ProduceRequestPartition(partition=n, records=r) for n, r in sent])
+    ]
+    message = ProduceRequest(transactional_id=transactional_id, acks=1, timeout_ms=1000, topics=topics)
+    assert codes(client, 7, message) == [ErrorCode.INVALID_RECORD, 0]
+    assert [log.log_end_offset for log in logs] == [0, 1]
+
+
+@pytest.mark.spec("TXN-71")
+def test_in_an_open_transaction_neither_another_id_nor_acks_1_is_noticed(broker: World, client: Client) -> None:
+    broker.know(TopicPartition("t", 0), TopicPartition("__transaction_state", 0))
+    broker.manager.verified_appends.ask_by(lambda *_: pytest.fail("the log knows that it is open"))
+    log = broker.partition().log
+    log.append_as_leader(
+        batch(attributes=TRANSACTIONAL, producer=(7, 0, 0)), 0, origin_client=False, verification=UNVERIFIED
+    )
+    message = request(batch(attributes=TRANSACTIONAL, producer=(7, 0, 1)), acks=1)
+    assert codes(client, 7, replace(message, transactional_id="another's")) == [0]
+    assert (log.log_end_offset, [one.producer_id for one in log.open_transactions()]) == (2, [7])
 
 
 @pytest.mark.spec("BRK-158")
@@ -66,8 +266,7 @@ def test_a_failed_disk_is_told_in_words_the_client_knows(broker: World, client: 
     tp = TopicPartition("t", 0)
     broker.logs.take_offline(broker.partition(tp).log.directory.parent, OSError("gone"))
     broker.scheduler.run()
-    assert codes(client, 3, request(batch())) == [6]
-    assert codes(client, 4, request(batch())) == [56]
+    assert [codes(client, version, request(batch())) for version in range(3, 9)] == [[6], *[[56]] * 5]
 
 
 @pytest.mark.spec("BRK-87", "BRK-82")
@@ -78,6 +277,70 @@ def test_acks_0_is_not_answered_and_a_failure_ends_the_connection(broker: World,
     assert client.socket.recv(1) == b""
 
 
+@pytest.mark.spec("BRK-83")
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_only_the_admin_client_writes_internal_topics(broker: World, client: Client, topic: str) -> None:
+    broker.lead(TopicPartition(topic, 0))
+    for client_id, code in [("test", 17), (None, 17), ("__admin_client_", 17), ("__admin_client", 0)]:
+        client.socket.sendall(encode_request(API, 5, 1, client_id, request(batch(), topic=topic)))
+        _, response = decode_response(API, 5, client.receive())
+        assert response.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.spec("BRK-83")
+@pytest.mark.parametrize("version", range(3, 9))
+def test_a_partition_that_is_not_here_is_unknown_or_led_elsewhere(broker: World, client: Client, version: int) -> None:
+    assert codes(client, version, request(batch(), topic="u")) == [3]
+    broker.know(TopicPartition("u", 0))
+    assert codes(client, version, request(batch(), topic="u")) == [6]
+
+
 @pytest.mark.spec("BRK-82")
 def test_invalid_acks(client: Client) -> None:
     assert codes(client, 5, request(batch(), acks=3)) == [21]
+
+
+@pytest.mark.spec("BRK-84", "BRK-86")
+def test_of_two_batches_for_one_partition_none_is_taken(broker: World, client: Client) -> None:
+    """Kafka appends the last one and acknowledges both."""
+    once = request(batch())
+    for topics in (once.topics * 2, once.topics * 3, [*once.topics, *request(None).topics]):
+        answers = client.call(API, 8, replace(once, topics=topics)).topics
+        assert {p.error_code for t in answers for p in t.partitions} == {ErrorCode.INVALID_REQUEST}
+    assert broker.partition().log.log_end_offset == 0
+
+
+@pytest.mark.spec("BRK-86")
+@pytest.mark.parametrize("version", range(3, 9))
+def test_the_brokers_time_and_the_logs_start_are_told(broker: World, client: Client, version: int) -> None:
+    broker.logs.update_topic_config("t", {"message.timestamp.type": "LogAppendTime"})
+    before_ms = int(time.time() * 1000)
+    client.call(API, version, request(batch(4)))
+    broker.partition().log.advance_log_start(2)
+    answer = client.call(API, version, request(batch(2))).topics[0].partitions[0]
+    assert (answer.error_code, answer.base_offset) == (0, 4)
+    assert answer.log_append_time_ms >= before_ms
+    assert answer.log_start_offset == (2 if version >= 5 else -1)
+
+
+@pytest.mark.spec("BRK-87")
+def test_with_acks_0_one_failed_partition_ends_the_connection_though_another_was_written(
+    broker: World, client: Client
+) -> None:
+    topics = [*request(batch(3)).topics, *request(batch(), topic="unknown").topics]
+    client.send_request(API, 5, replace(request(None, acks=0), topics=topics))
+    assert client.socket.recv(1) == b""
+    assert broker.partition().log.log_end_offset == 3
+
+
+@pytest.mark.spec("BRK-88")
+def test_with_acks_all_and_no_data_the_answer_comes_at_once(client: Client) -> None:
+    empty = ProduceRequest(acks=-1, timeout_ms=60_000, topics=[])
+    assert client.call(API, 8, empty).topics == []
+    assert codes(client, 8, replace(request(None, acks=-1), timeout_ms=60_000)) == [2]
+
+
+@pytest.mark.spec("BRK-123")
+@pytest.mark.parametrize("acks", [1, -1])
+def test_before_the_controller_spoke_a_produce_does_not_wait(client: Client, acks: int) -> None:
+    assert codes(client, 8, replace(request(batch(), acks=acks, topic="untold"), timeout_ms=3_600_000)) == [3]

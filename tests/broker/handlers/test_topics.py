@@ -12,6 +12,7 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.core.model.topic_configs import CONFIGS
 from kafkatool.core.protocol.messages import create_topics as create_api
 from kafkatool.core.protocol.messages import delete_topics as delete_api
 from kafkatool.core.protocol.messages.create_topics import (
@@ -60,7 +61,7 @@ def setup(zk: ZooKeeper) -> Iterator[Setup]:
             "default.replication.factor": "3",
         }
     )
-    admin = TopicAdmin(zk, config, cache, timer)
+    admin = TopicAdmin(zk, config, 1, cache, timer)
     context = handler_context(config=config, metadata_cache=cache, topic_admin=admin, controller=controller)
     with broker_of(SERVED, context) as client:
         yield Setup(client, cache, admin, controller)
@@ -148,6 +149,50 @@ def test_what_cannot_be_created_says_why_and_writes_nothing(
     assert zk.children("/brokers/topics") == []
 
 
+@pytest.mark.spec("BRK-162")
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(
+    ("counts", "made"), [((-1, -1), (2, 3)), ((4, -1), (4, 3)), ((-1, 1), (2, 1)), ((5, 2), (5, 2))]
+)
+def test_counts_left_open_are_this_brokers_defaults(
+    setup: Setup, zk: ZooKeeper, counts: tuple[int, int], made: tuple[int, int], version: int
+) -> None:
+    answer = create(setup, topic("t", *counts), version=version)["t"]
+    assert answer.error_code == 7, "made, but nobody led it in no time"
+    node = zk.get(TopicZnode.path("t"))
+    assert node is not None
+    replicas = list(TopicZnode.decode("t", node.data).assignment.values())
+    assert (len(replicas), {len(r) for r in replicas}) == (made[0], {made[1]})
+    assert (answer.num_partitions, answer.replication_factor) == (made if version >= 5 else (-1, -1))
+
+
+@pytest.mark.spec("BRK-162")
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_an_older_request_names_its_counts(setup: Setup, zk: ZooKeeper, version: int) -> None:
+    assert create(setup, topic("t", -1, 1), version=version)["t"].error_code == 37
+    assert create(setup, topic("t", 1, -1), version=version)["t"].error_code == 38
+    assert zk.children("/brokers/topics") == []
+
+
+@pytest.mark.spec("BRK-162")
+@pytest.mark.parametrize("validate", [True, False])
+def test_version_5_tells_what_was_made_or_would_be(setup: Setup, validate: bool) -> None:
+    wanted = [topic("t", -1, 2, retention_ms="5"), topic("u", -1, -1, [3, 1], [1, 2], [2, 3]), topic("bad/name")]
+    answers = create(setup, *wanted, version=5, validate_only=validate)
+    assert {n: t.error_code for n, t in answers.items()} == {
+        "t": 0 if validate else 7,
+        "u": 0 if validate else 7,
+        "bad/name": 17,
+    }
+    made = {name: (t.num_partitions, t.replication_factor) for name, t in answers.items()}
+    assert made == {"t": (2, 2), "u": (3, 2), "bad/name": (-1, -1)}
+    configs = {c.name: (c.value, c.config_source, c.read_only, c.is_sensitive) for c in answers["t"].configs}
+    assert sorted(configs) == sorted(CONFIGS)
+    assert configs["retention.ms"] == ("5", 1, False, False)
+    assert configs["cleanup.policy"] == ("delete", 5, False, False)
+    assert answers["bad/name"].configs == []
+
+
 def test_a_name_listed_twice_a_validation_and_a_topic_that_just_came(setup: Setup, zk: ZooKeeper) -> None:
     twice = create(setup, topic("t", 1, 1), topic("t", 1, 1))
     assert twice["t"].error_code == 42
@@ -170,6 +215,7 @@ def test_only_the_controller_answers(setup: Setup) -> None:
     assert delete(setup, "old.one") == {"old.one": 41}
 
 
+@pytest.mark.spec("BRK-113")
 def test_a_deletion_is_marked_and_waited_for(setup: Setup, zk: ZooKeeper) -> None:
     request = delete_api.DeleteTopicsRequest(topic_names=["old.one", "none"], timeout_ms=60_000)
     setup.client.send_request(delete_api.API, 3, request)
@@ -196,11 +242,21 @@ def test_creation_on_demand(setup: Setup, zk: ZooKeeper) -> None:
     node = zk.get(TopicZnode.path("made"))
     assert node is not None
     assert [len(r) for r in TopicZnode.decode("made", node.data).assignment.values()] == [3, 3]
-    assert setup.admin.auto_create("bad name") == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert setup.admin.unknown_topic_code("bad name") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    for bad in ("bad name", "", ".", "..", "a/b", "ä", "n" * 250):
+        assert setup.admin.auto_create(bad) == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert setup.admin.unknown_topic_code(bad) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    for good in ("n" * 249, "A-z_0.9"):
+        assert setup.admin.auto_create(good) == ErrorCode.LEADER_NOT_AVAILABLE
     assert setup.admin.unknown_topic_code("fine") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     setup.cache.update(update(brokers=[live(1), live(2)]))
     assert setup.admin.auto_create("more") == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@pytest.mark.spec("BRK-166")
+def test_the_offsets_topic_is_not_made_on_too_few_brokers(setup: Setup, zk: ZooKeeper) -> None:
+    setup.cache.update(update(brokers=[live(1), live(2)]))
+    assert setup.admin.create_internal_offsets_topic() == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert zk.get(TopicZnode.path("__consumer_offsets")) is None
 
 
 @pytest.mark.spec("BRK-166")
@@ -209,7 +265,8 @@ def test_the_offsets_topic_has_its_own_settings(setup: Setup, zk: ZooKeeper) -> 
     node = zk.get(TopicZnode.path("__consumer_offsets"))
     config = zk.get(ConfigZnode.path("topics", "__consumer_offsets"))
     assert node is not None and config is not None
-    assert len(TopicZnode.decode("", node.data).assignment) == 50
+    assignment = TopicZnode.decode("", node.data).assignment
+    assert (len(assignment), {len(replicas) for replicas in assignment.values()}) == (50, {3})
     assert ConfigZnode.decode("", config.data) == {
         "cleanup.policy": "compact",
         "compression.type": "producer",

@@ -2,11 +2,14 @@
 
 import select
 import socket
+import struct
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 
 from kafkatool.broker.network.connection import Connection
+from kafkatool.core.errors import ProtocolError
 from tests.broker.network.raw_client import frame
 
 
@@ -43,6 +46,23 @@ def made() -> Iterator[tuple[Connection, Epoll, socket.socket]]:
     yield connection, epoll, client
     connection.close()
     client.close()
+
+
+@pytest.mark.spec("BRK-8")
+@pytest.mark.parametrize("length", [-1, 2**31 - 1])
+def test_for_a_length_out_of_bounds_no_body_is_allocated(
+    made: tuple[Connection, Epoll, socket.socket], length: int
+) -> None:
+    connection, _, client = made
+    client.sendall(struct.pack(">i", length))
+    select.select([connection.fd], [], [], 60)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            connection.receive()
+        assert tracemalloc.get_traced_memory()[1] < 64 << 10
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.spec("BRK-13")

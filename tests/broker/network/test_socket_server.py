@@ -1,6 +1,7 @@
 """The network layer against raw sockets."""
 
 import contextlib
+import errno
 import os
 import socket
 import struct
@@ -11,14 +12,26 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from kafkatool.broker.network import request_channel, socket_server
+from kafkatool.broker.network.acceptor import Acceptor
+from kafkatool.broker.network.admission import ConnectionQuotas
+from kafkatool.broker.network.connection import Connection
+from kafkatool.broker.network.processor import Processor
 from kafkatool.broker.network.request_channel import Request, RequestChannel
 from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from tests.broker.network.raw_client import RawClient, connected, echo, frame, network_config, serving, wait_until
+
+TWO_LISTENERS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
+    "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+}
 
 
 @pytest.fixture
@@ -68,15 +81,48 @@ def test_each_listener_has_its_own_port_and_name_and_connection_ids_hold_a_runni
         ids.append((request.connection.listener, str(request.connection)))
         echo(request)
 
-    listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
-    protocols = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
-    with serving(note, listeners=listeners, listener_security_protocol_map=protocols) as server:
+    with serving(note, (), **TWO_LISTENERS) as server:
         for listener in (0, 1, 0):
             with connected(server, listener) as client:
                 client.ask(b"x")
                 port, own = client.socket.getpeername()[1], client.socket.getsockname()[1]
                 assert ids[-1][1] == f"127.0.0.1:{port}-127.0.0.1:{own}-{len(ids) - 1}"
     assert [listener for listener, _ in ids] == ["PLAINTEXT", "INTERNAL", "PLAINTEXT"]
+
+
+@pytest.mark.spec("BRK-5")
+def test_each_listener_has_one_acceptor_and_processors_of_its_own_that_need_it_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served_by: list[str] = []
+    acceptors: list[Acceptor] = []
+
+    def noted(*args: Any, **options: Any) -> Acceptor:
+        acceptors.append(Acceptor(*args, **options))
+        return acceptors[-1]
+
+    monkeypatch.setattr(socket_server, "Acceptor", noted)
+
+    def note(request: Request) -> None:
+        served_by.append(threading.current_thread().name)
+        echo(request)
+
+    before = set(threading.enumerate())
+    with serving(note, {0}, num_network_threads="2", **TWO_LISTENERS) as server:
+        own = [thread for thread in threading.enumerate() if thread not in before]
+        accepting = [thread for thread in own if "acceptor" in thread.name]
+        assert sorted(a.name for a in accepting) == ["network-INTERNAL-acceptor", "network-PLAINTEXT-acceptor"]
+        clients = [RawClient(server.endpoints[listener].port) for listener in (0, 1, 1, 0)]
+        for client in clients:
+            client.ask(b"\0\0")
+        processors = ["PLAINTEXT-processor-0", "INTERNAL-processor-0", "INTERNAL-processor-1", "PLAINTEXT-processor-1"]
+        assert served_by == [f"network-{name}" for name in processors]
+        for acceptor in acceptors:
+            acceptor.stop()
+        assert not any(thread.is_alive() for thread in accepting)
+        for client in clients:
+            assert client.ask(b"\0\0 still") == b"\0\0 still", "connections do not need their acceptor"
+            client.close()
 
 
 @pytest.mark.spec("BRK-6")
@@ -99,7 +145,8 @@ def test_a_listener_that_cannot_be_bound_is_an_error_that_names_it(server: Socke
 
 
 @pytest.mark.spec("BRK-6")
-def test_accepted_sockets_get_nodelay_keepalive_and_the_buffer_sizes() -> None:
+@pytest.mark.parametrize("configured", [True, False])
+def test_accepted_sockets_get_nodelay_keepalive_and_the_buffer_sizes(configured: bool) -> None:
     options: list[int] = []
 
     def note(request: Request) -> None:
@@ -110,13 +157,22 @@ def test_accepted_sockets_get_nodelay_keepalive_and_the_buffer_sizes() -> None:
             options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
         echo(request)
 
-    sizes = {"socket_send_buffer_bytes": "30000", "socket_receive_buffer_bytes": "40000"}
-    with serving(note, (), **sizes) as server, connected(server) as client:
+    sizes = ("30000", "40000") if configured else ("-1", "-1")
+    given = dict(zip(("socket_send_buffer_bytes", "socket_receive_buffer_bytes"), sizes, strict=True))
+    with serving(note, (), **given) as server, connected(server) as client:
         client.ask(b"x")
-    assert options == [1, 1, 60000, 80000]  # Linux doubles what is asked for
+    # Linux doubles what is asked for.
+    assert options == [1, 1, *((60000, 80000) if configured else _buffers_of_an_untouched_socket())]
 
 
-@pytest.mark.spec("BRK-7")
+def _buffers_of_an_untouched_socket() -> tuple[int, int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            return tuple(accepted.getsockopt(socket.SOL_SOCKET, o) for o in (socket.SO_SNDBUF, socket.SO_RCVBUF))  # type: ignore[return-value]
+
+
+@pytest.mark.spec("BRK-7", "BRK-17")
 def test_an_error_while_serving_one_connection_leaves_the_others_alone() -> None:
     def fail_on_bad(request: Request) -> None:
         if request.frame == b"bad":
@@ -129,6 +185,61 @@ def test_an_error_while_serving_one_connection_leaves_the_others_alone() -> None
                 bad.send(b"bad")
                 assert bad.is_closed_by_server()
         assert good.ask(b"still here") == b"still here"
+
+
+def _fail_once(monkeypatch: pytest.MonkeyPatch, cls: type, method: str, error: Exception) -> list[bool]:
+    """Have the next call of that method fail; the list tells whether it came."""
+    original, failed = getattr(cls, method), list[bool]()
+
+    def fails_once(*args: Any) -> Any:
+        if failed:
+            return original(*args)
+        failed.append(True)
+        raise error
+
+    monkeypatch.setattr(cls, method, fails_once)
+    return failed
+
+
+@pytest.mark.spec("BRK-7", "BRK-20")
+@pytest.mark.parametrize(
+    ("cls", "method"), [(Acceptor, "_configure"), (Connection, "receive"), (Connection, "mute_if_in_work")]
+)
+def test_an_error_with_one_connection_ends_that_one_and_acceptor_and_processor_go_on(
+    monkeypatch: pytest.MonkeyPatch, cls: type, method: str
+) -> None:
+    with serving(max_connections_per_ip="3") as server, connected(server) as good:
+        assert good.ask(b"before") == b"before"
+        for error in (RuntimeError("on purpose"), OSError("on purpose")):
+            failed = _fail_once(monkeypatch, cls, method, error)
+            with connected(server) as bad:
+                bad.send(b"bad")
+                assert bad.is_closed_by_server()
+            assert failed
+            monkeypatch.undo()
+        assert good.ask(b"still here") == b"still here"
+
+        def admitted() -> bool:
+            with connected(server) as again:  # the slots of those that failed are free
+                try:
+                    return again.ask(b"new") == b"new"
+                except (EOFError, OSError):
+                    return False
+
+        wait_until(admitted)
+
+
+@pytest.mark.spec("BRK-7")
+def test_an_accept_that_fails_ends_neither_the_acceptor_nor_any_connection(
+    server: SocketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connected(server) as good:
+        assert good.ask(b"before") == b"before"
+        failed = _fail_once(monkeypatch, socket.socket, "accept", OSError(errno.EMFILE, "too many open files"))
+        with connected(server) as first, connected(server) as second:  # the first may still be in the accept before
+            assert (first.ask(b"1"), second.ask(b"2")) == (b"1", b"2")
+        wait_until(lambda: bool(failed))
+        assert good.ask(b"after") == b"after"
 
 
 @pytest.mark.spec("BRK-8")
@@ -186,8 +297,99 @@ def test_a_request_without_an_answer_lets_the_next_one_through() -> None:
         assert client.receive() == b"y"
 
 
+@pytest.mark.spec("BRK-13")
+def test_the_next_request_is_not_begun_before_the_work_without_an_answer_is_done() -> None:
+    held: SimpleQueue[Request] = SimpleQueue()
+    begun: list[bytes] = []
+
+    def hold_x(request: Request) -> None:
+        begun.append(bytes(request.frame))
+        if request.frame == b"x":
+            held.put(request)
+        else:
+            echo(request)
+
+    with serving(hold_x, num_io_threads="4") as server, connected(server) as client, connected(server) as other:
+        client.send(b"x", b"y")
+        request = held.get(timeout=60)
+        for _ in range(20):
+            other.ask(b"o")
+        assert b"y" not in begun
+        request.connection.unmute()
+        assert client.receive() == b"y"
+
+
 @pytest.mark.spec("BRK-15")
-def test_a_full_channel_stops_reading_and_loses_nothing(offered: list[bool]) -> None:
+@pytest.mark.parametrize("handlers", [1, 3])
+def test_requests_are_taken_in_the_order_they_came_by_num_io_threads_handlers(
+    offered: list[bool], handlers: int
+) -> None:
+    gate, taken = threading.Event(), list[bytes]()
+
+    def hold(request: Request) -> None:
+        taken.append(bytes(request.frame))
+        gate.wait(60)
+        echo(request)
+
+    with serving(hold, num_io_threads=str(handlers)) as server:
+        clients = [RawClient(server.endpoints[0].port) for _ in range(9)]
+        for i, client in enumerate(clients):
+            client.send(b"%d" % i)
+            wait_until(lambda i=i: len(offered) == i + 1)  # type: ignore[misc]
+        wait_until(lambda: len(taken) == handlers)
+        assert sorted(taken) == [b"%d" % i for i in range(handlers)], "as many at work as there are handlers"
+        gate.set()
+        for client in clients:
+            client.receive()
+            client.close()
+    assert handlers > 1 or taken == [b"%d" % i for i in range(9)]
+
+
+@pytest.mark.spec("BRK-15")
+def test_the_channel_holds_no_more_than_its_bound_whoever_offers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hesitant:
+        """Lets the other processors go on between the look and the put."""
+
+        def __init__(self) -> None:
+            self.held: list[Any] = []
+            self.put = self.held.append
+
+        def qsize(self) -> int:
+            size = len(self.held)
+            time.sleep(0.001)
+            return size
+
+    monkeypatch.setattr(request_channel, "SimpleQueue", Hesitant)
+    channel, full = RequestChannel(5), threading.Event()
+    outcomes: SimpleQueue[bool] = SimpleQueue()
+    request: Any = object()
+
+    def offer() -> None:
+        full.wait(60)
+        for _ in range(5):
+            outcomes.put(channel.offer(request, lambda: None))
+
+    crowd = [threading.Thread(target=offer) for _ in range(8)]
+    for one in crowd:
+        one.start()
+    full.set()
+    for one in crowd:
+        one.join()
+    assert [outcomes.get() for _ in range(40)].count(True) == 5
+
+
+@pytest.mark.spec("BRK-15")
+def test_a_full_channel_stops_reading_and_loses_nothing(offered: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    receive = Connection.receive
+
+    def counted(connection: Connection) -> Any:
+        frames = receive(connection)
+        if frames is not None:
+            read.append(bytes(frames))
+        return frames
+
+    monkeypatch.setattr(Connection, "receive", counted)
     held: SimpleQueue[None] = SimpleQueue()
     taken: list[bytes] = []
 
@@ -202,6 +404,8 @@ def test_a_full_channel_stops_reading_and_loses_nothing(offered: list[bool]) -> 
             client.send(b"%d" % i)
         wait_until(lambda: offered.count(True) == 3 and not offered[-1])
         assert offered.count(True) == 3, "one at work, two queued"
+        wait_until(lambda: offered.count(False) >= 5)  # the processor has been round again and again
+        assert len(read) == 4, "and the one that was refused: nothing more is read"
         for _ in clients:
             held.put(None)
         assert [client.receive() for client in clients] == [b"%d" % i for i in range(8)]
@@ -210,11 +414,13 @@ def test_a_full_channel_stops_reading_and_loses_nothing(offered: list[bool]) -> 
     assert sorted(taken) == [b"%d" % i for i in range(8)]
 
 
-@pytest.mark.spec("BRK-16")
+@pytest.mark.spec("BRK-13", "BRK-16")
 def test_a_slow_reader_delays_only_its_own_connection() -> None:
     big = os.urandom(4_000_000)
+    begun: list[bytes] = []
 
     def answer(request: Request) -> None:
+        begun.append(bytes(request.frame))
         request.connection.send([frame(big)] if request.frame == b"big" else [frame(bytes(request.frame))])
 
     with (
@@ -222,11 +428,12 @@ def test_a_slow_reader_delays_only_its_own_connection() -> None:
         connected(server, receive_buffer_bytes=4096) as slow,
         connected(server) as quick,
     ):
-        slow.send(b"big")
+        slow.send(b"big", b"after")
         for i in range(50):
             assert quick.ask(b"%d" % i) == b"%d" % i
+        assert b"big" in begun and b"after" not in begun, "the answer before is not written yet"
         assert slow.receive() == big
-        assert slow.ask(b"after") == b"after"
+        assert slow.receive() == b"after"
 
 
 @pytest.mark.spec("BRK-16")
@@ -311,6 +518,67 @@ def test_an_idle_connection_is_closed_and_a_busy_one_kept() -> None:
         wait_until(is_kept)
 
 
+@pytest.mark.spec("BRK-18")
+def test_a_byte_read_or_written_is_a_sign_of_life() -> None:
+    parked: SimpleQueue[Request] = SimpleQueue()
+    with serving(parked.put) as holding, connected(holding) as client:
+        client.send(b"x")
+        connection = parked.get(timeout=60).connection
+        for read in (False, True):
+            connection.last_active = time.monotonic() - 100
+            if read:
+                client.socket.sendall(b"\0")
+            else:
+                connection.send([b"\0"])
+            wait_until(lambda: time.monotonic() - connection.last_active < 90)
+
+
+@pytest.mark.spec("BRK-18")
+def test_each_poll_closes_the_one_idle_longest_and_no_other() -> None:
+    polls: list[tuple[float, list[str]]] = []
+
+    class Poll:
+        """An epoll without events, that holds the processor after some rounds."""
+
+        def poll(self, timeout: float) -> list[tuple[int, int]]:
+            polls.append((timeout, list(closed)))
+            if len(polls) == 4:
+                over.set()
+                released.wait(60)
+            return []
+
+        def register(self, fd: int, events: int) -> None: ...
+
+        def close(self) -> None: ...
+
+    class Idle(SimpleNamespace):
+        on_ready = None
+
+        def __str__(self) -> str:
+            return str(self.name)
+
+        def register(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    over, released = threading.Event(), threading.Event()
+    closed: list[str] = []
+    processor = Processor("idle", RequestChannel(1), max_idle_ms=50, on_close=lambda c: closed.append(str(c)))
+    processor.epoll.close()
+    processor.epoll = Poll()  # type: ignore[assignment]
+    now = time.monotonic()
+    ages = {"young": -1000.0, "older": 100.0, "oldest": 300.0, "old": 50.1}  # one of them is not idle for long
+    for fd, (name, age_s) in enumerate(ages.items(), 1000):
+        processor.add(Idle(fd=fd, name=name, last_active=now - age_s))  # type: ignore[arg-type]
+    processor.start(lambda _: None, frozenset())
+    assert over.wait(60)
+    told = list(polls)
+    released.set()
+    processor.stop()
+    assert [seen for _, seen in told] == [[], ["oldest"], ["oldest", "older"], ["oldest", "older", "old"]]
+    assert {timeout for timeout, _ in polls} <= {0.3}
+
+
 @pytest.mark.spec("BRK-18", "BRK-21")
 def test_an_answer_whose_connection_is_gone_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     parked: SimpleQueue[Request] = SimpleQueue()
@@ -388,6 +656,19 @@ def test_connections_of_one_address_are_capped_and_a_close_frees_a_slot() -> Non
 
 
 @pytest.mark.spec("BRK-20")
+def test_each_address_has_its_own_share_and_a_close_frees_one_slot_of_it() -> None:
+    quotas = ConnectionQuotas(2, {"127.0.0.3": 3})
+    for host, cap in [("127.0.0.1", 2), ("127.0.0.2", 2), ("127.0.0.3", 3)]:
+        assert [quotas.admit(host) for _ in range(5)] == [True] * cap + [False] * (5 - cap)
+    quotas.release("127.0.0.1")
+    assert [quotas.admit(host) for host in ("127.0.0.2", "127.0.0.3")] == [False, False], "another's"
+    assert [quotas.admit("127.0.0.1") for _ in range(2)] == [True, False], "one, not all"
+    for _ in range(2):
+        quotas.release("127.0.0.1")
+    assert [quotas.admit(host) for host in ("127.0.0.2", "127.0.0.3")] == [False, False], "nor with its last one"
+
+
+@pytest.mark.spec("BRK-20")
 def test_an_override_wins_over_the_cap() -> None:
     limits = {"max_connections_per_ip": "0", "max_connections_per_ip_overrides": "localhost:1"}
     with serving(echo, (), **limits) as server, connected(server) as client:
@@ -417,8 +698,17 @@ def test_file_regions_are_sent_between_bytes_and_over_many_rounds() -> None:
 
 
 @pytest.mark.spec("BRK-127")
-def test_stopping_finishes_what_was_queued_and_frees_the_port(offered: list[bool]) -> None:
-    gate = threading.Event()
+def test_stopping_reads_no_more_finishes_what_was_queued_and_frees_the_port(
+    offered: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, reads_no_more = threading.Event(), threading.Event()
+    end_handlers = RequestChannel.end_handlers
+
+    def noted(channel: RequestChannel, number: int) -> None:
+        reads_no_more.set()
+        end_handlers(channel, number)
+
+    monkeypatch.setattr(RequestChannel, "end_handlers", noted)
 
     def gated(request: Request) -> None:
         gate.wait(60)
@@ -434,9 +724,14 @@ def test_stopping_finishes_what_was_queued_and_frees_the_port(offered: list[bool
     wait_until(lambda: offered == [True] * 3)
     stopper = threading.Thread(target=server.stop_serving)
     stopper.start()
+    assert reads_no_more.wait(60)
+    for client in clients:
+        client.send(b"too late")
     gate.set()
     assert [client.receive() for client in clients] == [b"x"] * 3
     stopper.join()
+    assert clients[0].answers_nothing_for(0.1)
+    assert offered == [True] * 3
     server.close()
     server.close()
     for client in clients:

@@ -100,8 +100,29 @@ def test_after_the_last_try_it_goes_down_all_the_same(zk: ZooKeeper) -> None:
         assert len(asked) == 8
 
 
-@pytest.mark.spec("CTL-111")
+class Waits(threading.Event):
+    """Notes for how long it is waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.noted.append(timeout)
+        return False
+
+
+@pytest.mark.spec("CTL-111", "BRK-126")
+def test_the_tries_are_the_configured_backoff_apart(zk: ZooKeeper) -> None:
+    waits = Waits()
+    assert not stop(zk, waits, controlled_shutdown_retry_backoff_ms=7000)
+    assert waits.noted == [7.0, 7.0], "and none after the last"
+
+
+@pytest.mark.spec("CTL-111", "BRK-126")
 def test_the_wait_between_two_tries_is_the_configured_one_and_can_be_cut_short(zk: ZooKeeper) -> None:
+    config = BrokerConfig.from_properties({"zookeeper.connect": "x:1"})
+    assert (config.controlled_shutdown_max_retries, config.controlled_shutdown_retry_backoff_ms) == (3, 5000)
     begun = time.monotonic()
     assert not stop(zk, controlled_shutdown_retry_backoff_ms=150)
     assert time.monotonic() - begun >= 0.3

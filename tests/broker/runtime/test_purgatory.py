@@ -77,6 +77,36 @@ def test_it_can_be_found_when_it_is_tried_so_that_no_change_is_missed(operations
 
 
 @pytest.mark.spec("BRK-81")
+def test_it_is_tried_under_all_its_keys_and_only_then_is_its_time_begun(
+    operations: Purgatory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    class Noted(Waiting):
+        def try_complete(self, key: Hashable | None = None) -> bool:
+            steps.append(f"tried {key}")
+            if key is None:
+                for other in "abc":
+                    operations.check(other)  # each of its keys leads to it already
+            return super().try_complete(key)
+
+    add = Timer.add
+
+    def noted(timer: Timer, delay_ms: float, task: Callable[[], None]) -> object:
+        steps.append("timer")
+        return add(timer, delay_ms, task)
+
+    monkeypatch.setattr(Timer, "add", noted)
+    operations.watch(Noted(), ["a", "b", "c"])
+    assert steps == ["tried None", "tried a", "tried b", "tried c", "timer"]
+    steps.clear()
+    at_once = Noted()
+    at_once.ready = True
+    operations.watch(at_once, ["a"])
+    assert "timer" not in steps, "completed at once"
+
+
+@pytest.mark.spec("BRK-81")
 def test_time_runs_out_once_and_a_late_check_changes_nothing(operations: Purgatory) -> None:
     operation = Waiting(delay_ms=10)
     operations.watch(operation, ["a"])

@@ -32,3 +32,30 @@ def test_what_is_cancelled_before_it_is_due_does_not_run() -> None:
         assert ran == []
     finally:
         scheduler.shutdown()
+
+
+def test_more_workers_run_what_waits_and_fewer_end_when_told() -> None:
+    scheduler = Scheduler(1, "changed")
+    free, second = threading.Event(), threading.Event()
+
+    def workers() -> int:
+        return sum(
+            thread.name.startswith("changed-") and "timer" not in thread.name for thread in threading.enumerate()
+        )
+
+    try:
+        scheduler.submit(free.wait)
+        scheduler.set_limit(2)
+        scheduler.submit(second.set)
+        assert second.wait(30)
+        assert workers() == 2
+        scheduler.set_limit(1)
+        eventually(lambda: workers() == 1, "one to end")
+        free.set()
+        done = threading.Event()
+        scheduler.submit(done.set)
+        assert done.wait(30)
+        assert workers() == 1
+    finally:
+        free.set()
+        scheduler.shutdown()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.broker.settings.properties import parse_properties
+from kafkatool.broker.settings.config import BrokerConfig, parse_super_users
 from kafkatool.core.errors import ConfigError
+from kafkatool.core.java_properties import parse_properties
 from kafkatool.core.model.values import Endpoint
 
 
@@ -76,9 +76,25 @@ def test_a_protocol_version_not_spoken_is_refused_with_the_reason(version: str) 
 
 
 @pytest.mark.spec("BRK-3")
-def test_versions_sent_follow_from_the_protocol_version() -> None:
-    assert config().protocol_versions == (11, 3, 5, 2, 2, 5, 1)
-    assert config(inter_broker_protocol_version="1.1").protocol_versions == (7, 0, 2, 1, 1, 4, 0)
+@pytest.mark.parametrize(
+    ("protocol", "versions"),
+    [
+        ("0.11.0", (5, 0, 2, 1, 0, 3, 0)),
+        ("1.0", (5, 0, 2, 1, 1, 4, 0)),
+        ("1.1", (7, 0, 2, 1, 1, 4, 0)),
+        ("2.0", (8, 1, 3, 1, 1, 4, 0)),
+        ("2.1", (10, 2, 4, 1, 1, 4, 0)),
+        ("2.2", (10, 2, 5, 2, 2, 5, 1)),
+        ("2.3", (11, 3, 5, 2, 2, 5, 1)),
+    ],
+)
+def test_versions_sent_are_those_of_table_b(protocol: str, versions: tuple[int, ...]) -> None:
+    assert config(inter_broker_protocol_version=protocol).protocol_versions == versions
+
+
+@pytest.mark.spec("BRK-3")
+def test_without_a_setting_the_newest_protocol_is_spoken() -> None:
+    assert config().protocol_versions == config(inter_broker_protocol_version="2.3").protocol_versions
     assert config(inter_broker_protocol_version="2.1").speaks("2.0")
     assert not config(inter_broker_protocol_version="2.1").speaks("2.2")
 
@@ -92,11 +108,11 @@ def test_versions_sent_follow_from_the_protocol_version() -> None:
         ({"compression.type": "rar"}, "compression.type=rar: must be one of producer"),
         ({"log.cleanup.policy": "burn"}, "log.cleanup.policy=burn"),
         ({"listeners": "nowhere"}, "listeners: 'nowhere' is not of the form"),
-        ({"listeners": "SSL://:1"}, "only PLAINTEXT is served"),
+        ({"listeners": "SSL://:1"}, "security.inter.broker.protocol=PLAINTEXT: no advertised listener"),
         ({"listeners": "A://:1"}, "no entry in listener.security.protocol.map"),
         ({"max.connections.per.ip.overrides": "h"}, "'h' is not host:number"),
         ({"zookeeper.connect": ""}, "zookeeper.connect is required"),
-        ({"inter.broker.listener.name": "INNER"}, "no advertised listener for the brokers themselves"),
+        ({"inter.broker.listener.name": "INNER"}, "no advertised listener of that name for the brokers"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_with_the_reason(properties: dict[str, str], message: str) -> None:
@@ -104,10 +120,44 @@ def test_a_setting_that_cannot_be_used_is_named_with_the_reason(properties: dict
         BrokerConfig.from_properties({"zookeeper.connect": "zk:2181"} | properties)
 
 
+@pytest.mark.spec("SEC-76", "SEC-80")
+def test_both_of_kafkas_names_mean_the_one_authorizer_and_none_is_the_default() -> None:
+    assert (config().authorizer_class_name, config().super_users) == ("", "")
+    assert config().allow_everyone_if_no_acl_found is False
+    for name in ("kafka.security.auth.SimpleAclAuthorizer", "kafka.security.authorizer.AclAuthorizer", ""):
+        assert config(authorizer_class_name=name).authorizer_class_name == name
+    assert config(authorizer_zookeeper_url="zk:2181")
+
+
+@pytest.mark.spec("SEC-76")
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"authorizer.class.name": "com.example.Mine"}, "authorizer.class.name=com.example.Mine: must be one of"),
+        ({"authorizer.class.name": "AclAuthorizer"}, "authorizer.class.name=AclAuthorizer: must be one of"),
+        ({"authorizer.zookeeper.url": "other:2181"}, "ACLs are read from zookeeper.connect alone"),
+        ({"super.users": "User:a;admin"}, "'admin' is not of the form Type:name"),
+        ({"super.users": "User:"}, "'User:' is not of the form Type:name"),
+        ({"super.users": ":admin"}, "':admin' is not of the form Type:name"),
+    ],
+    ids=str,
+)
+def test_rights_that_cannot_be_kept_refuse_the_start(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BrokerConfig.from_properties({"zookeeper.connect": "zk:2181"} | properties)
+
+
+@pytest.mark.spec("SEC-76")
+def test_super_users_are_told_apart_by_semicolons_and_the_first_colon_ends_a_type() -> None:
+    told = " User:admin ;User:CN=admin,O=x:y; ;Group:ops"
+    assert parse_super_users(told) == {"User:admin", "User:CN=admin,O=x:y", "Group:ops"}
+    assert parse_super_users("") == frozenset()
+
+
 def test_unknown_names_are_accepted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        config(ssl_keystore_location="/x")
-    assert "unknown property ssl.keystore.location is ignored" in caplog.text
+        config(metric_reporters="x")
+    assert "unknown property metric.reporters is ignored" in caplog.text
 
 
 def test_a_file_is_read_and_overrides_win(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Record batches built byte by byte, so that storage is tested against the format and not against our own encoder."""
 
+import struct
+import zlib
 from struct import Struct
 
 import crc32c
@@ -61,3 +63,21 @@ def marker(*, commit: bool, producer: tuple[int, int], base_offset: int, timesta
         producer=(*producer, -1),
         attributes=0x30,
     )
+
+
+def entry(
+    offset: int = 0,
+    value: bytes | None = b"v",
+    *,
+    magic: int = 1,
+    key: bytes | None = b"k",
+    attributes: int = 0,
+    timestamp: int = 1000,
+) -> bytes:
+    """Make one entry of format 0 or 1, of before record batches; a wrapper is one whose value is compressed entries."""
+    body = struct.pack(">bb", magic, attributes)
+    if magic:
+        body += struct.pack(">q", timestamp)
+    for field in (key, value):
+        body += struct.pack(">i", -1) if field is None else struct.pack(">i", len(field)) + field
+    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body

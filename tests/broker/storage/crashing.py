@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-_CHANGES = ("rename", "replace", "unlink", "fsync", "ftruncate", "pwrite", "utime")
+_CHANGES = ("rename", "replace", "unlink", "fsync", "ftruncate", "truncate", "pwrite", "utime")
 
 
 class Killed(BaseException):

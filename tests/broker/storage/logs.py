@@ -51,7 +51,9 @@ class Later:
         def checkpoint() -> None:
             self.checkpointed += 1
 
-        return LogServices(lambda job, delay_ms: self.jobs.append(job), self.errors.append, lower, checkpoint)
+        return LogServices(
+            lambda job, delay_ms: self.jobs.append(job), self.errors.append, lower, lambda: None, checkpoint
+        )
 
 
 def make_log(directory: Path, later: Later | None = None, *, clean: bool = False, **options: Any) -> Log:

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from kafkatool.commands.elect.command import CAUTION
 from kafkatool.commands.main import kt
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.watched_node import WatchedNode
-from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import ClusterIdZnode, PreferredElectionZnode, ReassignmentZnode, TopicZnode
 from tests.core.zookeeper import cluster_nodes as nodes
+from tests.paths import ROOT
 
 
 def run(zk_connect: str, *args: object, stdin: str | None = None) -> Result:
@@ -36,7 +38,7 @@ def cluster(zk: ZooKeeper) -> ZooKeeper:
     return zk
 
 
-@pytest.mark.spec("ELE-1", "ELE-3", "ELE-4", "ELE-16X")
+@pytest.mark.spec("ELE-1", "ELE-3", "ELE-4", "ELE-16X", "COM-2")
 def test_all_partitions(cluster: ZooKeeper, zk_connect: str) -> None:
     result = run_with_controller(zk_connect)
     assert result.exit_code == 0, result.output
@@ -52,15 +54,31 @@ def test_all_partitions(cluster: ZooKeeper, zk_connect: str) -> None:
     ]
 
 
-@pytest.mark.spec("ELE-3", "ELE-5", "ELE-2")
+@pytest.mark.spec("ELE-1", "ELE-3", "ELE-5")
+def test_a_topic_that_is_so_new_that_nothing_is_below_it_does_not_keep_the_others(
+    cluster: ZooKeeper, zk_connect: str
+) -> None:
+    cluster.create(TopicZnode.path("new"), TopicZnode({0: (1,)}).encode())
+    before = nodes.tree(cluster)
+    result = run(zk_connect, "--no-wait")
+    assert result.stdout.startswith("Created preferred replica election path with t-0,t-1,u-0\n")
+    assert "new-0 never had a leader and is left out" in result.stderr
+    written = {path: node for path, node in nodes.tree(cluster).items() if before.get(path) != node}
+    entries = [{"topic": t, "partition": p} for t, p in (("t", 0), ("t", 1), ("u", 0))]
+    assert written.keys() == {PreferredElectionZnode.PATH}
+    assert json.loads(written[PreferredElectionZnode.PATH][0]) == {"version": 1, "partitions": entries}
+
+
+@pytest.mark.spec("ELE-3", "ELE-4", "ELE-5", "ELE-2", "COM-9X")
 def test_the_znode_holds_what_exists_and_the_rest_is_named_last(cluster: ZooKeeper, zk_connect: str) -> None:
-    file = '{"version":1,"partitions":[{"topic":"t","partition":9},{"partition":1,"topic":"t"}]}'
+    file = '{"version":1,"partitions":[{"topic":"x","partition":0},{"topic":"t","partition":9},{"partition":1,"topic":"t"}]}'
     result = run(zk_connect, "--path-to-json-file", "-", "--no-wait", "--partition-form", "bracket", stdin=file)
     assert result.exit_code == 1
     assert result.stdout == (
         "Created preferred replica election path with [t,1]\n"
         "Successfully started preferred replica election for partitions Set([t,1])\n"
         "Skipping preferred replica leader election for partition [t,9] since it doesn't exist.\n"
+        "Skipping preferred replica leader election for partition [x,0] since it doesn't exist.\n"
     )
     node = cluster.get(PreferredElectionZnode.PATH)
     assert node is not None and node.ephemeral_owner == 0
@@ -74,14 +92,16 @@ def test_without_waiting_it_ends_as_kafkas_tool_does(cluster: ZooKeeper, zk_conn
     assert cluster.get(PreferredElectionZnode.PATH) is not None
 
 
-@pytest.mark.spec("ELE-5", "ELE-8")
+@pytest.mark.spec("ELE-4", "ELE-5")
 def test_nothing_left_to_elect_creates_no_znode(cluster: ZooKeeper, zk_connect: str) -> None:
-    cluster.delete("/brokers/topics/t/partitions/0/state")
-    file = '{"partitions":[{"topic":"x","partition":0},{"topic":"t","partition":0}]}'
+    for number in (0, 1):
+        cluster.delete(f"/brokers/topics/t/partitions/{number}/state")
+    file = '{"partitions":[{"topic":"x","partition":0},{"topic":"t","partition":0},{"topic":"t","partition":1}]}'
     result = run(zk_connect, "--path-to-json-file", "-", stdin=file)
     assert result.exit_code == 1
     assert result.stdout == ("Skipping preferred replica leader election for partition x-0 since it doesn't exist.\n")
-    assert "t-0 never had a leader and is left out" in result.stderr
+    for number in (0, 1):
+        assert f"t-{number} never had a leader and is left out" in result.stderr
     assert cluster.get(PreferredElectionZnode.PATH) is None
 
 
@@ -123,7 +143,7 @@ def test_a_running_election_is_named_and_left_alone(cluster: ZooKeeper, zk_conne
     ("text", "code", "message"),
     [
         (
-            '{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}',
+            '{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":1},{"topic":"t","partition":0}]}',
             1,
             "Preferred replica election data contains duplicate partitions: t-0",
         ),
@@ -141,24 +161,29 @@ def test_bad_files(cluster: ZooKeeper, zk_connect: str, text: str, code: int, me
     assert cluster.get(PreferredElectionZnode.PATH) is None
 
 
-@pytest.mark.spec("ELE-16X", "ELE-8")
+@pytest.mark.spec("ELE-16X")
 def test_a_controller_that_does_not_answer_is_told(cluster: ZooKeeper, zk_connect: str) -> None:
     result = run(zk_connect, "--timeout", "0.1")
     assert result.exit_code == 1
     assert "the controller has not finished the election after 0.1 s" in result.stderr
     assert "t-0: failed, preferred 1, leader 2" in result.stderr
+    cluster.delete(PreferredElectionZnode.PATH)
+    nothing_to_do = run(zk_connect, "--topic", "u", "--timeout", "0.1")
+    assert nothing_to_do.exit_code == 1 and "u-0: already_preferred" in nothing_to_do.stderr
 
 
 @pytest.mark.spec("ELE-14X")
 def test_batches_print_their_lines_each(cluster: ZooKeeper, zk_connect: str) -> None:
     result = run_with_controller(zk_connect, "--batch-partitions", "2", "--interval", "0.01")
     assert result.exit_code == 0, result.output
-    assert [line for line in result.stdout.splitlines() if line.startswith("Created")] == [
+    assert result.stdout.splitlines() == [
         "Created preferred replica election path with t-0,t-1",
+        "Successfully started preferred replica election for partitions Set(t-0, t-1)",
         "Created preferred replica election path with u-0",
+        "Successfully started preferred replica election for partitions Set(u-0)",
     ]
     assert "batch 1/2: 2 partitions, 0 of 3 done\n" in result.stderr
-    assert re.search(r"batch 2/2: 1 partitions, 2 of 3 done, ETA \d+:\d\d", result.stderr)
+    assert re.search(r"batch 2/2: 1 partition, 2 of 3 done, ETA \d+:\d\d", result.stderr)
 
 
 @pytest.mark.spec("ELE-15X")
@@ -180,8 +205,28 @@ def test_only_imbalanced(cluster: ZooKeeper, zk_connect: str) -> None:
     assert again.exit_code == 0 and not again.stdout
 
 
+@pytest.mark.spec("ELE-15X", "ELE-5")
+def test_what_an_election_would_not_change_is_counted_by_reason(cluster: ZooKeeper, zk_connect: str) -> None:
+    for topic, replicas, leader, isr in (
+        ("behind", (1, 2), 2, (2,)),
+        ("down", (3, 2), 2, (2,)),
+        ("new", (1,), 1, (1,)),
+    ):
+        cluster.create(TopicZnode.path(topic), TopicZnode({0: replicas}).encode())
+        if topic != "new":
+            nodes.set_state(cluster, TopicPartition(topic, 0), leader, isr)
+    left_out = "left out as an election would not change them: 1 already_preferred, 1 never_led, 1 not_in_isr, "
+    result = run(zk_connect, "--only-imbalanced", "--no-wait")
+    assert result.stdout.startswith("Created preferred replica election path with t-0,t-1\n")
+    assert left_out + "1 preferred_down\n" in result.stderr
+    only_new = run(zk_connect, "--only-imbalanced", "--topic", "new")
+    assert (only_new.exit_code, only_new.stdout) == (0, "")
+    assert "an election would not change them: 1 never_led\nno partition to elect\n" in only_new.stderr
+
+
 @pytest.mark.spec("ELE-18X", "ELE-21", "ELE-11")
 def test_report_shows_imbalance_with_the_caution_and_writes_nothing(cluster: ZooKeeper, zk_connect: str) -> None:
+    before = nodes.tree(cluster)
     result = run(zk_connect, "--report")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -189,8 +234,10 @@ def test_report_shows_imbalance_with_the_caution_and_writes_nothing(cluster: Zoo
         "1\t0\t2\t100.0%\tyes",
         "2\t3\t1\t0.0%\tno",
     ]
-    assert "Balanced leaders are not balanced load" in result.stderr
-    assert cluster.get(PreferredElectionZnode.PATH) is None
+    assert CAUTION in result.stderr
+    assert nodes.tree(cluster) == before
+    assert run(zk_connect, "--report", "--threshold", "100").stdout.splitlines()[0].endswith("Over 100%")
+    assert "1\t0\t2\t100.0%\tno" in run(zk_connect, "--report", "--threshold", "100").stdout
     items = json.loads(run(zk_connect, "--report", "--output", "json").stdout)["items"]
     assert items[0]["imbalance"] == 1.0 and items[0]["over_threshold"]
     of_one = json.loads(run(zk_connect, "--report", "--topic", "t", "--output", "json").stdout)["items"]
@@ -200,11 +247,32 @@ def test_report_shows_imbalance_with_the_caution_and_writes_nothing(cluster: Zoo
     assert refused.exit_code == 2 and "--report can't be used with --broker: it tells of all brokers" in refused.stderr
 
 
-@pytest.mark.spec("ELE-21", "COM-4X")
+@pytest.mark.spec("ELE-21")
+def test_the_pages_for_operators_say_what_elections_do_not_do() -> None:
+    for page in ("README.md", "docs/commands/elect.md"):
+        text = " ".join((ROOT / page).read_text().split())
+        for said in (
+            "Balanced leaders are not balanced load: leaders differ in traffic by orders of magnitude",
+            "auto.leader.rebalance.enable=false",
+            "put an alarm on the imbalance",
+            "by hand in small batches at a quiet hour",
+        ):
+            assert said in text, page
+    assert "PreferredReplicaImbalanceCount" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.spec("ELE-13", "ELE-14X", "ELE-16X", "ELE-21", "COM-4X")
 def test_help_says_what_elections_do_not_do() -> None:
     text = " ".join(CliRunner().invoke(kt, ["elect", "--help"]).stdout.split())
-    assert "Balanced leaders are not balanced load" in text
-    assert "auto.leader.rebalance.enable=false" in text
+    assert CAUTION == (
+        "Balanced leaders are not balanced load: leaders differ in traffic by orders of magnitude. In production keep "
+        "auto.leader.rebalance.enable=false, put an alarm on the imbalance (--report), and elect by hand in small "
+        "batches at a quiet hour."
+    )
+    assert CAUTION in text
+    assert "One znode holds about 13,000 partitions with names of 50 characters" in text
+    assert re.search(r"--max-json-size INTEGER RANGE Bytes of one batch\. \[default: 512000;", text)
+    assert "--timeout S Wait per batch. [default: 30;" in text
     assert "topic, partition, preferred, leader_before, leader, status" in text
 
 
@@ -215,6 +283,13 @@ def test_a_selection_is_saved_in_files_that_can_be_elected(cluster: ZooKeeper, z
     assert one.read_text() == ('{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":1}]}\n')
     run(zk_connect, "--broker", "1", "--batch-partitions", "1", "--write-json", tmp_path / "b.json")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b-1.json", "b-2.json", "one.json"]
+    run(zk_connect, "--topic", "t,u", "--max-json-size", "100", "--write-json", tmp_path / "c.json")
+    sizes = {p.name: p.stat().st_size for p in tmp_path.glob("c*.json")}
+    assert sorted(sizes) == ["c-1.json", "c-2.json"] and max(sizes.values()) <= 101  # the line's end
+    assert [json.loads((tmp_path / f"c-{n}.json").read_text())["partitions"] for n in (1, 2)] == [
+        [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}],
+        [{"topic": "u", "partition": 0}],
+    ]
     assert cluster.get(PreferredElectionZnode.PATH) is None
     assert run_with_controller(zk_connect, "--path-to-json-file", one).exit_code == 0
     both = run(zk_connect, "--path-to-json-file", one, "--topic", "t")
@@ -224,25 +299,40 @@ def test_a_selection_is_saved_in_files_that_can_be_elected(cluster: ZooKeeper, z
 @pytest.mark.spec("ELE-20X")
 def test_without_a_controller_or_beside_a_reassignment_it_needs_force(cluster: ZooKeeper, zk_connect: str) -> None:
     cluster.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({TopicPartition("t", 0): (1,)}), make_parents=True)
-    refused = run(zk_connect)
-    assert refused.exit_code == 1 and "a reassignment of 1 partitions is running" in refused.stdout
+    before = nodes.tree(cluster)
+    for flags in ((), ("--dry-run",)):
+        refused = run(zk_connect, *flags)
+        assert refused.exit_code == 1 and "a reassignment of 1 partition is running" in refused.stdout
+        assert nodes.tree(cluster) == before
+    assert run(zk_connect, "--dry-run", "--force").stdout.startswith(f"create {PreferredElectionZnode.PATH} ")
     assert run_with_controller(zk_connect, "--force").exit_code == 0
     cluster.delete(ReassignmentZnode.PATH)
     cluster.delete("/controller")
+    before = nodes.tree(cluster)
     refused = run(zk_connect)
     assert refused.exit_code == 1 and "no controller is elected" in refused.stdout
-    assert cluster.get(PreferredElectionZnode.PATH) is None
+    assert nodes.tree(cluster) == before
+    assert run(zk_connect, "--force", "--no-wait").exit_code == 0
+    assert cluster.get(PreferredElectionZnode.PATH) is not None
 
 
 @pytest.mark.spec("COM-6X", "COM-5X", "COM-10X")
 def test_a_dry_run_and_the_guards_write_nothing(cluster: ZooKeeper, zk_connect: str) -> None:
+    before = nodes.tree(cluster)
     dry = run(zk_connect, "--topic", "u", "--dry-run")
     assert dry.exit_code == 0
     assert dry.stdout == (
         'create /admin/preferred_replica_election {"version":1,"partitions":[{"topic":"u","partition":0}]}\n'
     )
+    in_batches = run(zk_connect, "--topic", "t", "--batch-partitions", "1", "--dry-run").stdout.splitlines()
+    entry = '{"version":1,"partitions":[{"topic":"t","partition":%d}]}'
+    assert in_batches == [f"create {PreferredElectionZnode.PATH} {entry % number}" for number in (0, 1)]
     other = run(zk_connect, "--cluster-id", "other")
-    assert other.exit_code == 1 and "the-cluster" in other.stdout
+    assert other.exit_code == 1 and "--cluster-id is other, but" in other.stdout and "the-cluster" in other.stdout
+    cluster.delete(ClusterIdZnode.PATH)
+    without = run(zk_connect, "--cluster-id", "the-cluster")
+    assert without.exit_code == 1 and "--cluster-id is the-cluster, but" in without.stdout and "no id" in without.stdout
+    assert nodes.tree(cluster) == {path: node for path, node in before.items() if path != ClusterIdZnode.PATH}
     nodes_of_many = json.dumps({"version": 1, "partitions": {str(p): [1] for p in range(40)}}).encode()
     cluster.create("/brokers/topics/" + "x" * 200, nodes_of_many)
     for p in range(40):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.logs.tools import EXAMPLE, NoSpark, document, run, without_spark
-from tests.core.statelog.logs import record
+from tests.core.statelog.logs import CAPTURES, record
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def test_one_line_for_each_fact_with_its_witnesses() -> None:
     assert lines[-1] == (
         "2026-11-21 16:10:37,990  payments-2            at the end      leader 2, leader epoch 4, ISR 1,2"
     )
-    assert "1 partitions, from 1349 lines in 3 files" in result.stderr
+    assert "1 partition, from 1349 lines in 3 files" in result.stderr
 
 
 @pytest.mark.spec("SCL-17X", "SCL-19X")
@@ -54,12 +54,12 @@ def test_json_and_tsv_hold_the_same_facts_as_text() -> None:
     assert Path(witness["file"]).is_file()
     rows = run("timeline", "--logs", EXAMPLE, "--by-time", "--output", "tsv").stdout.splitlines()
     assert len(rows) == len(items) + 1
-    assert {len(row.split("\t")) for row in rows} == {20}
+    assert {len(row.split("\t")) for row in rows} == {28}
     text = run("timeline", "--logs", EXAMPLE, "--by-time").stdout.splitlines()
     assert len(text) == len(items)
 
 
-@pytest.mark.spec("SCL-17X")
+@pytest.mark.spec("SCL-17X", "SCL-4")
 def test_times_choose_the_facts_and_the_end_shows_the_state_of_that_moment() -> None:
     bounds = ("--start-time", "2026-11-21 16:07:38,000", "--end-time", "2026-11-21 16:09:00,000")
     items = document("timeline", "--logs", EXAMPLE, "--topic", "clicks", *bounds)["items"]
@@ -69,6 +69,14 @@ def test_times_choose_the_facts_and_the_end_shows_the_state_of_that_moment() -> 
     assert {item["time"] for item in items if item["fact"] == "final"} == {bounds[3]}
     states = {item["partition"]: item["reason"] for item in items if item["fact"] == "final"}
     assert states == {0: "no leader", 1: "no leader", 2: None}
+    edges = ("--start-time", "2026-11-21 16:07:37,714", "--end-time", "2026-11-21 16:07:38,235")
+    items = document("timeline", "--logs", EXAMPLE, "--topic", "payments", "--partition", 2, *edges)["items"]
+    assert [(item["time"][17:], item["fact"]) for item in items] == [
+        ("37,714", "offline"),
+        ("38,235", "elected"),
+        ("38,235", "isr_shrunk"),
+        ("38,235", "final"),
+    ]
 
 
 @pytest.mark.spec("SCL-17X", "SCL-2")
@@ -103,8 +111,10 @@ def test_nothing_found_and_lines_of_unknown_form_are_said(tmp_path: Path) -> Non
     log = tmp_path / "state-change.log"
     log.write_bytes(record("00,001", "[Broker id=1] what is this"))
     result = run("timeline", "--logs", log, "--topic", "x")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "the logs tell nothing about such a partition" in result.stderr
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == (
+        f"cannot say: 1 of 1 dated lines are of unknown form (first: {log}:1); read: nothing in these logs about topic x"
+    )
     assert "1 of unknown form" in result.stderr
     assert run("timeline", "--logs", log, "--strict").exit_code == 1
 
@@ -115,3 +125,89 @@ def test_out_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert result.stdout == ""
     assert (tmp_path / "facts").read_text() == run("timeline", "--logs", EXAMPLE, "--topic", "clicks").stdout
     assert run("timeline", "--logs", EXAMPLE, "--out", tmp_path / "no" / "facts").exit_code == 1
+
+
+@pytest.mark.spec("SCL-25X")
+def test_nothing_about_a_partition_is_not_that_nothing_happened_to_it() -> None:
+    result = run("timeline", "--logs", EXAMPLE, "--topic", "payments", "--partition", 99)
+    assert (result.exit_code, result.stdout) == (0, "Nothing in these logs about payments-99\n")
+    told = document("timeline", "--logs", EXAMPLE, "--topic", "payments", "--partition", 99)
+    assert told["verdict"] == {"state": "complete", "reasons": [], "asked": "payments-99"}
+
+
+@pytest.mark.spec("SCL-21X")
+def test_a_topic_regex_is_of_whole_names() -> None:
+    assert run("timeline", "--logs", EXAMPLE, "--topic-regex", "click|lick.*").stdout == (
+        "Nothing in these logs about topics click|lick.*\n"
+    )
+    found = document("timeline", "--logs", EXAMPLE, "--topic-regex", "click.|x")["items"]
+    assert {item["topic"] for item in found} == {"clicks"}
+
+
+@pytest.mark.spec("SCL-17X")
+def test_each_kind_of_fact_has_its_words(tmp_path: Path) -> None:
+    def online(time: str, before: str, leader: int, epoch: int, isr: str) -> bytes:
+        state = f"LeaderAndIsr(leader={leader}, leaderEpoch={epoch}, isr=List({isr}), zkVersion={epoch})"
+        return said(time, f"Changed partition t-0 from {before} to OnlinePartition with state {state}")
+
+    def said(time: str, text: str) -> bytes:
+        return record(time, f"[Controller id=1 epoch=7] {text}")
+
+    moved = "ReplicaAssignment(replicas=1,2,4, addingReplicas=4, removingReplicas=3)"
+    states = "from OfflinePartition to OnlinePartition"
+    failed = said("12,000", f"Controller 1 epoch 7 failed to change state for partition t-0 {states}")
+    failed += b"kafka.X: none is alive\n"
+    (tmp_path / "state-change.log").write_bytes(
+        said(
+            "00,000",
+            "Changed partition t-0 state from NonExistentPartition to NewPartition with assigned replicas 1,2,3",
+        )
+        + online("00,010", "NewPartition", 1, 0, "1, 2, 3")
+        + said(
+            "05,000",
+            "Sent LeaderAndIsr request (Leader:1,ISR:1,2,3,LeaderEpoch:1,ZkVersion:1,ControllerEpoch:7) with new replica "
+            f"assignment {moved} to leader 1 for partition being reassigned t-0",
+        )
+        + said("10,000", "Changed partition t-0 state from OnlinePartition to OfflinePartition")
+        + failed
+        + failed.replace(b"12,000", b"14,500")
+        + online("20,000", "OfflinePartition", 2, 2, "2, 4")
+        + online("25,000", "OnlinePartition", 2, 3, "2, 4, 1")
+        + said("30,000", "Changed partition t-0 state from OnlinePartition to OfflinePartition")
+        + said("30,001", "Changed partition t-0 state from OfflinePartition to NonExistentPartition")
+    )
+    lines = run("timeline", "--logs", tmp_path, "--topic", "t").stdout.splitlines()
+    by = "by controller 1 epoch 7"
+    assert [line[17:].split("  [")[0].split() for line in lines if line.startswith("2016")] == [
+        text.split()
+        for text in (
+            f"00,000 t-0 created replicas 1,2,3; {by}",
+            f"00,010 t-0 leader elected none -> 1, leader epoch 0, ISR 1,2,3; {by}",
+            f"05,000 t-0 reassigned replicas 1,2,3 -> 1,2,4; {by}",
+            f"10,000 t-0 OFFLINE leader lost; {by}",
+            "12,000 t-0 FAILED partition change failed: kafka.X: none is alive (2 times until 10:00:14,500)",
+            f"20,000 t-0 leader elected 1 -> 2, leader epoch 2, ISR 2,4; {by}",
+            f"20,000 t-0 ISR shrunk -1 -3 -> ISR 2,4; {by}",
+            f"20,000 t-0 ISR grown +4 -> ISR 2,4; {by}",
+            f"25,000 t-0 ISR grown +1 -> ISR 2,4,1; {by}",
+            f"30,001 t-0 deleted {by}",
+            "30,001 t-0 at the end deleted",
+        )
+    ]
+
+
+@pytest.mark.spec("SCL-25X", "SCL-27X", "SCL-28X")
+def test_gaps_unclean_elections_and_what_is_hidden_are_told(tmp_path: Path) -> None:
+    logs = CAPTURES / "4.1.0" / "story"
+    lines = run("timeline", "--logs", logs, "--topic", "solo", "--partition", 2).stdout.splitlines()
+    assert lines[0] == "2 changes of partitions not in these logs (gaps in partition epochs)"
+    assert [line for line in lines if "not told        1 change not in these logs" in line]
+    assert [
+        line
+        for line in lines
+        if "none -> 3, leader epoch 2, ISR 3 (UNCLEAN: records may be lost); told by repl" in line
+    ]
+    items = document("timeline", "--logs", logs, "--topic", "solo", "--partition", 2)["items"]
+    assert {item["topic_id"] for item in items} == {"9YtsxfyJRBGv8-XeE5-eNQ"}
+    assert {item["mode"] for item in items} == {"kraft"}
+    assert (items[-1]["partition_epoch"], items[-1]["leader_recovery_state"]) == (6, "RECOVERING")

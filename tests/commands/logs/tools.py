@@ -20,6 +20,7 @@ class NoSpark(InProcess):
     """Stands for Spark where what matters is around it."""
 
     started = 0
+    local = True
 
     def __init__(self, *_: object, **__: object) -> None:
         super().__init__()

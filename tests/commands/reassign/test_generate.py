@@ -1,22 +1,26 @@
 """kt reassign --generate: the five lines that scripts parse, and what is shown beside them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
+from kafkatool.core.model.assignment import SOME_RACKS
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import TopicZnode
 from tests.commands.reassign.runner import GOAL, run
 from tests.core.operations.reassignment.plans import NINE, plan
+from tests.core.zookeeper import cluster_nodes as nodes
 
 
-@pytest.mark.spec("RSN-4", "RSN-2", "RSN-32X")
+@pytest.mark.spec("RSN-4", "RSN-2", "RSN-26X", "RSN-32X")
 def test_generate_prints_five_lines_whose_last_is_a_plan(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     saved = tmp_path / "plan.json"
     topics = '{"topics":[{"topic":"t"}],"version":1}'
-    flags = ("--generate", "--topics-to-move-json-file", "-", "--broker-list", "2,3", "--out", saved)
+    flags = ("--generate", "--topics-to-move-json-file", "-", "--broker-list", "2,3")
     result = run(zk_connect, *flags, stdin=topics)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -27,9 +31,14 @@ def test_generate_prints_five_lines_whose_last_is_a_plan(seed: ZooKeeper, zk_con
         "Proposed partition reassignment configuration",
     ]
     assert len(lines) == 5
-    assert lines[4] in (plan_json(plan(GOAL)), plan_json(plan({p: (2 + p % 2,) for p in range(9)})))
-    assert saved.read_text().strip() == lines[4]
+    like_new = (plan_json(plan(GOAL)), plan_json(plan({p: (2 + p % 2,) for p in range(9)})))
+    assert lines[4] in like_new
+    with_file = run(zk_connect, *flags, "--out", saved, stdin=topics)
+    assert with_file.stdout == f"9 partitions planned: {saved}\n"  # of 1,500 nobody reads them on the screen
+    assert saved.read_text().removesuffix("\n") in like_new
     assert run(zk_connect, "--execute", "--reassignment-json-file", saved).exit_code == 0
+    verified = run(zk_connect, "--verify", "--reassignment-json-file", "-", stdin=lines[4])
+    assert verified.stdout.count("is still in progress") == 9, "the last line alone is a plan"
 
 
 @pytest.mark.spec("RSN-2", "RSN-17X")
@@ -42,7 +51,13 @@ def test_generate_prints_five_lines_whose_last_is_a_plan(seed: ZooKeeper, zk_con
             "1",
             "List of topics to reassign contains duplicate entries: t",
         ),
+        (
+            '{"topics":[{"topic":"t"},{"topic":"u"},{"topic":"v"},{"topic":"t"},{"topic":"u"}],"version":1}',
+            "1",
+            "List of topics to reassign contains duplicate entries: t,u",
+        ),
         ('{"topics":[{"topic":"t"}]}', "1,2,1", "Broker list contains duplicate entries: 1"),
+        ('{"topics":[{"topic":"t"}]}', "3,2,1,3,2", "Broker list contains duplicate entries: 2,3"),
         (
             '{"topics":[{"topic":"t"}]}',
             "1,9",
@@ -58,6 +73,37 @@ def test_generate_refuses_before_any_output_of_a_plan(
     result = run(zk_connect, *flags, stdin=topics)
     assert result.exit_code == 1
     assert result.stdout == f"Partitions reassignment failed due to {message}\n"
+
+
+@pytest.mark.spec("RSN-17X", "COM-3X")
+@pytest.mark.parametrize("brokers", ["1,x", "-1", "1,,2", "1.5", ""])
+def test_a_broker_list_that_holds_no_ids_is_bad_usage(seed: ZooKeeper, zk_connect: str, brokers: str) -> None:
+    result = generate(zk_connect, "--broker-list", brokers)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--broker-list" in result.stderr
+
+
+@pytest.mark.spec("RSN-3")
+def test_topics_of_uneven_replica_counts_are_told_of_beside_the_plan(seed: ZooKeeper, zk_connect: str) -> None:
+    seed.set(TopicZnode.path("t"), b'{"version":1,"partitions":{"0":[1,2],"1":[3]}}', 0)
+    before = nodes.tree(seed)
+    result = generate(zk_connect, "--broker-list", "1,2,3")
+    assert result.exit_code == 0 and len(result.stdout.splitlines()) == 5
+    assert "partitions of t have different numbers of replicas; all are planned with partition 0's\n" in result.stderr
+    assert nodes.tree(seed) == before
+
+
+@pytest.mark.spec("ASG-14")
+def test_of_racks_on_some_brokers_only_those_of_the_list_count(zk: ZooKeeper, zk_connect: str) -> None:
+    racks = {1: "r1", 2: "r2", 3: "r2", 4: "r1"}
+    nodes.make_cluster(zk, brokers=(1, 2, 3, 4, 5), topics={"t": dict.fromkeys(range(8), (1, 2, 3))}, racks=racks)
+    refused = generate(zk_connect, "--broker-list", "1,2,5")
+    assert (refused.exit_code, refused.stdout) == (1, f"Partitions reassignment failed due to {SOME_RACKS}\n")
+    aware = generate(zk_connect, "--broker-list", "1,2,3,4")
+    assert aware.exit_code == 0
+    planned = json.loads(aware.stdout.splitlines()[-1])["partitions"]
+    assert all({racks[b] for b in entry["replicas"][:2]} == {"r1", "r2"} for entry in planned)
+    assert generate(zk_connect, "--broker-list", "1,2,5", "--disable-rack-aware").exit_code == 0
 
 
 @pytest.mark.spec("RSN-35X")
@@ -77,7 +123,7 @@ def generate(zk_connect: str, *flags: object) -> Result:
     return run(zk_connect, *source, *flags, stdin='{"topics":[{"topic":"t"}]}')
 
 
-@pytest.mark.spec("RSN-26X", "RSN-4")
+@pytest.mark.spec("RSN-26X", "RSN-4", "COM-2")
 def test_the_minimal_strategy_shows_what_it_does_beside_the_five_lines(seed: ZooKeeper, zk_connect: str) -> None:
     result = generate(zk_connect, "--broker-list", "1,2,3", "--strategy", "minimal")
     assert result.exit_code == 0, result.output
@@ -105,7 +151,7 @@ def test_a_drained_broker_is_explained(seed: ZooKeeper, zk_connect: str) -> None
     assert len(minimal.stdout.splitlines()) == 5
     *partitions, _, first, second, third, total = minimal.stderr.splitlines()
     assert [text.split(" ")[0] for text in partitions] == ["[t,0]:", "[t,3]:", "[t,6]:"]
-    assert all(text.endswith("  leaves 1") for text in partitions)
+    assert all(re.fullmatch(r"\[t,\d\]: 1 -> [23]  leaves 1", text) for text in partitions)
     assert first.split() == ["1", "3", "->", "0", "3", "->", "0", "0", "3"]
     assert sorted(row.split()[3] for row in (second, third)) == ["4", "5"]
     assert total == "3 of 9 partitions change, 3 replicas to copy"
@@ -166,3 +212,8 @@ def test_an_explained_plan_as_json_has_reasons_and_an_item_for_each_broker(seed:
     heading, *rows = generate(zk_connect, *flags, "tsv").stdout.splitlines()
     assert heading.split("\t")[:7] == ["TOPIC", "PARTITION", "FROM", "TO", "STATUS", "REASON", "COPIES_TO"]
     assert len(rows) == 12
+    assert rows[1].split("\t")[:7] == ["t", "1", "2", "2", "noop", "", ""]
+    told = dict(zip(heading.split("\t"), rows[9].split("\t"), strict=True))
+    assert [told[c] for c in ("BROKER", "REPLICAS_BEFORE", "REPLICAS_AFTER", "LEADERS_BEFORE", "LEADERS_AFTER")] == [
+        *("1", "3", "0", "3", "0")
+    ]

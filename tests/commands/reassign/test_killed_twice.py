@@ -94,6 +94,7 @@ def pairs(first: int, second: int, story: int) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.spec("RSN-22X", "RSN-23X", "RSN-37X")
 @pytest.mark.timeout(1800 if ALL_PAIRS else 600)
+@pytest.mark.slow
 def test_a_third_command_ends_what_two_began(zk: ZooKeeper, zk_connect: str, tmp_path: Path, writes: Writes) -> None:
     nodes.make_cluster(zk, topics={"t": BEFORE})
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):

@@ -83,7 +83,7 @@ def test_while_a_run_is_under_way_verify_waits_however_long_it_stands_still(
         waited = run(zk_connect, *verify, "--wait", "--timeout", "1.5")
     assert waited.exit_code == told.exit_code == 1 and waited.stdout == told.stdout
     assert told.stdout.count("has not been sent yet") == 4 and "failed" not in told.stdout
-    assert "4 partitions have not been sent yet: the kt that carries out this plan is to send them" in told.stderr
+    assert "4 partitions have not been sent yet: the kt that carries out this plan is to do that" in told.stderr
     assert "--resume" not in told.stderr
 
 
@@ -92,7 +92,7 @@ def test_what_nobody_here_sends_is_told_as_it_is_seen(seed: ZooKeeper, zk_connec
     file = plan_file(tmp_path / "plan.json", GOAL)
     told = run(zk_connect, "--verify", "--wait", "--reassignment-json-file", file)
     assert told.exit_code == 1 and told.stdout.count("failed") == 9
-    assert "9 of 9 partitions are not as planned, and nothing is under way: they were not sent, or " in told.stderr
+    assert "9 of 9 partitions are not as planned, and nothing is under way: not sent, or " in told.stderr
     assert f"--execute --reassignment-json-file {file}  # send them" in told.stderr
     plan_file(tmp_path / "plan.rollback.json", GOAL)
     back = run(zk_connect, "--verify", "--rollback", "--reassignment-json-file", file)
@@ -125,7 +125,7 @@ def test_what_a_move_waits_for_and_what_is_gone_is_told(seed: ZooKeeper, zk_conn
     plan_file(file, {0: (1,)}, topic="gone")
     told = run(zk_connect, "--verify", "--reassignment-json-file", file)
     assert told.exit_code == 1
-    assert told.stderr == "1 of 1 partitions do not exist: the plan is stale, or that of another cluster\n"
+    assert told.stderr == "1 of 1 partition does not exist: the plan is stale, or that of another cluster\n"
 
 
 @pytest.mark.spec("RSN-22X", "RSN-31X")
@@ -159,6 +159,35 @@ def test_a_run_whose_state_a_verify_took_away_ends_well_if_all_is_done(
     assert state.exists() is False
     if code == 0:
         assert config(seed, "brokers", "1") == {} == config(seed, "topics", "t")
+
+
+@pytest.mark.spec("RSN-33X", "RSN-37X")
+def test_who_stops_waiting_is_told_where_it_stands_and_how_to_go_on(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    file = plan_file(tmp_path / "plan.json", {0: (1,), 1: (3,), 2: (1,)})
+    flags = ("--execute", "--reassignment-json-file", file, "--throttle", "5000", "--skip-unchanged")
+    assert run(zk_connect, *flags).exit_code == 0
+    seed.set(ReassignmentZnode.PATH, ReassignmentZnode.encode(plan({1: (3,)})), -1)  # the other one was given up
+    before = nodes.tree(seed)
+    monkeypatch.setattr(RunOutput, "progress", interrupt)
+    given = f"--reassignment-json-file {file}"
+    result = run(zk_connect, "--verify", "--wait", "--reassignment-json-file", file)
+    assert result.exit_code == 130
+    assert result.stderr == (
+        "1 of 3 partitions as planned, 1 in progress, 1 not as planned\n"
+        "the brokers go on with what was sent; nothing was changed by this command; the throttle stays\n"
+        f"kt reassign --zookeeper {zk_connect} --verify --wait {given}  # wait on; takes the throttle off when all is done\n"
+        f"kt reassign --zookeeper {zk_connect} --cancel {given}  # send no more, and send back what is under way\n"
+        f"kt reassign --zookeeper {zk_connect} --cancel --rollback {given}  # and what has ended, too\n"
+        "\ninterrupted\n"
+    )
+    assert nodes.tree(seed) == before
+    (tmp_path / "plan.rollback.json").unlink()
+    assert "--rollback" not in run(zk_connect, "--verify", "--wait", "--reassignment-json-file", file).stderr
 
 
 @pytest.mark.spec("RSN-33X", "COM-3X")

@@ -1,11 +1,15 @@
 """kt reassign that is followed to its end, in one batch or several; the controller is played by hand."""
 
 import json
+import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafkatool.commands.reassign.run_output import RunOutput
+from kafkatool.commands.shared import run_progress
+from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.planner.plan_files import plan_json
@@ -29,19 +33,23 @@ def test_waiting_ends_with_the_throttle_as_it_was(seed: ZooKeeper, zk_connect: s
     assert config(seed, "brokers", "2") == {} == config(seed, "topics", "t")
 
 
-@pytest.mark.spec("RSN-33X", "RSN-23X")
+@pytest.mark.spec("RSN-33X", "RSN-23X", "RSN-8", "RSN-15", "COM-2")
 def test_past_the_deadline_it_exits_1_and_says_how_to_go_on(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     file = plan_file(tmp_path / "plan.json", {0: (2,)})
     flags = ("--execute", "--reassignment-json-file", file, "--throttle", "5000", "--wait", "--timeout", "0.1")
     result = run(zk_connect, *flags)
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[-1] == "Reassignment of partition [t,0] is still in progress"
+    assert result.stdout.splitlines() == [  # no plan on the screen: it is in files
+        "The throttle limit was set to 5000 B/s",
+        "Successfully started reassignment of 1 partition",
+        "Reassignment of partition [t,0] is still in progress",
+    ]
     assert "not finished after 0.1 s: the reassignment goes on" in result.stderr
     assert f"--execute --resume --reassignment-json-file {file}  # go on; takes the throttle off" in result.stderr
     assert seed.get(ReassignmentZnode.PATH) is not None and config(seed, "brokers", "1")
 
 
-@pytest.mark.spec("RSN-33X", "RSN-22X", "COM-5X")
+@pytest.mark.spec("RSN-33X", "RSN-22X", "RSN-32X", "COM-5X")
 def test_what_it_says_to_type_keeps_the_guard_and_works_for_a_plan_from_stdin(
     seed: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,19 +149,40 @@ def test_every_batch_is_shown_and_checked_before_the_first_is_sent(
     assert seed.get(ReassignmentZnode.PATH) is None and list(tmp_path.iterdir()) == [file]
 
 
-@pytest.mark.spec("RSN-23X")
-def test_a_reader_of_stderr_that_goes_leaves_no_throttle_on(
+@pytest.mark.spec("RSN-33X")
+def test_how_far_it_is_is_told_beside_the_answer(
     seed: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_progress, "ProgressLine", partial(ProgressLine, interval_s=0))
+    file = plan_file(tmp_path / "plan.json", {0: (2,), 3: (2,)})
+    flags = ("--execute", "--reassignment-json-file", file, "--batch-partitions", "1")
+    with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
+        result = run(zk_connect, *flags)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^batch 1/2, [01]/2 partitions, [01]/2 in sync, ETA ", result.stderr, re.MULTILINE)
+    assert "batch 2/2, 2/2 partitions, 2/2 in sync, ETA 0:00\n" in result.stderr
+    assert "in sync" not in result.stdout
+
+
+@pytest.mark.spec("RSN-23X")
+@pytest.mark.parametrize(("cut_short", "code"), [(BrokenPipeError, 1), (KeyboardInterrupt, 130)])
+def test_whatever_ends_it_when_nothing_moves_leaves_no_throttle_on(
+    seed: ZooKeeper,
+    zk_connect: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cut_short: type[BaseException],
+    code: int,
 ) -> None:
     def show(_: RunOutput, p: Progress) -> None:
         if not p.left:
-            raise BrokenPipeError
+            raise cut_short
 
     monkeypatch.setattr(RunOutput, "progress", show)
     file = plan_file(tmp_path / "plan.json", {0: (2,)})
     flags = ("--execute", "--reassignment-json-file", file, "--throttle", "5000", "--wait")
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
         result = run(zk_connect, *flags)
-    assert result.exit_code == 1
+    assert result.exit_code == code
     assert config(seed, "brokers", "1") == {} == config(seed, "topics", "t")
     assert (tmp_path / "plan.state.json").exists()  # --resume and --verify find that all is done

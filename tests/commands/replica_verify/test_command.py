@@ -12,8 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
+from kafkatool.commands.replica_verify.rendering import mismatch_text, report_item, report_line
 from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.verification.comparison import Layout, Mismatch, PartitionReport, Verifier
+from kafkatool.core.operations.verification.replica_reader import layout_from_zookeeper
+from kafkatool.core.planner.plan_files import bracketed
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.operations.verification.fake_broker import FakeBroker, batch, batches, fake_cluster
 from tests.core.zookeeper import cluster_nodes as nodes
@@ -39,7 +43,7 @@ def replicas(*logs: list[bytes]) -> dict[int, dict[TopicPartition, list[bytes]]]
     return {broker: {T0: log} for broker, log in enumerate(logs, 1)}
 
 
-@pytest.mark.spec("RPV-1", "RPV-2", "RPV-3", "RPV-7X", "RPV-11X")
+@pytest.mark.spec("RPV-1", "RPV-2", "RPV-3", "RPV-7X", "RPV-11X", "COM-2")
 def test_equal_replicas_read_from_their_own_brokers_as_a_debugging_consumer() -> None:
     same = batches(b"a", b"b", b"c")
     with fake_cluster(replicas(same, same, same)) as brokers:
@@ -53,7 +57,7 @@ def test_equal_replicas_read_from_their_own_brokers_as_a_debugging_consumer() ->
     ]
 
 
-@pytest.mark.spec("RPV-5", "RPV-11X", "RPV-7X", "COM-9X")
+@pytest.mark.spec("RPV-5", "RPV-11X", "RPV-7X", "COM-2", "COM-9X")
 def test_checksums_that_differ_are_all_told() -> None:
     with fake_cluster(replicas(batches(b"a", b"b", b"c"), batches(b"x", b"b", b"y"))) as brokers:
         result = run(brokers, "--once", "--partition-form", "dash")
@@ -66,23 +70,37 @@ def test_checksums_that_differ_are_all_told() -> None:
         assert re.fullmatch(TIME + rf": partition t-0 has unmatched checksum at offset {offset}" + told_checksums, line)
     (item,) = json.loads(as_json.stdout)["items"]
     assert (item["status"], item["entries"], [m["offset"] for m in item["mismatches"]]) == ("different", 3, [0, 2])
+    assert [list(m["replicas"]) for m in item["mismatches"]] == [["1", "2"]] * 2
+    assert (item["replicas"], item["start"], item["verified"], item["lag"]) == ([1, 2], 0, 3, {"1": 0, "2": 0})
 
 
 @pytest.mark.spec("RPV-5")
-def test_offsets_that_differ_end_the_run_at_once() -> None:
-    holed = [batch(0, b"a"), b"", batch(2, b"c")]
+@pytest.mark.parametrize("batches_of_a_fetch", [1, 3])
+def test_offsets_that_differ_end_the_run_at_once(batches_of_a_fetch: int) -> None:
+    holed = [batch(0, b"z"), b"", batch(2, b"c")]
     with fake_cluster(replicas(batches(b"a", b"b", b"c"), holed)) as brokers:
-        result = run(brokers, "--time", "-2")
+        result = run(brokers, "--time", "-2", "--fetch-size", batches_of_a_fetch * len(holed[0]))
     assert result.exit_code == 1
-    last = result.stdout.splitlines()[-1]
+    _, checksum, last = result.stdout.splitlines()
+    assert "has unmatched checksum at offset 0" in checksum, "that is told and it goes on"
     assert re.fullmatch(TIME + r": partition \[t,0\]: replica 1's offset 1 doesn't match replica 2's offset 2", last)
+
+
+@pytest.mark.spec("RPV-5")
+def test_each_replica_is_told_with_its_own_value() -> None:
+    assert mismatch_text(Mismatch(T0, "checksum", 5, 1, 111, 2, 222), bracketed) == (
+        "partition [t,0] has unmatched checksum at offset 5; replica 1's checksum 111; replica 2's checksum 222"
+    )
+    assert mismatch_text(Mismatch(T0, "offset", 5, 1, 5, 2, 6), bracketed) == (
+        "partition [t,0]: replica 1's offset 5 doesn't match replica 2's offset 6"
+    )
 
 
 @pytest.mark.spec("RPV-4")
 def test_reports_name_the_worst_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """After some rounds the replicas go different ways: that ends the endless run."""
-    same = batches(b"a", b"b", b"c")
-    with fake_cluster(replicas(same, same)) as brokers:
+    same, behind = batches(b"a", b"b", b"c"), TopicPartition("u", 0)
+    with fake_cluster({1: {T0: same, behind: same}, 2: {T0: same, behind: same[:1]}}) as brokers:
         answer = brokers[2].answer
         requests = 0
 
@@ -97,12 +115,16 @@ def test_reports_name_the_worst_partition(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(brokers[2], "answer", part_ways_later)
         result = run(brokers, "--time", "-2", "--report-interval-ms", "1")
     reports = [line for line in result.stdout.splitlines() if "max lag" in line]
-    assert reports
-    assert all(
-        re.fullmatch(TIME + r": max lag is \d for partition \[t,0\] at offset \d among 1 partitions", line)
-        for line in reports
-    )
-    assert reports[0].split(": ", 1)[1] == "max lag is 0 for partition [t,0] at offset 3 among 1 partitions"
+    said = TIME + re.escape(": max lag is 2 for partition [u,0] at offset 1 among 2 partitions")
+    assert [bool(re.fullmatch(said, line)) for line in reports[:2]] == [True, True], "while all is as at first"
+
+
+@pytest.mark.spec("RPV-4")
+def test_there_is_no_report_before_its_time() -> None:
+    holed = [batch(0, b"a"), b"", batch(2, b"c")]
+    with fake_cluster(replicas(batches(b"a", b"b", b"c"), holed)) as brokers:
+        result = run(brokers, "--time", "-2", "--report-interval-ms", 3_600_000)
+    assert "max lag" not in result.stdout
 
 
 @pytest.mark.spec("RPV-9X")
@@ -117,13 +139,93 @@ def test_a_broker_that_is_down_is_reported_and_the_others_are_compared() -> None
     assert allowed.exit_code == 0 and "replica 2 is unreachable" in allowed.stderr
 
 
+@pytest.mark.spec("RPV-9X", "RPV-7X")
+@pytest.mark.parametrize("led_by_2", [True, False])
+def test_no_partition_of_a_broker_that_is_down_is_equal_whether_it_leads_or_not(led_by_2: bool) -> None:
+    same = batches(b"a", b"b")
+    followed, led, elsewhere = T0, TopicPartition("t", 1), TopicPartition("u", 0)
+    held: dict[int, list[TopicPartition]] = {1: [followed, elsewhere], 2: [followed], 3: [elsewhere]}
+    if led_by_2:
+        held[2].append(led)
+        held[3].append(led)
+    with fake_cluster({b: dict.fromkeys(partitions, same) for b, partitions in held.items()}, down=[2]) as brokers:
+        result = run(brokers, "--once", "--output", "json")
+    assert result.exit_code == 1
+    items = {
+        (i["topic"], i["partition"]): (i["status"], list(i["unreachable"])) for i in json.loads(result.stdout)["items"]
+    }
+    down = ("unreachable", ["2"])
+    assert items == {followed: down, elsewhere: ("equal", [])} | ({led: down} if led_by_2 else {})
+
+
+@pytest.mark.spec("RPV-9X")
+def test_a_missing_replica_is_forgiven_and_nothing_else() -> None:
+    same, other, short = batches(b"a", b"b"), batches(b"a", b"x"), batches(b"a")
+    for logs in (replicas(same, same, other), replicas(same, same, short)):
+        with fake_cluster(logs, down=[2]) as brokers:
+            assert run(brokers, "--once", "--allow-missing").exit_code == 1
+
+
+@pytest.mark.spec("RPV-6", "RPV-9X")
+def test_an_endless_run_tells_of_a_broker_that_is_down_and_compares_the_others() -> None:
+    holed = [batch(0, b"a"), b"", batch(2, b"c")]
+    with fake_cluster(replicas(batches(b"a", b"b", b"c"), holed, holed), down=[3]) as brokers:
+        result = run(brokers, "--time", "-2")
+    assert result.exit_code == 1 and "replica 3 is unreachable, e.g. of partition [t,0]" in result.stderr
+    assert "replica 1's offset 1 doesn't match replica 2's offset 2" in result.stdout
+
+
+@pytest.mark.spec("RPV-10X", "RPV-11X")
+def test_a_row_tells_what_was_skipped_and_how_far_each_replica_is() -> None:
+    report = PartitionReport(T0, (1, 2), (1,), start=0, offset=8, end=9, entries=2)
+    report.skipped.append((0, 6))
+    report.high_watermarks.update({1: 9, 2: 8})
+    assert report_line(report, lambda tp: f"[{tp.topic},{tp.partition}]") == (
+        "partition [t,0] incomplete: replicas 1,2, isr 1, offsets 0 to 8 of 9, 2 entries, 0 mismatches, lag 2: 1, "
+        "skipped 0 to 5"
+    )
+    item = report_item(report)
+    assert (item["skipped"], item["lag"], item["isr"], item["entries"]) == ([[0, 6]], {"1": 0, "2": 1}, (1,), 2)
+
+
+@pytest.mark.spec("RPV-10X", "RPV-6")
+def test_a_range_that_is_skipped_is_printed_also_without_once() -> None:
+    whole, holed = batches(b"a", b"b", b"c", b"d"), [b"", b"", batch(2, b"c"), b""]
+    with fake_cluster(replicas(whole, [*holed, batch(4, b"e")])) as brokers:
+        brokers[2].start = 2
+        brokers[1].logs[T0] = [*whole, batch(4, b"e")]
+        result = run(brokers, "--time", "-2")
+    assert result.exit_code == 1 and "replica 1's offset 3 doesn't match replica 2's offset 4" in result.stdout
+    assert "partition [t,0]: offsets 0 to 1 are not on every replica\n" in result.stderr
+
+
+@pytest.mark.spec("RPV-2", "RPV-7X")
+@pytest.mark.parametrize(
+    ("flags", "time_ms"),
+    [((), -1), (("--once",), -2), (("--time", "-2"), -2), (("--once", "--time", "-1"), -1), (("--time", "1234"), 1234)],
+)
+def test_it_starts_at_the_latest_and_once_at_the_earliest_unless_told(
+    monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], time_ms: int
+) -> None:
+    begun: list[int] = []
+
+    def begin(_: Verifier, timestamp_ms: int) -> None:
+        begun.append(timestamp_ms)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Verifier, "begin", begin)
+    with fake_cluster(replicas(batches(b"a"))) as brokers:
+        run(brokers, *flags)
+    assert begun == [time_ms]
+
+
 @pytest.mark.spec("RPV-7X")
 def test_a_replica_that_is_behind_is_not_equal() -> None:
     with fake_cluster(replicas(batches(b"a", b"b", b"c"), batches(b"a"))) as brokers:
         result = run(brokers, "--once")
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1] == (
-        "partition [t,0] incomplete: replicas 1,2, isr 1,2, offsets 0 to 1 of 3, 1 entries, 0 mismatches, lag 2: 2"
+        "partition [t,0] incomplete: replicas 1,2, isr 1,2, offsets 0 to 1 of 3, 1 entry, 0 mismatches, lag 2: 2"
     )
 
 
@@ -137,11 +239,28 @@ def test_rotten_data_under_an_intact_checksum_is_found() -> None:
     assert "unmatched checksum at offset 1" in result.stdout and "replica 2's checksum -1" in result.stdout
 
 
+@pytest.mark.spec("RPV-3", "RPV-11X")
+@pytest.mark.parametrize(("copies", "where"), [(2, "1 and 2"), (1, "1")])
+def test_rotten_data_is_found_where_every_replica_is_rotten(copies: int, where: str) -> None:
+    good = batches(b"a", b"b")
+    rotten = [good[0], good[1][:-2] + b"\xff" + good[1][-1:]]
+    with fake_cluster(replicas(*[rotten] * copies)) as brokers:
+        result = run(brokers, "--once")
+        as_json = run(brokers, "--once", "--output", "json")
+    assert result.exit_code == 1 == as_json.exit_code
+    assert f"partition [t,0] is rotten at offset 1 on {where}: it does not fit its checksum" in result.stdout
+    (item,) = json.loads(as_json.stdout)["items"]
+    assert item["status"] == "different" and [m["kind"] for m in item["mismatches"]] == ["rotten"]
+
+
 @pytest.mark.spec("RPV-1", "COM-3X")
 def test_no_topic_is_an_error_and_a_bad_pattern_too() -> None:
     with fake_cluster(replicas(batches(b"a"))) as brokers:
         none = run(brokers, "--once", "--topic-white-list", "zzz")
         bad = run(brokers, "--once", "--topic-white-list", "(")
+    with fake_cluster({1: {TopicPartition(topic, 0): batches(b"a") for topic in "tuv"}}) as brokers:
+        two = run(brokers, "--once", "--topic-white-list", "t|v", "--output", "json")
+    assert [item["topic"] for item in json.loads(two.stdout)["items"]] == ["t", "v"]
     assert none.exit_code == 1 and "No topics found." in none.stderr
     assert bad.exit_code == 1 and "( is an invalid regex." in bad.stderr
 
@@ -161,12 +280,27 @@ def test_the_layout_may_come_from_zookeeper(zk: ZooKeeper, zk_connect: str) -> N
     ]
 
 
-@pytest.mark.spec("COM-3X")
+@pytest.mark.spec("RPV-8X")
+def test_all_of_the_layout_is_in_zookeeper(zk: ZooKeeper) -> None:
+    u0 = TopicPartition("u", 0)
+    nodes.make_cluster(
+        zk, brokers=(1, 2), topics={"t": {0: (1, 2)}, "u": {0: (2, 3)}, "x": {0: (1,)}}, states={T0: (2, (2,))}
+    )
+    zk.delete("/brokers/topics/u/partitions/0/state")
+    assert layout_from_zookeeper(zk, lambda topics: [t for t in topics if t != "x"]) == Layout(
+        {1: ("127.0.0.1", 1), 2: ("127.0.0.1", 1)},
+        {T0: (1, 2), u0: (2, 3)},
+        {T0: 2, u0: None},
+        {T0: (2,), u0: ()},
+        "the-cluster",
+    )
+
+
+@pytest.mark.spec("COM-3X", "RPV-7X")
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "--broker-list or --zookeeper is required"),
-        (["--broker-list", "localhost"], "is not of the form host:port"),
+        (["--once", "--broker-list", "localhost"], "is not of the form host:port"),
         (["--broker-list", "localhost:1", "--allow-missing"], "need --once"),
     ],
 )

@@ -1,6 +1,7 @@
 """--output json and tsv of every command, run against a cluster of processes, held against docs/schemas (COM-4X)."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,9 @@ class Step(NamedTuple):
 
 
 ZK = "--zookeeper ZK"
+GROUPS = ("topics", "acls", "users", "logs", "cluster", "migrate", "transactions")
+BOOT = "--bootstrap-server BOOT"
+CREDENTIAL = "--add-config SCRAM-SHA-256=[] --password-file password.json"
 PLAN = "--reassignment-json-file plan.json"
 TO_MOVE = "--topics-to-move-json-file topics.json --broker-list 1,2,3"
 STORY = (
@@ -37,6 +41,18 @@ STORY = (
     Step(f"topics create {ZK} --topic T --replica-assignment 1:2,2:3 --config retention.ms=3600000", "partition"),
     Step(f"topics create {ZK} --topic T --replica-assignment 1:2,2:3", "partition", 1, 1),
     Step(f"topics list {ZK} --topic T", "topic"),
+    Step(f"acls add {ZK} --allow-principal User:a --operation Read --topic T --dry-run", "planned"),
+    Step(f"acls add {ZK} --allow-principal User:a --operation Read --topic T", "acl"),
+    Step(f"acls list {ZK} --topic T", "acl"),
+    Step(f"acls remove {ZK} --allow-principal User:b --topic T --force", "acl"),
+    Step(
+        f"users alter {ZK} --entity-name T {CREDENTIAL} --dry-run",
+        "planned",
+    ),
+    Step(f"users alter {ZK} --entity-name T {CREDENTIAL}", "credential"),
+    Step(f"users list {ZK}", "credential"),
+    Step(f"users describe {ZK} --entity-name T", "credential"),
+    Step(f"users describe {ZK} --entity-name nobody", "credential", 1, 1),
     Step(f"topics describe {ZK} --topic T", "partition"),
     Step(f"topics describe {ZK} --topic T --topics-with-overrides", "topic"),
     Step(f"topics describe {ZK} --topic T-is-not-there", "partition", 1, 1),
@@ -57,6 +73,14 @@ STORY = (
     Step(f"elect {ZK} --report", "report"),
     Step(f"elect {ZK} --topic T --write-json chosen.json", "selection"),
     Step(f"replica-verify {ZK} --once --topic-white-list T", "partition"),
+    Step(f"brokers {ZK}", "broker"),
+    Step(f"health {ZK}", "finding"),
+    Step(f"migrate check {ZK} --bootstrap-server BOOT", "condition", 1),
+    Step(f"transactions describe-producers {BOOT} --topic T-is-not-there --partition 0", "producer", 1, 1),
+    Step(f"transactions find-hanging {BOOT} --topic T-is-not-there", "hanging", 1, 1),
+    Step(f"transactions abort {BOOT} --topic T-is-not-there --partition 0 --start-offset 7", "aborted", 1, 1),
+    Step(f"drain 2 {ZK} --no-throttle --dry-run", "planned"),
+    Step(f"drain 2 {ZK} --no-throttle", "proof"),
     Step(f"topics delete {ZK} --topic T --dry-run", "planned"),
     Step(f"topics delete {ZK} --topic T --wait 60", "topic"),
     Step("logs report --logs LOGS", "report"),
@@ -72,14 +96,21 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 def run(command: str, form: str, cluster: EmbeddedCluster, topic: str) -> Result:
-    names = {"ZK": cluster.zookeeper, "T": topic, "LOGS": str(EXAMPLE), "T-is-not-there": "x", "ZK/nowhere": ""}
+    names = {
+        "ZK": cluster.zookeeper,
+        "BOOT": cluster.bootstrap,
+        "T": topic,
+        "LOGS": str(EXAMPLE),
+        "T-is-not-there": "x",
+        "ZK/nowhere": "",
+    }
     names["ZK/nowhere"] = f"{cluster.zookeeper}/nowhere"
     return CliRunner().invoke(kt, [*(names.get(word, word) for word in command.split(" ")), "--output", form])
 
 
 def name_of(command: str) -> str:
     words = command.split(" ")
-    return "-".join(["kt", *words[: 2 if words[0] in ("topics", "logs", "cluster") else 1]])
+    return "-".join(["kt", *words[: 2 if words[0] in GROUPS else 1]])
 
 
 def schema_of(command: str) -> dict[str, Any]:
@@ -93,6 +124,7 @@ def topic(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     name: str = "contract-" + request.node.callspec.params["form"]
     moved = [{"topic": name, "partition": p, "replicas": [3, 1]} for p in range(2)]
     for file, value in {
+        "password.json": "any text will do",
         "topics.json": {"topics": [{"topic": name}]},
         "plan.json": {"version": 1, "partitions": moved},
         "wrong.json": {"version": 1, "partitions": [{"topic": name, "partition": 0, "replicas": [9]}]},
@@ -165,7 +197,11 @@ def test_each_command_that_has_output_has_a_schema_and_names_its_columns_in_the_
         assert schema["properties"]["tool"] == {"const": f"kt {' '.join(words)}"}
         shapes = [shape for name, shape in schema["$defs"].items() if name != "error"]
         assert list(command.columns) in [shape["x-tsv-columns"] for shape in shapes], words
-        assert any(key in CliRunner().invoke(kt, [*words, "--help"]).stdout for key in command.columns)
+        shown = CliRunner().invoke(kt, [*words, "--help"]).stdout
+        columns = {column for shape in shapes for column in shape["x-tsv-columns"]}
+        assert [c for c in columns if not re.search(rf"\b{c}\b", shown, re.IGNORECASE)] == [], words
+        assert "one document tool, cluster_id, items, errors" in shown
+        assert "ERROR" in shown and "MESSAGE" in shown
     assert named == {file.name for file in SCHEMAS.iterdir()}
 
 

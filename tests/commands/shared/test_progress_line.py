@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from kafkatool.commands.reassign.run_output import progress_text
 from kafkatool.commands.shared.progress_line import INTERVAL_S, ProgressLine
+from kafkatool.commands.shared.run_progress import progress_text
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.copy_progress import Copied
 from kafkatool.core.operations.reassignment.following import Progress
@@ -80,3 +80,5 @@ def test_where_brokers_tell_sizes_the_rest_is_estimated_from_bytes() -> None:
     assert len(later) < 80
     stalled = progress_text(progress, Copied(GIB, 2 * GIB, 0.0))
     assert stalled.endswith("1.0 of 2.0 GiB, 0 B/s, ETA unknown")
+    outrun = progress_text(progress, Copied(GIB, 2 * GIB, 1024.0, 2048.0))
+    assert outrun.endswith("1.0 KiB/s, ETA unknown: 2.0 KiB/s are written meanwhile")

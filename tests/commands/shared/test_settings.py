@@ -37,6 +37,8 @@ def test_flag_then_environment_then_directory_then_user(
     user_file(place, 'zookeeper = "127.0.0.1:1"\noutput = "tsv"\n')
     (place / settings.LOCAL_FILE).write_text(f'zookeeper = "{zk_connect}"\n')
     assert run().stdout.startswith("TOPIC\tMARKED_FOR_DELETION")
+    (place / settings.LOCAL_FILE).write_text(f'zookeeper = "{zk_connect}"\noutput = "text"\n')
+    assert run().stdout == "orders\n"
     monkeypatch.setenv("KAFKATOOL_OUTPUT", "json")
     assert json.loads(run().stdout)["items"][0]["topic"] == "orders"
     assert run("--output", "text").stdout == "orders\n"
@@ -46,6 +48,10 @@ def test_flag_then_environment_then_directory_then_user(
 def test_names_of_the_other_kt_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KT_BROKERS", "127.0.0.1:1")
     monkeypatch.setenv("KT_TOPIC", "x")
+    monkeypatch.setenv("KT_AUTH", "x")
+    monkeypatch.setenv("KT_KAFKA_VERSION", "x")
+    monkeypatch.setenv("KT_ZOOKEEPER", "127.0.0.1:1")
+    monkeypatch.setenv("KT_OUTPUT", "x")
     result = run()
     assert result.exit_code == 2 and "--zookeeper" in result.stderr
 
@@ -158,3 +164,35 @@ def test_a_context_that_is_not_there_is_named(place: Path, text: str, args: list
     result = CliRunner().invoke(kt, [*args, "topics", "list"])
     assert result.exit_code == 2
     assert why in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.spec("COM-7X")
+def test_a_slip_in_another_contexts_table_is_no_matter(zk: ZooKeeper, zk_connect: str, place: Path) -> None:
+    make_orders(zk)
+    (place / settings.LOCAL_FILE).write_text(
+        f'[contexts.good]\nzookeeper = "{zk_connect}"\n[contexts.bad]\nzokeeper = "x"\n'
+    )
+    good = CliRunner().invoke(kt, ["--context", "good", "topics", "list"])
+    assert (good.exit_code, good.stdout) == (0, "orders\n"), good.output
+    bad = CliRunner().invoke(kt, ["--context", "bad", "topics", "list"])
+    assert bad.exit_code == 2 and "[contexts.bad]: unknown setting 'zokeeper'" in bad.stderr
+
+
+def test_context_behind_the_command_is_told_where_it_belongs() -> None:
+    result = CliRunner().invoke(kt, ["topics", "list", "--context", "x"])
+    assert result.exit_code == 2
+    assert "it goes before the command: kt --context … topics list" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("--bootstrap-server x:1 topics list", "flags of a command go behind it: kt topics list --bootstrap-server …"),
+        ("topics describe orders", "(orders) (say --topic before it)"),
+        ("reassign --execute plan.json", "(plan.json) (say --reassignment-json-file before it)"),
+        ("cluster status now", "(now) (kt cluster status --help shows examples)"),
+    ],
+)
+def test_what_stands_in_the_wrong_place_is_told_the_right_one(line: str, hint: str) -> None:
+    result = CliRunner().invoke(kt, line.split())
+    assert result.exit_code == 2 and hint in result.stderr, result.stderr

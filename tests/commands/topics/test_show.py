@@ -1,5 +1,6 @@
 """kt topics list and describe: Kafka's lines, and the same facts as JSON and TSV."""
 
+import itertools
 import json
 
 import pytest
@@ -25,7 +26,7 @@ def add_topic(zk: ZooKeeper, topic: str, *replicas: int) -> None:
     zk.create(TopicZnode.path(topic), TopicZnode({0: replicas}).encode())
 
 
-@pytest.mark.spec("TOP-8", "TOP-12", "TOP-19")
+@pytest.mark.spec("TOP-8", "TOP-12", "TOP-19", "COM-2")
 def test_list_in_code_point_order_by_regex(zk: ZooKeeper, zk_connect: str) -> None:
     for name in ("racked", "unracked", "Z", "__consumer_offsets"):
         add_topic(zk, name, 1)
@@ -53,7 +54,7 @@ def test_list_as_json_and_tsv(zk: ZooKeeper, zk_connect: str) -> None:
     ]
 
 
-@pytest.mark.spec("TOP-9", "TOP-10")
+@pytest.mark.spec("TOP-9", "TOP-10", "COM-2")
 def test_describe_prints_replicas_as_assigned_and_isr_as_stored(zk: ZooKeeper, zk_connect: str) -> None:
     config = {"retention.ms": "86400000", "min.insync.replicas": "2"}
     zk.create(ConfigZnode.path("topics", "orders"), ConfigZnode.encode(config))
@@ -68,6 +69,28 @@ def test_describe_prints_replicas_as_assigned_and_isr_as_stored(zk: ZooKeeper, z
     assert answer(zk_connect, "describe", "--topics-with-overrides") == (
         "Topic:orders\tPartitionCount:2\tReplicationFactor:3\tConfigs:min.insync.replicas=2,retention.ms=86400000\n"
     )
+
+
+@pytest.mark.spec("TOP-9", "TOP-10")
+def test_describe_by_number_with_the_lists_as_stored_and_the_replication_factor_of_partition_0(
+    zk: ZooKeeper, zk_connect: str
+) -> None:
+    stored = b'{"version":1,"partitions":{"10":[2],"2":[3,1,2],"0":[3,1]}}'
+    zk.create(TopicZnode.path("uneven"), stored)
+    nodes.set_state(zk, TopicPartition("uneven", 0), 1, (1, 3))
+    nodes.set_state(zk, TopicPartition("uneven", 2), None, (2, 1, 3))  # -1 in the znode
+    assert answer(zk_connect, "describe", "--topic", "uneven") == (
+        "Topic:uneven\tPartitionCount:3\tReplicationFactor:2\tConfigs:\n"
+        "\tTopic: uneven\tPartition: 0\tLeader: 1\tReplicas: 3,1\tIsr: 1,3\n"
+        "\tTopic: uneven\tPartition: 2\tLeader: none\tReplicas: 3,1,2\tIsr: 2,1,3\n"
+        "\tTopic: uneven\tPartition: 10\tLeader: none\tReplicas: 2\tIsr: \n"
+    )
+    items = json.loads(answer(zk_connect, "describe", "--topic", "uneven", "--output", "json"))["items"]
+    assert [(i["partition"], i["leader"], i["isr"]) for i in items] == [
+        (0, 1, [1, 3]),
+        (2, None, [2, 1, 3]),
+        (10, None, []),
+    ]
 
 
 @pytest.mark.spec("TOP-11", "TOP-25X")
@@ -87,23 +110,48 @@ def test_each_filter_without_headers(zk: ZooKeeper, zk_connect: str, flag: str, 
     assert answer(zk_connect, "describe", flag) == rows
 
 
+@pytest.mark.spec("TOP-25X")
+def test_without_an_override_one_replica_in_sync_is_the_least(zk: ZooKeeper, zk_connect: str) -> None:
+    add_topic(zk, "alone", 1, 2)
+    nodes.set_state(zk, TopicPartition("alone", 0), 1, (1,))
+    add_topic(zk, "unled", 1, 2)
+    nodes.set_state(zk, TopicPartition("unled", 0), None, (1,))
+    alone = "\tTopic: alone\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n"
+    unled = "\tTopic: unled\tPartition: 0\tLeader: none\tReplicas: 1,2\tIsr: 1\n"
+    assert answer(zk_connect, "describe", "--at-min-isr-partitions") == alone
+    assert answer(zk_connect, "describe", "--under-min-isr-partitions") == unled
+
+
 @pytest.mark.spec("TOP-11")
 def test_a_leader_that_is_not_registered_makes_a_partition_unavailable(zk: ZooKeeper, zk_connect: str) -> None:
     zk.delete("/brokers/ids/1")
-    assert answer(zk_connect, "describe", "--unavailable-partitions") == ROW_0
+    add_topic(zk, "unled", 2)
+    unled = "\tTopic: unled\tPartition: 0\tLeader: none\tReplicas: 2\tIsr: \n"
+    assert answer(zk_connect, "describe", "--unavailable-partitions") == ROW_0 + unled
+    assert answer(zk_connect, "describe", "--under-replicated-partitions") == ROW_1 + unled
 
 
 @pytest.mark.spec("TOP-11", "COM-3X")
-def test_two_filters_are_bad_usage(zk_connect: str) -> None:
-    result = topics(zk_connect, "describe", "--under-replicated-partitions", "--topics-with-overrides")
-    assert result.exit_code == 2
-    assert "--under-replicated-partitions can't be used with --topics-with-overrides" in result.stderr
+@pytest.mark.parametrize(
+    ("first", "second"),
+    list(
+        itertools.combinations(
+            ("--under-replicated-partitions", "--unavailable-partitions", "--topics-with-overrides"), 2
+        )
+    ),
+)
+def test_two_filters_are_bad_usage(zk_connect: str, first: str, second: str) -> None:
+    result = topics(zk_connect, "describe", first, second)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{first} can't be used with {second}" in result.stderr
 
 
-@pytest.mark.spec("TOP-12")
+@pytest.mark.spec("TOP-12", "TOP-19")
 def test_a_missing_topic_is_an_error(zk_connect: str) -> None:
     assert refusal(zk_connect, "describe", "--topic", "nope") == "Topic 'nope' does not exist as expected"
     assert answer(zk_connect, "describe", "--topic", "orders") == HEADER + ROW_0 + ROW_1
+    assert answer(zk_connect, "describe", "--topic", "'nope, or.*s'") == HEADER + ROW_0 + ROW_1
+    assert refusal(zk_connect, "describe", "--topic", "rders") == "Topic 'rders' does not exist as expected"
 
 
 @pytest.mark.spec("TOP-13")
@@ -131,7 +179,18 @@ def test_describe_as_json(zk: ZooKeeper, zk_connect: str) -> None:
         "under_replicated": True,
         "available": True,
     }
-    assert (dead["leader"], dead["leader_epoch"], dead["isr"], dead["available"]) == (None, None, [], False)
+    assert dead == {
+        "topic": "dead",
+        "partition": 0,
+        "leader": None,
+        "preferred": 9,
+        "replicas": [9],
+        "isr": [],
+        "leader_epoch": None,
+        "controller_epoch": None,
+        "under_replicated": True,
+        "available": False,
+    }
     tsv = answer(zk_connect, "describe", "--topic", "orders", "--output", "tsv").splitlines()
     assert tsv[2].split("\t")[:6] == ["orders", "1", "3", "2", "2,3,4", "4,3"]
 

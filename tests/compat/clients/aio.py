@@ -7,7 +7,17 @@ from typing import Any
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.compat.clients.common import PAUSE_S, Assignment, emit, emit_record, run, stdin_ended, value
+from tests.compat.clients.common import (
+    PAUSE_S,
+    Assignment,
+    emit,
+    emit_record,
+    python_login,
+    run,
+    stdin_ended,
+    transact,
+    value,
+)
 
 
 async def _tell(number: int, sent: asyncio.Future[Any]) -> None:
@@ -16,7 +26,9 @@ async def _tell(number: int, sent: asyncio.Future[Any]) -> None:
 
 
 async def produce(bootstrap: str, topic: str, prefix: str, count: int, codec: str) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, **python_login()
+    )
     await producer.start()
     try:
         sent = [await producer.send(topic, value(prefix, n), str(n).encode()) for n in range(count)]
@@ -26,7 +38,7 @@ async def produce(bootstrap: str, topic: str, prefix: str, count: int, codec: st
 
 
 async def load(bootstrap: str, topic: str, prefix: str) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", **python_login())
     await producer.start()
     ended = stdin_ended()
     telling: list[asyncio.Task[None]] = []
@@ -48,8 +60,14 @@ async def _emit_polled(consumer: AIOKafkaConsumer, timeout_ms: int) -> int:
     return len(messages)
 
 
-async def consume(bootstrap: str, topics: str, count: int) -> None:
-    consumer = AIOKafkaConsumer(*topics.split(","), bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+async def consume(bootstrap: str, topics: str, count: int, isolation: str = "read_uncommitted") -> None:
+    consumer = AIOKafkaConsumer(
+        *topics.split(","),
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level=isolation,
+        **python_login(),
+    )
     await consumer.start()
     try:
         while count > 0:
@@ -59,7 +77,9 @@ async def consume(bootstrap: str, topics: str, count: int) -> None:
 
 
 async def group(bootstrap: str, topic: str, name: str) -> None:
-    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest")
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest", **python_login()
+    )
     await consumer.start()
     ended, assignment = stdin_ended(), Assignment()
     try:
@@ -70,11 +90,94 @@ async def group(bootstrap: str, topic: str, name: str) -> None:
         await consumer.stop()
 
 
+class _Transactor:
+    """An aiokafka producer, used as if it were none of a loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
+        self._loop = loop
+        self._settings = {
+            "bootstrap_servers": bootstrap,
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": timeout_ms,
+        }
+
+    def _do(self, what: Coroutine[Any, Any, Any]) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._loop).result()
+
+    def init_transactions(self) -> None:
+        async def start() -> None:
+            self._producer = AIOKafkaProducer(**self._settings)
+            await self._producer.start()  # which is its init_transactions too
+
+        self._do(start())
+
+    def begin_transaction(self) -> None:
+        self._do(self._producer.begin_transaction())
+
+    def commit_transaction(self) -> None:
+        self._do(self._producer.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        self._do(self._producer.abort_transaction())
+
+    def send(self, topic: str, partition: int, key: str, content: bytes) -> None:
+        self._do(self._producer.send_and_wait(topic, content, key.encode(), partition))
+
+
+async def transactions(bootstrap: str) -> None:
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(
+        None, transact, lambda id_, timeout_ms: _Transactor(loop, bootstrap, id_, timeout_ms), _Transactor.send
+    )
+
+
+async def copy(bootstrap: str, source: str, sink: str, name: str) -> None:
+    consumer = AIOKafkaConsumer(
+        source,
+        bootstrap_servers=bootstrap,
+        group_id=name,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+    await consumer.start()
+    await producer.start()
+    ended, first = stdin_ended(), True
+    try:
+        while not ended.is_set():
+            polled = await consumer.getmany(timeout_ms=100)
+            if not polled:
+                continue
+            await producer.begin_transaction()
+            for place, messages in polled.items():
+                sent = [await producer.send(sink, m.value, m.key, place.partition) for m in messages]
+                await asyncio.gather(*sent)
+            await producer.send_offsets_to_transaction({tp: ms[-1].offset + 1 for tp, ms in polled.items()}, name)
+            if first:
+                await producer.abort_transaction()
+                for place, messages in polled.items():
+                    consumer.seek(place, messages[0].offset)
+            else:
+                await producer.commit_transaction()
+            first = False
+    finally:
+        await consumer.stop()
+        await producer.stop()
+
+
 def _run(command: Coroutine[Any, Any, None]) -> None:
     asyncio.run(command)
 
 
 if __name__ == "__main__":
     emit(client=f"aiokafka {aiokafka.__version__}")
-    commands = {"produce": produce, "load": load, "consume": consume, "group": group}
+    commands = {
+        "produce": produce,
+        "load": load,
+        "consume": consume,
+        "group": group,
+        "transactions": transactions,
+        "copy": copy,
+    }
     run({name: lambda *a, c=command: _run(c(*a)) for name, command in commands.items()})

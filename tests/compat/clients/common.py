@@ -1,13 +1,37 @@
 """What the Python client programs share: their lines, their records, the end of stdin. See README.md here."""
 
 import json
+import os
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 PAUSE_S: Final = 0.05
 """Between two records of ``load``."""
+
+
+def login() -> dict[str, str]:
+    """Return what the file of CLIENT_CONFIG says, in librdkafka's words; nothing where there is none."""
+    if not (path := os.environ.get("CLIENT_CONFIG")):
+        return {}
+    return dict(line.partition("=")[::2] for line in Path(path).read_text().splitlines())
+
+
+def python_login() -> dict[str, Any]:
+    """Return the same in the words of aiokafka and kafka-python."""
+    if not (told := login()):
+        return {}
+    context = ssl.create_default_context(cafile=told["ssl.ca.location"])
+    if "ssl.key.location" in told:
+        context.load_cert_chain(told["ssl.certificate.location"], told["ssl.key.location"])
+    found: dict[str, Any] = {"security_protocol": told["security.protocol"], "ssl_context": context}
+    if mechanism := told.get("sasl.mechanism"):
+        user, password = told["sasl.username"], told["sasl.password"]
+        found |= {"sasl_mechanism": mechanism, "sasl_plain_username": user, "sasl_plain_password": password}
+    return found
 
 
 def emit(**line: object) -> None:
@@ -56,6 +80,35 @@ class Assignment:
         if now != self._partitions:
             self._partitions = now
             emit(assigned=now)
+
+
+class Transactor(Protocol):
+    """A transactional producer, as most libraries name what it does."""
+
+    def init_transactions(self) -> object: ...
+    def begin_transaction(self) -> object: ...
+    def commit_transaction(self) -> object: ...
+    def abort_transaction(self) -> object: ...
+
+
+def transact(make: Callable[[str, int], Transactor], send: Callable[[Any, str, int, str, bytes], object]) -> None:
+    """Do what the lines of stdin say: ``NAME init TRANSACTIONAL_ID TIMEOUT_MS``, then what that producer is to do."""
+    producers: dict[str, Any] = {}
+    for line in sys.stdin:
+        name, verb, *arguments = line.split()
+        try:
+            if verb == "init":
+                producers[name] = make(arguments[0], int(arguments[1]))
+                producers[name].init_transactions()
+            elif verb == "send":
+                topic, partition, key, prefix = arguments
+                send(producers[name], topic, int(partition), key, value(prefix, int(key)))
+            else:
+                getattr(producers[name], f"{verb}_transaction")()
+        except Exception as e:  # noqa: BLE001 - whatever the library says is the outcome
+            emit(failed=f"{type(e).__name__}: {e}")
+        else:
+            emit(done=verb)
 
 
 def run(commands: dict[str, Callable[..., Any]]) -> None:

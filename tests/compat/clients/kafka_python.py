@@ -2,7 +2,17 @@
 
 import kafka
 
-from tests.compat.clients.common import Assignment, emit, emit_record, paced, run, stdin_ended, value
+from tests.compat.clients.common import (
+    Assignment,
+    emit,
+    emit_record,
+    paced,
+    python_login,
+    run,
+    stdin_ended,
+    transact,
+    value,
+)
 
 FLUSH_S = 120
 
@@ -13,7 +23,7 @@ def _tell(number: int, future: object) -> None:
 
 def produce(bootstrap: str, topic: str, prefix: str, count: int, codec: str) -> None:
     producer = kafka.KafkaProducer(
-        bootstrap_servers=bootstrap.split(","), compression_type=None if codec == "none" else codec
+        bootstrap_servers=bootstrap.split(","), compression_type=None if codec == "none" else codec, **python_login()
     )
     for number in range(count):
         _tell(number, producer.send(topic, value(prefix, number), str(number).encode()))
@@ -22,7 +32,7 @@ def produce(bootstrap: str, topic: str, prefix: str, count: int, codec: str) -> 
 
 
 def load(bootstrap: str, topic: str, prefix: str) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all", **python_login())
     for number in paced(stdin_ended()):
         _tell(number, producer.send(topic, value(prefix, number), str(number).encode()))
     producer.flush(FLUSH_S)
@@ -36,8 +46,8 @@ def _emit_polled(consumer: kafka.KafkaConsumer, timeout_ms: int) -> int:
     return len(messages)
 
 
-def consume(bootstrap: str, topics: str, count: int) -> None:
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap.split(","))
+def consume(bootstrap: str, topics: str, count: int, isolation: str = "read_uncommitted") -> None:
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap.split(","), isolation_level=isolation, **python_login())
     consumer.assign([kafka.TopicPartition(t, p) for t in topics.split(",") for p in consumer.partitions_for_topic(t)])
     consumer.seek_to_beginning()
     while count > 0:
@@ -47,7 +57,7 @@ def consume(bootstrap: str, topics: str, count: int) -> None:
 
 def group(bootstrap: str, topic: str, name: str) -> None:
     consumer = kafka.KafkaConsumer(
-        topic, bootstrap_servers=bootstrap.split(","), group_id=name, auto_offset_reset="earliest"
+        topic, bootstrap_servers=bootstrap.split(","), group_id=name, auto_offset_reset="earliest", **python_login()
     )
     ended, assignment = stdin_ended(), Assignment()
     while not ended.is_set():
@@ -56,6 +66,63 @@ def group(bootstrap: str, topic: str, name: str) -> None:
     consumer.close()
 
 
+def _transactional(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> kafka.KafkaProducer:
+    return kafka.KafkaProducer(
+        bootstrap_servers=bootstrap.split(","), transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+    )
+
+
+def _send(producer: kafka.KafkaProducer, topic: str, partition: int, key: str, content: bytes) -> None:
+    producer.send(topic, content, key.encode(), partition=partition).get(FLUSH_S)
+
+
+def transactions(bootstrap: str) -> None:
+    transact(lambda id_, timeout_ms: _transactional(bootstrap, id_, timeout_ms), _send)
+
+
+def copy(bootstrap: str, source: str, sink: str, name: str) -> None:
+    consumer = kafka.KafkaConsumer(
+        source,
+        bootstrap_servers=bootstrap.split(","),
+        group_id=name,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    producer = _transactional(bootstrap, name)
+    producer.init_transactions()
+    ended, first = stdin_ended(), True
+    while not ended.is_set():
+        polled = consumer.poll(timeout_ms=100)
+        if not polled:
+            continue
+        producer.begin_transaction()
+        for place, messages in polled.items():
+            for message in messages:
+                producer.send(sink, message.value, message.key, partition=place.partition)
+        offsets = {tp: kafka.OffsetAndMetadata(ms[-1].offset + 1, "", -1) for tp, ms in polled.items()}
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        if first:
+            producer.flush(FLUSH_S)
+            producer.abort_transaction()
+            for place, messages in polled.items():
+                consumer.seek(place, messages[0].offset)
+        else:
+            producer.commit_transaction()
+        first = False
+    consumer.close()
+    producer.close()
+
+
 if __name__ == "__main__":
     emit(client=f"kafka-python {kafka.__version__}")
-    run({"produce": produce, "load": load, "consume": consume, "group": group})
+    run(
+        {
+            "produce": produce,
+            "load": load,
+            "consume": consume,
+            "group": group,
+            "transactions": transactions,
+            "copy": copy,
+        }
+    )

@@ -3,6 +3,7 @@
 Producing, kcat tells nothing of single records: they count as acknowledged when it has ended with 0.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import threading
 
 from tests.compat.clients.common import Assignment, emit, emit_record, paced, run, stdin_ended, value
 
-KCAT = ["kcat", "-b"]
+KCAT = ["kcat", *(["-F", os.environ["CLIENT_CONFIG"]] if "CLIENT_CONFIG" in os.environ else []), "-b"]
 LAYOUT = r"%t\t%p\t%o\t%k\t%s\n"
 REBALANCED = re.compile(rb"% Group \S+ rebalanced \(.*\): (assigned|revoked): (.*)")
 

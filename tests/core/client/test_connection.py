@@ -44,7 +44,7 @@ def _peer(answer: Answer) -> Iterator[int]:
 
 
 def _connect(port: int, timeout_ms: int = 60_000) -> Connection:
-    return Connection("127.0.0.1", port, client_id="test", timeout_ms=timeout_ms)
+    return Connection("127.0.0.1", port, client_id="test", timeout_ms=timeout_ms, security=None)
 
 
 def _frame(api: Api, version: int, correlation_id: int, message: object) -> bytes:

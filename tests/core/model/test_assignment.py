@@ -23,7 +23,7 @@ def spread(ids: list[BrokerInfo], partitions: int, factor: int, start: int, shif
     return list(plan.values())
 
 
-@pytest.mark.spec("ASG-4", "ASG-5", "ASG-7")
+@pytest.mark.spec("ASG-1", "ASG-4", "ASG-5", "ASG-7")
 def test_the_documents_table_of_ten_partitions_on_five_brokers() -> None:
     assert spread(brokers(*range(5)), 10, 3, 0, 0) == [
         (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1),
@@ -59,26 +59,59 @@ def test_one_replica_each_goes_round_two_brokers() -> None:
 def test_racks_alternate_by_name_and_a_rack_that_ran_out_is_passed_over() -> None:
     assert alternate_racks(SEED_RACKS) == [0, 3, 1, 5, 4, 2]
     assert alternate_racks({1: "a", 2: "a", 3: "a", 4: "b"}) == [1, 4, 2, 3]
+    assert alternate_racks({4: "b", 10: "a", 9: "a", 1: "a"}) == [1, 4, 9, 10], "ids ascend whatever their order was"
 
 
-@pytest.mark.spec("ASG-12", "ASG-13")
+@pytest.mark.spec("ASG-1", "ASG-12", "ASG-13")
 def test_rack_aware_table_of_kafka() -> None:
     assert spread(brokers(*range(6), racks=SEED_RACKS), 7, 3, 0, 0) == [
         (0, 3, 1), (3, 1, 5), (1, 5, 4), (5, 4, 2), (4, 2, 0), (2, 0, 3), (0, 4, 2),
     ]  # fmt: skip
 
 
-@pytest.mark.spec("ASG-6", "ASG-13")
-def test_rack_aware_topic_that_real_kafka_0_10_2_made_and_grew() -> None:
+@pytest.mark.spec("ASG-6", "ASG-12", "ASG-13")
+@pytest.mark.parametrize(
+    ("start", "shift", "made", "grown"),
+    [
+        (3, 1, "341 132 214 423 341 132 214 423", "431 312"),
+        (1, 0, "243 431 312 124 214 423 341 132", "214 423"),
+        (3, 0, "312 124 243 431 341 132 214 423", "431 312"),
+    ],
+    ids=["0.10.2.2", "1.1.1", "2.8.2"],
+)
+def test_rack_aware_topics_that_real_kafka_made_and_grew(start: int, shift: int, made: str, grown: str) -> None:
     ids = brokers(1, 2, 3, 4, racks={1: "r1", 2: "r2", 3: "r2", 4: "r1"})
-    plan = assign_replicas(ids, 8, 3, start_index=3, replica_shift=1)
-    assert list(plan.values()) == [
-        (3, 4, 1), (1, 3, 2), (2, 1, 4), (4, 2, 3), (3, 4, 1), (1, 3, 2), (2, 1, 4), (4, 2, 3),
-    ]  # fmt: skip
-    assert add_partitions(ids, plan, 10) == {8: (4, 3, 1), 9: (3, 1, 2)}
+    plan = assign_replicas(ids, 8, 3, start_index=start, replica_shift=shift)
+    assert plan == dict(enumerate(lists(made)))
+    assert add_partitions(ids, plan, 10) == dict(enumerate(lists(grown), start=8))
 
 
-@pytest.mark.spec("ASG-6")
+@pytest.mark.spec("ASG-13")
+@pytest.mark.parametrize(
+    ("racks", "start", "shift", "plan"),
+    [
+        ({1: "r1", 2: "r2", 3: "r2", 4: "r1"}, 3, 1, "341 132 214 423 341 132 214 423 312 124"),  # 52, 0.10.2.2
+        ({1: "r1", 2: "r2", 3: "r2", 4: "r1"}, 2, 0, "431 312 124 243 423 341 132 214 423 341"),  # 52, 1.1.1
+        ({1: "r1", 2: "r2", 3: "r2", 4: "r1"}, 0, 1, "132 214 423 341 132 214 423 341 124 243"),  # 59, 1.1.1
+        ({}, 0, 1, "134 241 312 423 142 213 324 431"),  # 50, 0.10.2.2: racks ignored
+        ({}, 3, 1, "423 134 241 312 431 142 213 324"),  # 50, 1.1.1
+        ({}, 2, 0, "341 412 123 234 312 423 134 241"),  # 50, 2.8.2
+        ({}, 1, 0, "234 341 412 123 241 312 423 134 213 324"),  # 53, 0.10.2.2
+        ({}, 2, 0, "341 412 123 234 312 423 134 241 324 431"),  # 53, 1.1.1 and 2.8.2
+    ],
+)
+def test_topics_that_real_kafka_made_and_plans_it_generated(
+    racks: dict[int, str], start: int, shift: int, plan: str
+) -> None:
+    assert spread(brokers(1, 2, 3, 4, racks=racks), len(lists(plan)), 3, start, shift) == lists(plan)
+
+
+def lists(text: str) -> list[tuple[int, ...]]:
+    # 341 132: the replicas of one partition after the other, a digit each
+    return [tuple(map(int, word)) for word in text.split()]
+
+
+@pytest.mark.spec("ASG-1", "ASG-4", "ASG-6")
 def test_added_partitions_carry_the_pattern_on() -> None:
     ids = brokers(*range(5))
     five = assign_replicas(ids, 5, 3, start_index=0, replica_shift=0)
@@ -86,6 +119,7 @@ def test_added_partitions_carry_the_pattern_on() -> None:
     # Partition 0's first broker is gone: the next higher id takes its place, or the first of all.
     assert add_partitions(brokers(2, 4), {0: (3,)}, 2) == {1: (2,)}
     assert add_partitions(brokers(2, 4), {0: (9,)}, 2) == {1: (4,)}
+    assert add_partitions(brokers(2, 4), {0: (2,), 1: (4, 2)}, 3) == {2: (2,)}, "as many replicas as partition 0 has"
 
 
 @pytest.mark.spec("ASG-1", "TOP-7")
@@ -95,7 +129,9 @@ def test_added_partitions_carry_the_pattern_on() -> None:
         (0, 1, "number of partitions must be larger than 0"),
         (2**31 - 1, 1, "number of partitions must be at most 200000"),
         (1, 0, "replication factor must be larger than 0"),
-        (1, 9, "replication factor: 9 larger than available brokers: 4"),
+        (-1, 1, "number of partitions must be larger than 0"),
+        (1, -1, "replication factor must be larger than 0"),
+        (1, 5, "replication factor: 5 larger than available brokers: 4"),
     ],
 )
 def test_numbers_out_of_range_are_refused(partitions: int, factor: int, text: str) -> None:
@@ -107,8 +143,12 @@ def test_numbers_out_of_range_are_refused(partitions: int, factor: int, text: st
 @pytest.mark.spec("ASG-14")
 def test_racks_on_some_brokers_only_are_refused_unless_racks_are_ignored() -> None:
     mixed = brokers(1, 2, racks={1: "r"})
-    with pytest.raises(RefusedError, match="Not all brokers have rack information"):
+    with pytest.raises(RefusedError) as refused:
         assign_replicas(mixed, 1, 1, start_index=0, replica_shift=0)
+    assert str(refused.value) == (
+        "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica assignment "
+        "without rack information."
+    )
     with pytest.raises(RefusedError, match="Not all brokers have rack information"):
         add_partitions(mixed, {0: (1,)}, 2)
     plain = assign_replicas(mixed, 1, 1, start_index=0, replica_shift=0, rack_aware=False)
@@ -128,7 +168,7 @@ def clusters(draw: st.DrawFn, *, racks: bool) -> tuple[list[BrokerInfo], int, in
     return found, draw(st.integers(1, len(ids))), draw(st.integers(0, 30)), draw(st.integers(0, 30))
 
 
-@pytest.mark.spec("ASG-15", "ASG-16X")
+@pytest.mark.spec("ASG-5", "ASG-15", "ASG-16X")
 @given(clusters(racks=False), st.integers(1, 40), st.integers(1, 20))
 def test_plain_assignment_is_even_also_after_growth(
     cluster: tuple[list[BrokerInfo], int, int, int], partitions: int, more: int
@@ -148,13 +188,14 @@ def test_plain_assignment_is_even_also_after_growth(
     assert max(first.values()) - min(first.values()) <= 1
 
 
-@pytest.mark.spec("ASG-15")
-@given(clusters(racks=True), st.integers(1, 40))
+@pytest.mark.spec("ASG-12", "ASG-15")
+@given(clusters(racks=True), st.integers(1, 40), st.integers(1, 20))
 def test_rack_aware_assignment_uses_every_rack_it_can(
-    cluster: tuple[list[BrokerInfo], int, int, int], partitions: int
+    cluster: tuple[list[BrokerInfo], int, int, int], partitions: int, more: int
 ) -> None:
     ids, factor, start, shift = cluster
     racks = {b.id: b.rack for b in ids}
-    for replicas in assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift).values():
-        assert len(set(replicas)) == factor
+    plan = assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift)
+    for replicas in (*plan.values(), *add_partitions(ids, plan, partitions + more).values()):
+        assert len(set(replicas)) == len(replicas) == factor
         assert len({racks[b] for b in replicas}) == min(factor, len(set(racks.values())))

@@ -28,6 +28,9 @@ def test_illegal_names(name: str) -> None:
         ('"a.*"', ["a", "ab"]),
         ("'.*'", ["a", "b", "ab", "__consumer_offsets"]),
         ("[ab]", ["a", "b"]),
+        (" a b ", ["ab"]),
+        ("'\"a|b\"'", ["a", "b"]),
+        ('a"b', []),
     ],
 )
 def test_a_pattern_matches_whole_names(pattern: str | None, found: list[str]) -> None:

@@ -54,7 +54,7 @@ def test_log_dirs_any_is_dropped() -> None:
     assert plan_files.parse_plan(text, "plan.json") == {TopicPartition("t", 0): (1, 2)}
 
 
-@pytest.mark.spec("RSN-7", "COM-9X")
+@pytest.mark.spec("RSN-7", "COM-9X", "Z-21")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -161,6 +161,9 @@ def test_an_election_file_that_is_refused() -> None:
     twice = '{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}'
     with pytest.raises(RefusedError, match=r"^Preferred replica election data contains duplicate partitions: t-0$"):
         plan_files.parse_election(twice, "f")
+    entries = [{"topic": t, "partition": p} for t, p in (("u", 1), ("t", 2), ("t", 0), ("u", 1), ("t", 0))]
+    with pytest.raises(RefusedError, match=r" contains duplicate partitions: t-0,u-1$"):
+        plan_files.parse_election(json.dumps({"partitions": entries}), "f")
     with pytest.raises(RefusedError, match=r"^Preferred replica election data is empty$"):
         plan_files.parse_election('{"version":1}', "f")
 
@@ -199,6 +202,17 @@ def test_writing_keeps_what_was_there_under_a_number(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"cannot write .*nodir"):
         plan_files.write_file(tmp_path / "nodir" / "x.json", "a")
+
+
+@pytest.mark.spec("RSN-19X")
+def test_the_size_of_a_batch_is_its_entries_and_what_is_around_them() -> None:
+    assert len(plan_json({})) == 29
+    for topic, number, replicas in (("t", 7, (1, 2, 3)), ("x" * 50, 12345, (1001, 1002)), ("t", 0, (1,))):
+        one = {TopicPartition(topic, number): replicas}
+        entry = 39 + len(topic) + len(str(number)) + len(",".join(map(str, replicas)))
+        assert len(plan_json(one)) == 29 + entry
+        two = {**one, TopicPartition("z" * len(topic), number): replicas}
+        assert len(plan_json(two)) == 29 + 2 * entry + 1
 
 
 @pytest.mark.spec("RSN-19X")

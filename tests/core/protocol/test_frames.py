@@ -52,6 +52,15 @@ def test_the_example_of_the_specification() -> None:
 
 
 @pytest.mark.spec("BRK-9")
+def test_tagged_fields_of_a_header_are_passed_over() -> None:
+    tagged = bytes.fromhex("00120003000000010004 74657374" + "02 00 03 aabbcc 07 01 05" + "036b7404312e3000")
+    header, body = decode_header(api_versions.API, tagged)
+    assert header == RequestHeader(18, 3, 1, "test")
+    request = decode_request(api_versions.API, 3, tagged, body)
+    assert (request.client_software_name, request.client_software_version) == ("kt", "1.0")
+
+
+@pytest.mark.spec("BRK-9")
 def test_controlled_shutdown_0_has_no_client_id() -> None:
     frame = encode_request(
         controlled_shutdown.API, 0, 5, "x", controlled_shutdown.ControlledShutdownRequest(broker_id=3)
@@ -242,9 +251,7 @@ def test_invalid_utf_8_is_read_with_replacement_characters_and_any_non_zero_byte
 
 
 @pytest.mark.spec("BRK-10")
-@pytest.mark.parametrize(
-    ("api", "version"), [(fetch.API, 2), (fetch.API, 12), (leader_and_isr.API, 3), (api_versions.API, 4)]
-)
+@pytest.mark.parametrize(("api", "version"), [(fetch.API, 13), (leader_and_isr.API, 3), (api_versions.API, 4)])
 def test_a_version_that_is_not_known_is_refused(api: Api, version: int) -> None:
     header, body = decode_header(api, struct.pack(">hhih", api.key, version, 1, -1) + bytes(50))
     with pytest.raises(ProtocolError, match=rf"{api.name} has no version {version}"):

@@ -1,15 +1,21 @@
 """The captured logs of real Kafka, lines to build others from, and a stand-in for Spark that runs in the process."""
 
 import gzip
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from kafkatool.core.statelog.sources.source import Extent, Source
+from kafkatool.core.statelog.history.observations import Observation
+from kafkatool.core.statelog.jobs.carrier import Parts
+from kafkatool.core.statelog.jobs.gathering import Gathered, partitions_of
+from kafkatool.core.statelog.sources.source import FileExtent, Source
 from tests.paths import DATA
 
 CAPTURES = DATA / "state-change-logs"
 VERSIONS = ("0.10.2.2", "1.1.1", "2.8.2")
+NEWER = ("3.9.1", "4.1.0")
+"""Without Kafka's merger beside them; 4.1.0 is without ZooKeeper, too."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,6 +30,21 @@ class InProcess:
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Return ``function`` of each item."""
         return [function(item) for item in items]
+
+
+def observations_of(gathered: Gathered) -> list[tuple[str, int, list[Observation]]]:
+    """Return topic, partition and all observations of each partition gathered here."""
+    found = gathered.scattered.each(
+        lambda entries: list(partitions_of(entries, gathered.first_lines)), range(gathered.buckets)
+    )
+    return [partition for bucket in found for partition in bucket]
+
+
+def written(parts: Parts) -> bytes:
+    """Return a result as a whole."""
+    output = io.BytesIO()
+    parts.write_to(output)
+    return output.getvalue()
 
 
 def story(version: str) -> list[Path]:
@@ -41,6 +62,21 @@ def all_lines() -> list[str]:
     return [line for path in sorted(CAPTURES.glob("*/*/*.log.gz")) for line in lines_of(path)]
 
 
+def at_info(version: str, directory: Path) -> list[Path]:
+    """Write that story's logs as the default level, INFO, would have left them."""
+    written = []
+    for path in story(version):
+        kept: list[str] = []
+        wanted = True
+        for line in lines_of(path):
+            if line.startswith("["):
+                wanted = line.split()[2] not in ("TRACE", "DEBUG")
+            kept += [f"{line}\n"] * wanted
+        (copy := directory / path.name.removesuffix(".gz")).write_text("".join(kept), "latin-1")
+        written.append(copy)
+    return written
+
+
 def merger_output(version: str, name: str) -> bytes:
     """Return what Kafka's merger printed on stdout."""
     text = gzip.decompress((CAPTURES / version / f"{name}.txt.gz").read_bytes())
@@ -56,4 +92,4 @@ def record(time: str, text: str = "Broker 1 stopped", level: str = "TRACE") -> b
 def source(path: Path, content: bytes, label: str = "") -> Source:
     """Make a file with that content, as a source."""
     path.write_bytes(content)
-    return Source(str(path), label or path.name, (Extent(path, path.stat().st_ino, 0, len(content)),))
+    return Source(str(path), label or path.name, (FileExtent(path, path.stat().st_ino, 0, len(content)),))

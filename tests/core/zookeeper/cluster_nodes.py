@@ -58,6 +58,20 @@ def set_state(
         zk.set(path, data, node.version)
 
 
+def tree(zk: ZooKeeper, root: str = "/") -> dict[str, tuple[bytes, int]]:
+    """Return data and version of every node below ``root``, by path: what was written is what differs."""
+    found: dict[str, tuple[bytes, int]] = {}
+    paths = [root]
+    while paths:
+        names = zk.children_many(paths)
+        below = [
+            f"{path.rstrip('/')}/{name}" for path, children in zip(paths, names, strict=True) for name in children or ()
+        ]
+        found |= {path: (node.data, node.version) for path, node in zip(below, zk.get_many(below), strict=True) if node}
+        paths = below
+    return found
+
+
 def assignment(zk: ZooKeeper, topic: str) -> dict[int, tuple[int, ...]]:
     node = zk.get(TopicZnode.path(topic))
     assert node is not None

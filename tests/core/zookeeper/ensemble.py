@@ -86,6 +86,15 @@ class Ensemble(Generic[Writer]):
                 else:
                     del watches[path]
 
+    def watching(self, path: str) -> list[tuple[Watching, LinkWatch]]:
+        """Return who watches the node, there or not, or its children, and with what."""
+        return [*self._data_watches.get(path, ()), *self._child_watches.get(path, ())]
+
+    def watches_of(self, client: Watching) -> list[LinkWatch]:
+        """Return all watches that the client has set."""
+        paths = {*self._data_watches, *self._child_watches}
+        return [watch for path in sorted(paths) for watcher, watch in self.watching(path) if watcher is client]
+
     # --- reads ----------------------------------------------------------------------------------------------------
 
     def get(self, path: str) -> Node:

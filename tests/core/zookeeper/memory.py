@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from kafkatool.core.errors import SessionExpiredError, ZooKeeperError
+from kafkatool.core.zookeeper.acls import OPEN, Acl, NodeAcls
 from kafkatool.core.zookeeper.link import LinkWatch, Reply, SessionState
 from kafkatool.core.zookeeper.operations import Create, Delete, Node, Op, SetData
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -58,7 +59,7 @@ class MemoryLink:
         self.crashed = False
         self._listeners: list[Callable[[SessionState], None]] = []
 
-    def start(self, timeout_s: float, *, create_chroot: bool) -> None: ...
+    def start(self, timeout_s: float, *, create_chroot: bool, is_late: Callable[[], bool]) -> None: ...
 
     def close(self) -> None:
         self.ensemble.forget_watches(self)
@@ -122,6 +123,15 @@ class MemoryLink:
 
     def reads_together(self) -> None:
         return None
+
+    def acls(self, path: str) -> Reply[list[Acl]]:
+        return self._ask(lambda: list(OPEN))
+
+    def set_acls(self, path: str, acls: Sequence[Acl]) -> Reply[object]:
+        return self._ask(lambda: True)
+
+    def make_nodes_as(self, acls: NodeAcls) -> None:
+        """Make open nodes all the same: nobody is refused here."""
 
     def create(self, path: str, data: bytes, *, ephemeral: bool, sequential: bool, make_parents: bool) -> Reply[str]:
         def create() -> str:

@@ -8,7 +8,13 @@ from kafkatool.core.errors import ZnodeFormatError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ControllerZnode, PreferredElectionZnode, ReassignmentZnode, TopicsZnode
+from kafkatool.core.zookeeper.znodes import (
+    ClusterIdZnode,
+    ControllerZnode,
+    PreferredElectionZnode,
+    ReassignmentZnode,
+    TopicsZnode,
+)
 from tests.core.zookeeper import cluster_nodes as nodes
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -55,6 +61,18 @@ def test_unreadable_nodes_count_as_absent_and_the_rest_is_read(zk: ZooKeeper, ca
         assert path in caplog.text
 
 
+@pytest.mark.spec("Z-36")
+def test_nodes_without_content_count_as_absent_and_raise_nothing(zk: ZooKeeper) -> None:
+    for path in ("/brokers/ids/3", "/brokers/topics/u", ReassignmentZnode.PATH, PreferredElectionZnode.PATH):
+        zk.create(path, b"", make_parents=True)
+    zk.set("/brokers/topics/t/partitions/1/state", b"", 0)
+    zk.create("/config/topics/t", b"", make_parents=True)
+    zk.set(ClusterIdZnode.PATH, b"", 0)
+    view = read_cluster(zk, configs=True)
+    assert list(view.brokers) == [1, 2] and list(view.topics) == ["t"] and list(view.states) == [T0]
+    assert (view.configs["t"], view.reassignment, view.election, view.cluster_id) == ({}, {}, (), None)
+
+
 @pytest.mark.spec("Z-35", "Z-18")
 @pytest.mark.parametrize("path", [ControllerZnode.PATH, ReassignmentZnode.PATH, PreferredElectionZnode.PATH])
 def test_what_must_not_be_guessed_is_an_error(zk: ZooKeeper, path: str) -> None:
@@ -91,5 +109,5 @@ def test_children_that_are_no_broker_ids_are_skipped_with_a_warning(
     for name in strange:
         zk.create(f"/brokers/ids/{name}", b"{}")
     assert list(read_cluster(zk).brokers) == [1, 2]
-    (line,) = [r.getMessage() for r in caplog.records]
+    (line,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert "/brokers/ids" in line and all(name in line for name in strange)

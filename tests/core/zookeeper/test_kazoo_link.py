@@ -115,6 +115,7 @@ def test_requests_of_other_threads_and_watches_go_on_meanwhile(zk: ZooKeeper) ->
 
 
 @pytest.mark.spec("Z-40")
+@pytest.mark.slow
 def test_a_connection_that_drops_in_the_middle_loses_and_doubles_nothing(zookeeper_server: ZooKeeperProcess) -> None:
     with (
         Proxy(zookeeper_server.port) as proxy,

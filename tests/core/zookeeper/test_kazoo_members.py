@@ -18,6 +18,11 @@ from kafkatool.core.zookeeper import kazoo_link
 
 METHODS: Final[dict[tuple[type, str], list[str]]] = {
     (KazooClient, "_call"): ["request", "async_object"],
+    (KazooClient, "_session_callback"): ["state"],
+    (KazooClient, "create_async"): ["path", "value", "acl", "ephemeral", "sequence", "makepath", "include_data"],
+    (ConnectionHandler, "_submit"): ["request", "timeout", "xid"],
+    (ConnectionHandler, "_connect"): ["host", "hostip", "port"],
+    (ConnectionHandler, "_authenticate_with_sasl"): ["host", "timeout"],
     (ConnectionHandler, "__init__"): ["client", "retry_sleeper", "logger", "sasl_options"],
     (ConnectionHandler, "start"): [],
     (ConnectionHandler, "_invoke"): ["timeout", "request", "xid"],
@@ -34,6 +39,8 @@ ATTRIBUTES: Final[dict[tuple[type, str], type | None]] = {  # of new objects; No
     (KazooClient, "_pending"): deque,
     (KazooClient, "_data_watchers"): defaultdict,  # read by a test
     (KazooClient, "last_zxid"): int,
+    (KazooClient, "hosts"): list,
+    (KazooClient, "auth_data"): set,
     (ConnectionHandler, "client"): KazooClient,
     (ConnectionHandler, "retry_sleeper"): object,
     (ConnectionHandler, "_socket"): None,

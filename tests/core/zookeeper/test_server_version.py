@@ -146,3 +146,13 @@ def test_it_is_asked_once_for_each_connection(
     assert not knows.is_served() and not knows.is_served()
     connected = None  # while there is none
     assert not knows.is_served()
+
+
+@pytest.mark.spec("Z-36")
+def test_a_node_whose_data_is_null_is_one_without_content(zk: ZooKeeper, requests: list[object]) -> None:
+    link_of(zk).client.create("/null", None)
+    node = zk.get("/null")
+    assert node is not None and node.data == b""
+    assert values(zk.get_many(["/null", "/absent"])) == [b"", None]
+    assert values(zk.get_many(["/null", "/absent"] * 200)) == [b"", None] * 200
+    assert {type(request) for request in requests} == {NodeRead, NodesRead}

@@ -6,7 +6,7 @@ deciding again (CTL-41, 42; Z-38). A failed change leaves node, context and stat
 
 import enum
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kafkatool.broker.controller.context import ControllerContext
@@ -29,6 +29,7 @@ class Strategy(enum.Enum):
     OFFLINE = "offline"
     REASSIGN = "reassign"
     PREFERRED = "preferred"
+    UNCLEAN = "unclean"  # whatever the topic allows: an operator asked for it (ADM-62)
     CONTROLLED_SHUTDOWN = "controlled shutdown"
 
 
@@ -186,10 +187,7 @@ class PartitionStateMachine:
         """Return the states to be written, each with the version it was decided on."""
         context = self._context
         live = {p: context.live_for(p) for p in states}
-        unclean: set[str] = set()
-        if strategy is Strategy.OFFLINE:
-            hopeless = {p.topic for p, s in states.items() if live[p].isdisjoint(s.leader_and_isr.isr)}
-            unclean = self._unclean_topics(sorted(hopeless)) if hopeless else set()
+        unclean = self._unclean_allowed(states, live) if strategy is Strategy.OFFLINE else set()
         new = {}
         for partition, state in states.items():
             now = state.leader_and_isr
@@ -209,13 +207,33 @@ class PartitionStateMachine:
             new[partition] = PartitionState(decided, state.version)
         return new
 
+    def _unclean_allowed(
+        self, states: Mapping[TopicPartition, PartitionState], live: Mapping[TopicPartition, set[int]]
+    ) -> set[TopicPartition]:
+        """Return those of the partitions that nobody in sync is there for, and whose topic allows any other leader.
+
+        One that counts as bounced is there: a leader whose session alone was lost may have shrunk the ISR to itself since
+        that was found out, and is elected in step 8c.
+        """
+        bounced = self._context.bounced_replicas
+        hopeless = [p for p, s in states.items() if live[p].union(bounced.get(p, ())).isdisjoint(s.leader_and_isr.isr)]
+        allowed = self._unclean_topics(sorted({p.topic for p in hopeless})) if hopeless else ()
+        return {p for p in hopeless if p.topic in allowed}
+
     def _choose(
-        self, partition: TopicPartition, now: LeaderAndIsr, live: set[int], strategy: Strategy, unclean: set[str]
+        self,
+        partition: TopicPartition,
+        now: LeaderAndIsr,
+        live: set[int],
+        strategy: Strategy,
+        unclean: Collection[TopicPartition],
     ) -> Choice | None:
         replicas = self._context.replicas(partition)
         match strategy:
             case Strategy.OFFLINE:
-                return selection.elect_offline(now, replicas, live, unclean_allowed=partition.topic in unclean)
+                return selection.elect_offline(now, replicas, live, unclean_allowed=partition in unclean)
+            case Strategy.UNCLEAN:
+                return selection.elect_offline(now, replicas, live, unclean_allowed=True)
             case Strategy.REASSIGN:
                 return selection.elect_reassigned(now, replicas, live)
             case Strategy.PREFERRED:

@@ -136,9 +136,6 @@ class ReplicaStateMachine:
         All replicas of a partition that go in one event go in one write.
         """
         context = self._context
-        for partition, brokers in moving.items():
-            for broker in brokers:
-                self._batch.add_stop_replica(broker, partition, delete=False)
         done = {p for p in moving if p not in context.leadership}  # never led: nothing to write or tell
 
         def decide(asked: Collection[TopicPartition], read: States) -> dict[TopicPartition, PartitionState]:
@@ -160,6 +157,9 @@ class ReplicaStateMachine:
             for partition, state in left.items():
                 self._told_offline(partition, state, moving[partition])
                 done.add(partition)
+        for partition, brokers in moving.items():
+            for broker in brokers if partition in done else ():
+                self._batch.add_stop_replica(broker, partition, delete=False)
         return done
 
     def _told_offline(self, partition: TopicPartition, state: PartitionState, gone: list[int]) -> None:

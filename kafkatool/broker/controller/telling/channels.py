@@ -22,6 +22,7 @@ from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkatool.core.security.client_security import ClientSecurity
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class BrokerSender:
     timeout_ms: int
     client_id: str
     state_change_log: StateChangeLog
+    security: ClientSecurity | None
     negotiate: bool = False
 
     def __post_init__(self) -> None:
@@ -118,6 +120,8 @@ class BrokerSender:
                 message: Request[Answer] = request.message
                 return connection.send(api, version, message)
             except (BrokerUnreachableError, ProtocolError) as e:
+                if self._connection is not None:
+                    self._connection.close()
                 self._connection = None
                 failures += 1
                 if failures == 1 and not self._closed.is_set():
@@ -131,7 +135,11 @@ class BrokerSender:
             if endpoint is None:
                 raise BrokerUnreachableError(f"broker {self.broker.id} has no listener {self.listener}")
             self._connection = Connection(
-                endpoint.host, endpoint.port, client_id=self.client_id, timeout_ms=self.timeout_ms
+                endpoint.host,
+                endpoint.port,
+                client_id=self.client_id,
+                timeout_ms=self.timeout_ms,
+                security=self.security,
             )
             if self._closed.is_set():  # ``close`` may have come before there was a connection to end: nothing is sent
                 self._connection.close()

@@ -226,6 +226,17 @@ class RequestBatch:
         )
 
     def _send_stop_replica(self) -> None:
+        kinds = ((False, self._stop), (True, self._delete))
+        self._write_lines(
+            "TRACE",
+            (
+                lines.stop_replica_sent(p, self._leader_epoch(p), delete=delete, broker=broker)
+                for delete, entries in kinds
+                for broker, partitions in entries.items()
+                if broker in self._channels
+                for p in partitions
+            ),
+        )
         for broker in {**self._stop, **self._delete}:
             stopped = list(self._stop.get(broker, ()))
             # each deletion by itself, so that one that fails or takes long does not speak for the others
@@ -240,6 +251,9 @@ class RequestBatch:
                     partitions=partitions,
                 )
                 self._queue(broker, self._versions.stop_replica, message)
+
+    def _leader_epoch(self, partition: TopicPartition) -> int:
+        return self._context.leadership.get(partition, _NO_STATE).leader_and_isr.leader_epoch
 
 
 def _broker(info: BrokerInfo) -> UpdateMetadataBroker:

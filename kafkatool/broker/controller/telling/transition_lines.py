@@ -1,4 +1,4 @@
-"""The text of the controller's lines in ``state-change.log``, word for word Kafka 1.1.1's (CTL-117, forms B1 to B13).
+"""The text of the controller's lines in ``state-change.log``, word for word Kafka's (CTL-117, forms B1 to B13; C16).
 
 Functions of values, called in bulk: one batch of transitions is formatted and written at once.
 """
@@ -132,6 +132,15 @@ def update_metadata_sent(state: UpdateMetadataPartition, brokers: str) -> str:
         f"leader={state.leader}, leaderEpoch={state.leader_epoch}, isr={state.isr}, zkVersion={state.zk_version}, "
         f"replicas={state.replicas}, offlineReplicas={state.offline_replicas}) to brokers Set({brokers}) "
         f"for partition {state.topic}-{state.partition}"
+    )
+
+
+def stop_replica_sent(partition: TopicPartition, leader_epoch: int, *, delete: bool, broker: int) -> str:
+    """Format line C16, as Kafka 2.8: 1.1.1 says nothing when it sends StopReplica."""
+    return (
+        f"Sending StopReplica request StopReplicaPartitionState(partitionIndex={partition.partition}, "
+        f"leaderEpoch={leader_epoch}, deletePartition={'true' if delete else 'false'}) to broker {broker} "
+        f"for partition {partition}"
     )
 
 

@@ -7,10 +7,13 @@ through ``writing``; moves and elections are asked of ``deciding``.
 __all__ = [
     "broker_changes",
     "controlled_shutdown",
+    "dropped_replicas",
     "notifications",
     "preferred_election",
     "reassignment",
     "rebalance",
+    "requested_election",
+    "requested_moves",
     "topic_changes",
     "topic_deletion",
 ]

@@ -69,7 +69,7 @@ class BrokerChanges(Part):
                 log.info(
                     "Broker change listener fired for path %s with children %s",
                     BrokersZnode.PATH,
-                    ",".join(sorted(names, key=lambda n: (len(n), n))),
+                    ",".join(sorted(names)),  # as text: 1,10,2
                 )
                 self._apply(self.read(names))
         except (TermOverError, IllegalBatchError):
@@ -169,7 +169,10 @@ class BrokerChanges(Part):
         for entry in answer.partitions:
             partition = TopicPartition(entry.topic, entry.partition)
             if entry.error_code == ErrorCode.NONE:
-                context.failed_replicas.get(partition, set()).discard(broker)
+                if failed := context.failed_replicas.get(partition):
+                    failed.discard(broker)
+                    if not failed:
+                        del context.failed_replicas[partition]
             elif entry.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.knows(partition):
                 failed = context.failed_replicas.setdefault(partition, set())
                 if broker not in failed:

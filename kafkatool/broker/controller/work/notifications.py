@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kafkatool.broker.controller.states import ReplicaStatus
@@ -19,17 +19,26 @@ _Content = TypeVar("_Content")
 class Notifications(Part):
     """Two directories of sequential nodes, read and emptied at each change."""
 
+    _strange: set[str] = field(default_factory=set, init=False)  # foreign nodes, told of once
+
     def watch_isr_changes(self) -> list[str]:
         """Set the watch and return the paths of the nodes there."""
-        return self._watch(IsrChangeZnode.PATH, "ISR change", self._on_isr_changes)
+        return self._watch(IsrChangeZnode.PATH, IsrChangeZnode.PREFIX, "ISR change", self._on_isr_changes)
 
     def watch_log_dir_events(self) -> list[str]:
         """Set the watch and return the paths of the nodes there. A missing parent is no error (Z-47)."""
-        return self._watch(LogDirEventZnode.PATH, "log directory event", self._on_log_dir_events)
+        return self._watch(
+            LogDirEventZnode.PATH, LogDirEventZnode.PREFIX, "log directory event", self._on_log_dir_events
+        )
 
-    def _watch(self, parent: str, name: str, run: Callable[[], None]) -> list[str]:
-        names = self.session.children(parent, self.watch_on(name, lambda _: run()))
-        return [f"{parent}/{n}" for n in sorted(names or ())]
+    def _watch(self, parent: str, prefix: str, name: str, run: Callable[[], None]) -> list[str]:
+        names = sorted(self.session.children(parent, self.watch_on(name, lambda _: run())) or ())
+        paths = [f"{parent}/{n}" for n in names]
+        strange = {path for path in paths if not path.removeprefix(prefix).isdecimal()}
+        if new := sorted(strange - self._strange):
+            log.warning("no %s, skipped: %s", name, ", ".join(new))
+            self._strange.update(new)
+        return [path for path in paths if path not in strange]
 
     def _read(self, paths: Collection[str], decode: Callable[[bytes], _Content]) -> list[_Content]:
         found = []
@@ -57,7 +66,7 @@ class Notifications(Part):
         """Ask the brokers named for the state of all their replicas, by LeaderAndIsr."""
         paths = self.watch_log_dir_events()
         try:
-            brokers = sorted(set(self._read(paths, LogDirEventZnode.decode)) & self.context.brokers.keys())
+            brokers = sorted(self.context.brokers.keys() & set(self._read(paths, LogDirEventZnode.decode)))
         finally:
             self.zookeeper.delete(paths)
         with self.batch.filling():

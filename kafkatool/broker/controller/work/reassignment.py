@@ -1,7 +1,8 @@
 """Reassignment: partitions move to other brokers in twelve steps, which a next controller can resume (CTL-87 to 99).
 
 OAR: replicas before, RAR: replicas wanted. The assignment in ZooKeeper is OAR + RAR from step 1 until step 10: it is
-the only lasting record of OAR, so OAR - RAR is always found again as AR - RAR (CTL-93).
+the only lasting record of OAR, so OAR - RAR is always found again as AR - RAR (CTL-93). Moves that a client has asked
+for go the same way but for step 1, which `RequestedMoves` has done with what it stored (ADM-73).
 
 Partitions of one request go their steps together where they happen to be at the same one, so that thousands cost few
 round trips; each finishes on its own (CTL-96). Source: Kafka 0.10.2.1 controller/KafkaController.scala.
@@ -13,11 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kafkatool.broker.controller.deciding.partition_machine import Strategy
+from kafkatool.broker.controller.moves import MoveOutcome
 from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.telling import transition_lines as lines
+from kafkatool.broker.controller.work.dropped_replicas import DroppedReplicas
 from kafkatool.broker.controller.work.part import Part
 from kafkatool.broker.controller.work.topic_changes import TopicChanges
-from kafkatool.core.errors import NoPermissionError, ZnodeFormatError
+from kafkatool.core.errors import NoPermissionError, ZnodeFormatError, ZnodeTooLargeError
+from kafkatool.core.model.moves import Replicas, StoredMove, minus
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkatool.core.zookeeper.session import Watch, WatchEvent
@@ -25,19 +29,12 @@ from kafkatool.core.zookeeper.znodes import PartitionStateZnode, ReassignmentZno
 
 log = logging.getLogger(__name__)
 
-Replicas = tuple[int, ...]
-
 _BEING_DELETED = "its topic is being deleted"
 
 
 def union(old: Replicas, wanted: Replicas) -> Replicas:
     """Return OAR in its order, then RAR - OAR in plan order (as Kafka 1.1.1 does)."""
     return (*old, *(b for b in wanted if b not in old))
-
-
-def minus(replicas: Replicas, others: Collection[int]) -> Replicas:
-    """Return those not among ``others``, in order."""
-    return tuple(b for b in replicas if b not in others)
 
 
 def why_unusable(wanted: Replicas) -> str | None:
@@ -56,13 +53,17 @@ class Reassignment(Part):
     enqueue: Callable[[str, Callable[[], None]], None]
     write_lines: Callable[[str, Iterable[str]], None]
     topic_changes: TopicChanges
+    dropped: DroppedReplicas
     on_moved: Callable[[Iterable[str]], None] = field(init=False)
+    replace: Callable[[Mapping[TopicPartition, Replicas]], Mapping[TopicPartition, MoveOutcome]] = field(init=False)
+    """`RequestedMoves.replace`: turns moves that are stored in their topics' nodes to other targets."""
     _fired: deque[TopicPartition] = field(default_factory=deque, init=False)
     """State nodes that changed; filled by the watch's thread."""
     _watched: set[TopicPartition] = field(default_factory=set, init=False)  # each state node has one watch at most
     _stopping: dict[TopicPartition, set[int]] = field(default_factory=dict, init=False)  # step 9: who is to answer yet
     _owed: dict[int, dict[TopicPartition, None]] = field(default_factory=dict, init=False)
     """Broker -> replicas that it could not be told to delete."""
+    _entries_left: set[TopicPartition] = field(default_factory=set, init=False)  # over, but still in the request
 
     # --- the request --------------------------------------------------------------------------------------------
 
@@ -74,10 +75,12 @@ class Reassignment(Part):
         """Return what the request asks for now. Unreadable: logged, left (Z-35)."""
         node = self.session.get(ReassignmentZnode.PATH, watch)
         try:
-            return ReassignmentZnode.decode(node.data) if node else {}
+            request = ReassignmentZnode.decode(node.data) if node else {}
         except ZnodeFormatError as e:
             log.error("%s; nothing is reassigned until it is removed", e)
             return {}
+        self._entries_left &= request.keys()
+        return request
 
     def _take_up(self, request: Mapping[TopicPartition, Replicas]) -> None:
         context = self.context
@@ -85,7 +88,28 @@ class Reassignment(Part):
         self.topic_changes.catch_up(wanted)  # they may have been created a moment ago
         refused = {p: why for p, rar in wanted.items() if (why := self._why_refused(p, rar))}
         self._refuse(refused)
-        self._begin({p: rar for p, rar in wanted.items() if p not in refused})
+        turned = {p: rar for p, rar in request.items() if self._is_turned(p, rar)}
+        stored = {p: rar for p, rar in turned.items() if p in context.moves}
+        self._turn(stored)
+        begun = {p: rar for p, rar in wanted.items() if p not in refused}
+        context.origins.update({p: context.replicas(p) for p in begun})
+        self._begin({**{p: rar for p, rar in turned.items() if p not in stored}, **begun})
+
+    def _turn(self, stored: Mapping[TopicPartition, Replicas]) -> None:
+        """Have moves of topics' nodes go where the request's entries say (ADM-72)."""
+        if stored:
+            self._refuse({p: outcome.message or "" for p, outcome in self.replace(stored).items()})
+            self._remove_entries([p for p in stored if p not in self.context.reassigning])  # home again
+
+    def _is_turned(self, partition: TopicPartition, wanted: Replicas) -> bool:
+        """Tell whether a move under way is to go elsewhere, back say: its entry has other replicas by now.
+
+        All replicas that it has are in AR, so it goes on as a move from there. From step 9 on it ends first.
+        """
+        context = self.context
+        if context.reassigning.get(partition, wanted) == wanted or partition in self._stopping:
+            return False
+        return not context.is_deleting(partition) and why_unusable(wanted) is None
 
     def _why_refused(self, partition: TopicPartition, wanted: Replicas) -> str | None:
         context = self.context
@@ -105,7 +129,9 @@ class Reassignment(Part):
     def resume(self, wanted: Mapping[TopicPartition, Replicas]) -> None:
         """Take over what an earlier controller left (CTL-98): drop what is done, go on with the rest."""
         context = self.context
-        done, refused, going = [], {}, {}
+        done, refused, going, turned = [], {}, {}, {}
+        stored = {p: m for p, m in context.moves.items() if not context.is_deleting(p)}
+        context.moves = dict(stored)
         for partition, rar in wanted.items():
             state = context.leadership.get(partition)
             in_sync = state is not None and set(rar) <= set(state.leader_and_isr.isr)
@@ -117,15 +143,47 @@ class Reassignment(Part):
                 refused[partition] = _BEING_DELETED
             elif why := why_unusable(rar):
                 refused[partition] = why
+            elif partition in stored and stored[partition].target != rar:
+                turned[partition] = rar
             else:
                 going[partition] = rar
+                if not set(rar) <= set(context.replicas(partition)):  # step 1 is not done yet
+                    context.origins[partition] = context.replicas(partition)
         if done:
             log.info("reassignments that are done: %s", ", ".join(map(str, done)))
             self._stop_orphans({p: wanted[p] for p in done})
-            self._write_assignments({p: wanted[p] for p in done})  # no change, but for what Kafka >= 2.4 adds to it
-            self._remove_entries(done)
+            # no change, but for what Kafka >= 2.4 adds to it
+            self._remove_entries(self._write_assignments({p: wanted[p] for p in done}))
+            for partition in done:
+                context.moves.pop(partition, None)
         self._refuse(refused)
+        self.dropped.drop(context.dropped)
+        self._turn(turned)
+        going.update({p: m.target for p, m in context.moves.items() if p not in context.reassigning})
         self._begin(going)
+
+    def note(self, topic: str, moves: Mapping[int, StoredMove]) -> None:
+        """Take down what a topic's node tells of moves, to be resumed with the request's (ADM-70)."""
+        for number, move in moves.items():
+            partition = TopicPartition(topic, number)
+            if move.is_moving:
+                self.context.moves[partition] = move
+            self.dropped.note(partition, move.dropped)
+
+    def go_on(self, stored: Mapping[TopicPartition, StoredMove]) -> None:
+        """Carry on moves that their topics' nodes tell of by now (ADM-73)."""
+        self.context.moves.update(stored)
+        self._begin({p: move.target for p, move in stored.items()})
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Forget a move: it is replaced by another, or over."""
+        self.context.reassigning.pop(partition, None)
+        self.context.moves.pop(partition, None)
+        self.context.origins.pop(partition, None)
+
+    def is_ending(self, partition: TopicPartition) -> bool:
+        """Tell whether its move is in step 9: it has a leader among RAR, and the others are being deleted."""
+        return partition in self._stopping
 
     def _take_up_again(self, partition: TopicPartition) -> None:
         self._take_up({p: rar for p, rar in self.read().items() if p == partition})
@@ -143,7 +201,7 @@ class Reassignment(Part):
         ]
         if stuck:
             for partition in stuck:
-                del context.reassigning[partition]
+                self.forget(partition)
             self._refuse(dict.fromkeys(stuck, _BEING_DELETED))
 
     def _stop_orphans(self, moved: Mapping[TopicPartition, Replicas]) -> None:
@@ -171,6 +229,7 @@ class Reassignment(Part):
         """Go on with reassignments to brokers that have just started (CTL-34, 89, 95)."""
         context = self.context
         self._tell_again(brokers)
+        self.dropped.on_brokers_started(brokers)
         waiting = [
             p for p, rar in context.reassigning.items() if p not in self._watched or not set(brokers).isdisjoint(rar)
         ]
@@ -200,6 +259,8 @@ class Reassignment(Part):
         """Handle answers to StopReplica (step 9). The partitions that are done end together: with a write of the topic's
         node and of the request for each, thousands would cost the square of their number.
         """
+        answers = list(answers)
+        self.dropped.on_answers(answers)
         self._conclude([p for answer in answers for p in self._answered(*answer)])
 
     def _answered(self, broker: int, request: StopReplicaRequest, answer: StopReplicaResponse) -> list[TopicPartition]:
@@ -265,14 +326,22 @@ class Reassignment(Part):
         if not partitions:
             return
         context = self.context
-        wanted = {p: union(context.replicas(p), context.reassigning[p]) for p in partitions}
-        new = {p: minus(context.reassigning[p], context.replicas(p)) for p in partitions}
-        self._write_assignments(wanted)  # 1
+        wanted = {p: self._both(p) for p in partitions}
+        written = self._write_assignments({p: r for p, r in wanted.items() if p not in context.moves})  # 1
+        wanted = {p: replicas for p, replicas in wanted.items() if p in written or p in context.moves}
+        new = {p: minus(context.reassigning[p], context.replicas(p)) for p in wanted}
         for partition, replicas in wanted.items():
             context.set_replicas(partition, replicas)
         with self.batch.filling():
             self._raise_epochs(wanted)  # 2
             self.replicas.move({p: brokers for p, brokers in new.items() if brokers}, ReplicaStatus.NEW)  # 3
+
+    def _both(self, partition: TopicPartition) -> Replicas:
+        """Return OAR + RAR, as ZooKeeper has them until step 10."""
+        stored = self.context.moves.get(partition)
+        return (
+            stored.replicas if stored else union(self.context.replicas(partition), self.context.reassigning[partition])
+        )
 
     def _raise_epochs(self, receivers: dict[TopicPartition, Replicas]) -> set[TopicPartition]:
         """Raise epochs and tell the receivers the context's AR: steps 2 and 7. Returns where that worked."""
@@ -339,53 +408,71 @@ class Reassignment(Part):
     def _conclude(self, partitions: Collection[TopicPartition]) -> None:
         context = self.context
         done = {p: rar for p in partitions if (rar := context.reassigning.get(p))}  # its topic may be gone
-        by_topic: dict[str, list[TopicPartition]] = {}
-        for partition in done:
-            by_topic.setdefault(partition.topic, []).append(partition)
-        for ended in by_topic.values():
-            try:
-                self._write_assignments({p: done[p] for p in ended})  # 10
-            except (ZnodeFormatError, NoPermissionError) as e:  # the others must not wait with it
-                log.error("%s; the reassignment of its partitions waits", e)
-                for partition in ended:
-                    del done[partition]
+        written = self._write_assignments(done)  # 10
+        done = {p: rar for p, rar in done.items() if p in written}
         if not done:
             return
-        self._remove_entries(done)  # 11
+        changed = self._remove_entries(done, done)  # 11
         for partition in done:
-            context.reassigning.pop(partition, None)
+            self.forget(partition)
         with self.batch.filling():
             self.batch.add_metadata(done)  # 12
         log.info("reassigned %s", ", ".join(f"{p} to {list(rar)}" for p, rar in done.items()))
+        self._take_up(changed)
         self.on_moved({p.topic for p in done})  # CTL-97
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
-    def _write_assignments(self, assignments: Mapping[TopicPartition, Replicas]) -> None:
-        """Write assignments, once per topic; what else the node holds stays (Z-13)."""
+    def _write_assignments(self, assignments: Mapping[TopicPartition, Replicas]) -> set[TopicPartition]:
+        """Write assignments, once per topic; what else the node holds stays (Z-13). Returns where that worked.
+
+        Where it does not, the others must not wait with it, nor must a failover fail.
+        """
+        written: set[TopicPartition] = set()
         by_topic: dict[str, dict[int, Replicas]] = {}
         for (topic, number), replicas in assignments.items():
             by_topic.setdefault(topic, {})[number] = replicas
         for topic, changes in by_topic.items():
-            self.zookeeper.change(TopicZnode.path(topic), _with(topic, changes))
+            try:
+                self.zookeeper.change(TopicZnode.path(topic), _with(topic, changes))
+            except (ZnodeFormatError, NoPermissionError, ZnodeTooLargeError) as e:
+                log.error("%s; the reassignment of its partitions waits", e)
+            else:
+                written.update(TopicPartition(topic, number) for number in changes)
+        return written
 
-    def _remove_entries(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take entries out of the request; the last one takes the node with it (CTL-91 step 11)."""
-        gone = set(partitions)
+    def _remove_entries(
+        self, partitions: Iterable[TopicPartition], moved: Mapping[TopicPartition, Replicas] | None = None
+    ) -> dict[TopicPartition, Replicas]:
+        """Take entries out of the request; the last one takes the node with it (CTL-91 step 11).
+
+        Return those that stay as they ask for other replicas than those ``moved`` to. A request that is too large to be
+        written goes with the others' last entries, or as soon as it has become small enough; it came from somebody with
+        a higher limit.
+        """
+        gone = (self._entries_left - self.context.reassigning.keys()) | set(partitions)
+        changed: dict[TopicPartition, Replicas] = {}
         if not gone:
-            return
+            return changed
 
         def without(data: bytes) -> bytes | None:
             entries = ReassignmentZnode.decode(data)
-            left = {p: rar for p, rar in entries.items() if p not in gone}
+            changed.clear()
+            changed.update({p: rar for p, rar in entries.items() if p in gone and (moved or entries).get(p) != rar})
+            left = {p: rar for p, rar in entries.items() if p not in gone or p in changed}
             if len(left) == len(entries):
                 return data
             return ReassignmentZnode.encode(left) if left else None
 
         try:
             self.zookeeper.change(ReassignmentZnode.PATH, without)
+            self._entries_left.clear()
+        except ZnodeTooLargeError as e:
+            log.warning("%s; finished reassignments stay in it for now", e)
+            self._entries_left = gone
         except ZnodeFormatError as e:
             log.error("%s; finished reassignments stay in it", e)
+        return changed
 
 
 def _with(topic: str, changes: Mapping[int, Replicas]) -> Callable[[bytes], bytes]:

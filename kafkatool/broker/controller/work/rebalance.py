@@ -20,13 +20,14 @@ def imbalanced(
 ) -> dict[int, list[TopicPartition]]:
     """Return the brokers that lead too few: over ``percentage`` of those they should lead are led by others; and which.
 
-    ``preferred`` is AR[0] of each partition to look at. Exactly the percentage is no imbalance (CTL-109).
+    ``preferred`` is AR[0] of each partition to look at. One that is not in ``leaders`` never had any, and is not led by
+    another (ELE-11). Exactly the percentage is no imbalance (CTL-109).
     """
     should_lead: dict[int, int] = {}
     led_elsewhere: dict[int, list[TopicPartition]] = {}
     for partition, broker in preferred.items():
         should_lead[broker] = should_lead.get(broker, 0) + 1
-        if leaders.get(partition) != broker:
+        if partition in leaders and leaders[partition] != broker:
             led_elsewhere.setdefault(broker, []).append(partition)
     return {b: found for b, found in led_elsewhere.items() if len(found) * 100 > percentage * should_lead[b]}
 
@@ -68,7 +69,7 @@ class Rebalance:
         """Balance the brokers above the threshold, unless other work on leaders is under way."""
         context = self.context
         preferred = {p: r[0] for p in context.partitions() if not context.is_deleting(p) and (r := context.replicas(p))}
-        leaders = {p: context.leader(p) for p in preferred}
+        leaders = {p: context.leader(p) for p in preferred if p in context.leadership}
         percentage = self.config.leader_imbalance_per_broker_percentage
         live = context.live_brokers
         for broker, partitions in sorted(imbalanced(preferred, leaders, percentage).items()):
@@ -76,4 +77,4 @@ class Rebalance:
                 log.info(
                     "broker %d does not lead %d partitions it is the preferred replica of", broker, len(partitions)
                 )
-                self.preferred_election.elect(p for p in partitions if p in context.leadership)
+                self.preferred_election.elect(partitions)

@@ -23,17 +23,17 @@ class TopicChanges(Part):
         watch = self.watch_on("topic change", lambda _: self.refresh(watched=False))
         return self.session.children(TopicsZnode.PATH, watch) or []
 
-    def read(self, topics: Collection[str]) -> dict[str, Assignment]:
-        """Return their assignments; the data of each topic is watched by the same read (CTL-24 step 8a, Z-43)."""
+    def read(self, topics: Collection[str]) -> dict[str, TopicZnode]:
+        """Return their nodes; the data of each topic is watched by the same read (CTL-24 step 8a, Z-43)."""
         return self._read(topics, self.watch_on("partition change", self._on_data))
 
-    def _read(self, topics: Collection[str], watch: Watch | None = None) -> dict[str, Assignment]:
+    def _read(self, topics: Collection[str], watch: Watch | None = None) -> dict[str, TopicZnode]:
         nodes = self.session.get_many([TopicZnode.path(t) for t in topics], watch)
         found = {}
         for topic, node in zip(topics, nodes, strict=True):
             try:
                 if node is not None:
-                    found[topic] = TopicZnode.decode(topic, node.data).assignment
+                    found[topic] = TopicZnode.decode(topic, node.data)
             except ZnodeFormatError as e:
                 log.error("%s; the topic is skipped", e)
         return found
@@ -44,8 +44,8 @@ class TopicChanges(Part):
         topics = sorted({p.topic for p in partitions if not context.knows(p)})
         if any(t not in context.assignments for t in topics):
             self.refresh(watched=True)
-        for topic, assignment in self._read([t for t in topics if t in context.assignments]).items():
-            self._grow(topic, assignment)
+        for topic, node in self._read([t for t in topics if t in context.assignments]).items():
+            self._grow(topic, node.assignment)
 
     def refresh(self, *, watched: bool) -> None:
         """Take up new topics, forget those that are gone (CTL-69). ``watched``: the last watch has not fired."""
@@ -57,7 +57,7 @@ class TopicChanges(Part):
         new = self.read(sorted(set(names) - context.assignments.keys()))
         if new:
             log.info("new topics: %s", ", ".join(new))
-            self._create(new)
+            self._create({topic: node.assignment for topic, node in new.items()})
 
     def _on_data(self, event: WatchEvent) -> None:
         """Take up new partitions of a known topic; a changed AR of known ones is not ours to follow (CTL-75)."""
@@ -65,8 +65,8 @@ class TopicChanges(Part):
         topic = event.path[len(TopicsZnode.PATH) + 1 :]
         if topic not in context.assignments:
             return  # deleted, or not taken up yet: then it is read with the topics
-        if (assignment := self.read([topic]).get(topic)) is not None:
-            self._grow(topic, assignment)
+        if (node := self.read([topic]).get(topic)) is not None:
+            self._grow(topic, node.assignment)
 
     def _grow(self, topic: str, assignment: Assignment) -> None:
         context = self.context

@@ -12,9 +12,9 @@ from kafkatool.broker.controller.states import PartitionStatus, ReplicaStatus
 from kafkatool.broker.controller.work.part import Part
 from kafkatool.broker.controller.work.reassignment import Reassignment
 from kafkatool.broker.controller.work.topic_changes import TopicChanges
-from kafkatool.core.errors import NoNodeError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkatool.core.zookeeper.session import Node
 from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 
 log = logging.getLogger(__name__)
@@ -43,17 +43,22 @@ class TopicDeletion(Part):
     def _on_marked(self) -> None:
         context = self.context
         marked = self.watch()
+        # read before the topics are: a mark made later may be of a topic made later
+        marks = self._read([DeleteTopicsZnode.topic_path(t) for t in marked])
         if any(t not in context.assignments for t in marked):
             self.topic_changes.refresh(watched=True)  # it may have been created a moment ago
         unknown = [t for t in marked if t not in context.assignments]
         if unknown:
             log.warning("marked for deletion, but there is no such topic: %s", ", ".join(sorted(unknown)))
-            self.zookeeper.delete(DeleteTopicsZnode.topic_path(t) for t in unknown)
+            self.zookeeper.delete_as_read({path: marks[path] for path in map(DeleteTopicsZnode.topic_path, unknown)})
         new = [t for t in sorted(marked) if t in context.assignments and t not in context.deleting]
         if new:
             log.info("topics queued for deletion: %s", ", ".join(new))
             context.deleting.update(dict.fromkeys(new))
             self.resume(new)
+
+    def _read(self, paths: list[str]) -> dict[str, Node | None]:
+        return dict(zip(paths, self.session.get_many(paths), strict=True))
 
     # --- carrying out -------------------------------------------------------------------------------------------
 
@@ -159,12 +164,11 @@ class TopicDeletion(Part):
         self.replicas.move(replicas, ReplicaStatus.NON_EXISTENT)
         self.partitions.move(partitions, PartitionStatus.OFFLINE)
         self.partitions.move(partitions, PartitionStatus.NON_EXISTENT)
-        try:
-            self.zookeeper.delete_tree(TopicZnode.path(topic))
-        except NoNodeError:
-            pass  # an earlier controller came that far (CTL-86)
-        self.zookeeper.delete([ConfigZnode.path("topics", topic)])
-        self.zookeeper.delete([DeleteTopicsZnode.topic_path(topic)])
+        config, mark = ConfigZnode.path("topics", topic), DeleteTopicsZnode.topic_path(topic)
+        read = self._read([config, mark])  # before its node goes: what is made later is of the next of that name
+        self.zookeeper.delete_tree(TopicZnode.path(topic))
+        self.zookeeper.delete_as_read({config: read[config]})
+        self.zookeeper.delete_as_read({mark: read[mark]})
         context.forget_topic(topic)
         self._outstanding.pop(topic, None)
         log.info("topic %s is deleted", topic)

@@ -17,7 +17,7 @@ from kafkatool.core.errors import (
 )
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.zookeeper.cluster_view import States, read_all_states
-from kafkatool.core.zookeeper.session import Check, Create, Delete, Op, SetData, TransactionError, ZooKeeper
+from kafkatool.core.zookeeper.session import Check, Create, Delete, Node, Op, SetData, TransactionError, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ControllerEpochZnode, PartitionStateZnode, PartitionsZnode, PartitionZnode
 
 log = logging.getLogger(__name__)
@@ -150,20 +150,48 @@ class FencedZooKeeper:
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete nodes without children; what is gone already is fine (Z-42)."""
-        for outcome in self.commit_groups([[Delete(path)] for path in paths]):
+        self._delete([Delete(path) for path in paths])
+
+    def _delete(self, deletions: Iterable[Delete]) -> None:
+        for outcome in self.commit_groups([[deletion] for deletion in deletions]):
             if isinstance(outcome, ZooKeeperError) and not isinstance(outcome, NoNodeError):
                 raise outcome
 
+    def delete_as_read(self, nodes: Mapping[str, Node | None]) -> None:
+        """Delete nodes only as long as they are those that were read: one made or written since is another's request.
+
+        A version does not tell a node from its successor, as each begins with 0. So it is looked at again just before,
+        and a deletion whose reply was lost is not repeated on the successor (Z-40).
+        """
+        read = {path: node for path, node in nodes.items() if node is not None}
+        now = self._zookeeper.get_many(list(read))
+        same = [
+            Delete(path, node.version, node.czxid)
+            for (path, node), found in zip(read.items(), now, strict=True)
+            if found is not None and found.czxid == node.czxid
+        ]
+        for deletion, outcome in zip(same, self.commit_groups([[d] for d in same]), strict=True):
+            if isinstance(outcome, VersionConflictError):
+                log.info("znode %s stays: it was written since it was read", deletion.path)
+            elif isinstance(outcome, ZooKeeperError) and not isinstance(outcome, NoNodeError):
+                raise outcome
+
     def delete_tree(self, path: str) -> None:
-        """Delete a node and all below it, children first, tolerating that children come and go meanwhile (Z-42)."""
+        """Delete a node and all below it, children first, tolerating that children come and go meanwhile (Z-42).
+
+        A node of that path made after the call stays, also where the reply to the deletion is lost.
+        """
+        root = self._zookeeper.get(path)
         for _ in range(_DELETE_PASSES):
             levels = [[path]]
             while levels[-1]:
                 below = self._zookeeper.children_many(levels[-1])
                 levels.append([f"{p}/{c}" for p, names in zip(levels[-1], below, strict=True) for c in names or ()])
             try:
-                for level in reversed(levels):
+                for level in reversed(levels[1:]):
                     self.delete(level)
+                if root is not None:
+                    self._delete([Delete(path, czxid=root.czxid)])
                 return
             except NotEmptyError:
                 continue
@@ -181,7 +209,7 @@ class FencedZooKeeper:
             try:
                 # an unanswered deletion must not be repeated on the operator's next request, of the same version (Z-40)
                 gone = Delete(path, node.version, node.czxid)
-                self.commit([gone if data is None else SetData(path, data, node.version)])
+                self.commit([gone if data is None else SetData(path, data, node.version, len(node.data))])
                 return True
             except VersionConflictError:
                 continue  # somebody changed it meanwhile: read again

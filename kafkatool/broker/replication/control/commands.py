@@ -3,10 +3,11 @@
 Source: Kafka 2.3.1 server/ReplicaManager.scala, with the log lines of 1.1.1.
 """
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -136,6 +137,9 @@ class ControlRequests:
             if refusal is not ErrorCode.NONE:
                 return _leader_and_isr_response(refusal, {_name(s): refusal for s in request.partition_states})
             codes, accepted = self._sort_out(origin, request.partition_states)
+            if request.broker_epoch >= 0:  # else it may be for a former life, repeated after a restart
+                self._set_aside_strays(accepted)
+            self._log_manager.expect({s.topic for s in accepted if self._log_manager.get(_name(s)) is None})
             lead = [s for s in accepted if s.leader == self._broker_id]
             follow = [s for s in accepted if s.leader != self._broker_id]
             live = {b.broker_id: LeaderAddress(b.broker_id, b.host, b.port) for b in request.live_leaders}
@@ -175,6 +179,23 @@ class ControlRequests:
         if ignored:
             self._state_log.write(lines.WARN, ignored)
         return codes, accepted
+
+    def _set_aside_strays(self, states: Sequence[LeaderAndIsrPartition]) -> None:
+        """Let no partition said to be new here, or replica that a move begins, adopt the log that an earlier topic left.
+
+        Only a log that this life of the broker has not used yet, and never one that the cluster counts on. After the first
+        news of a life nothing is new any more: what a broker that was away has of an earlier topic, or of a partition that
+        is not assigned to it, is found by the topic's identity at its start and before it registers again
+        (``LogManager.find_strays``). That leaves what came since then, and logs with no identity noted.
+        """
+        for state in yielding_gil(states):
+            if not state.is_new or (state.leader_epoch > 0 and self._broker_id in state.isr):
+                continue
+            found = self._log_manager.get(_name(state))
+            if found is not None and found.log_end_offset and self._partitions.get(_name(state)) is None:
+                with contextlib.suppress(StorageError):  # its dir is offline: making the log anew is refused, too
+                    self._log_manager.set_aside(_name(state))
+                self._partitions.checkpointed.pop(_name(state), None)
 
     def _make_leaders(
         self, origin: lines.Origin, states: Sequence[LeaderAndIsrPartition], codes: dict[TopicPartition, ErrorCode]
@@ -330,6 +351,19 @@ class ControlRequests:
             if delete:
                 on_deleted(names)
             return StopReplicaResponse(partitions=answers)
+
+    def set_aside(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop replicas that the cluster assigns here no more: the order to delete them never came. Logs are set aside."""
+        with self._lock:
+            self._fetchers.remove(list(partitions))
+            for topic_partition in yielding_gil(partitions):
+                self._waiting.pop(topic_partition, None)
+                if (partition := self._partitions.remove(topic_partition)) is not None:
+                    partition.retire()
+                    self._check_delayed([topic_partition])
+                with contextlib.suppress(StorageError):  # its dir is offline, and serves nothing
+                    self._log_manager.set_aside(topic_partition)
+            self._fetchers.close_idle()
 
     def _stop(self, topic_partition: TopicPartition) -> ErrorCode:
         """Keep the data, but let no request wait for it any longer (KAFKA-9198)."""

@@ -20,7 +20,7 @@ from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoin
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
 from kafkatool.broker.runtime.timer import monotonic_ms
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.core.errors import BrokerUnreachableError, ProtocolError, StorageError
+from kafkatool.core.errors import BrokerUnreachableError, OutOfResourcesError, ProtocolError, StorageError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
@@ -82,6 +82,13 @@ class ReplicaFetcher:
             for topic_partition in partitions:
                 if self._followed.pop(topic_partition, None) is not None:
                     self._to_place[topic_partition] = None
+
+    def take_all(self) -> list[FollowedPartition]:
+        """Follow nothing any longer; return what was followed."""
+        with self._changed:
+            followed = list(self._followed.values())
+        self.remove([one.partition.tp for one in followed])
+        return followed
 
     @property
     def idle(self) -> bool:
@@ -226,8 +233,12 @@ class ReplicaFetcher:
             outcome = step()
         except (BrokerUnreachableError, ProtocolError):
             raise  # the connection's trouble, not the partition's
+        except OutOfResourcesError as e:
+            log.warning("replication of %s waits: %s", topic_partition, e)
+            outcome = FollowStep.DELAY
         except StorageError as e:
-            log.error("replication of %s stops until the next LeaderAndIsr: %s", topic_partition, e)
+            log.critical("Disk error while replicating data for %s", topic_partition, exc_info=e)
+            log.error("replication of %s stops until the next LeaderAndIsr", topic_partition)
             outcome = FollowStep.FAILED
         except Exception:  # a bad partition must not stop the others (KIP-461)
             log.exception("replication of %s stops until the next LeaderAndIsr", topic_partition)

@@ -49,6 +49,11 @@ class FetcherManager:
     _fetchers: dict[tuple[int, int], ReplicaFetcher] = field(default_factory=dict, init=False)  # by (leader, number)
     _ending: list[ReplicaFetcher] = field(default_factory=list, init=False)
     _failed: set[TopicPartition] = field(default_factory=set, init=False)
+    _number: int = field(init=False)
+    """Of fetchers for each leader."""
+
+    def __post_init__(self) -> None:
+        self._number = self._config.num_replica_fetchers
 
     @property
     def failed(self) -> frozenset[TopicPartition]:
@@ -57,15 +62,34 @@ class FetcherManager:
 
     def add(self, partitions: Iterable[tuple[Partition, LeaderAddress]]) -> None:
         """Follow each in its current leader epoch, beginning in state truncating."""
+        with self._lock:
+            self._add(partitions)
+
+    def _add(self, partitions: Iterable[tuple[Partition, LeaderAddress]]) -> None:
         groups: dict[tuple[LeaderAddress, int], list[FollowedPartition]] = {}
         for partition, leader in partitions:
             self._failed.discard(partition.tp)
-            number = fetcher_number(partition.tp, self._config.num_replica_fetchers)
+            number = fetcher_number(partition.tp, self._number)
             followed = FollowedPartition(partition, partition.leader_epoch)
             groups.setdefault((leader, number), []).append(followed)
+        for (leader, number), followed_partitions in groups.items():
+            self._fetcher(leader, number).add(followed_partitions)
+
+    def set_number(self, number: int) -> None:
+        """Have so many fetchers for each leader, and deal out anew what is followed (KIP-226)."""
         with self._lock:
-            for (leader, number), followed_partitions in groups.items():
-                self._fetcher(leader, number).add(followed_partitions)
+            if number == self._number:
+                return
+            self._number = number
+            before, self._fetchers = self._fetchers, {}
+            followed = []
+            for (leader_id, _), fetcher in before.items():
+                leader = LeaderAddress(leader_id, fetcher.leader.host, fetcher.leader.port)
+                followed += [(one.partition, leader) for one in fetcher.take_all()]
+                fetcher.stop()
+            for fetcher in before.values():
+                fetcher.join(_END_TIMEOUT_MS)  # what it was writing is written before another asks where the log ends
+            self._add(followed)
 
     def _fetcher(self, leader: LeaderAddress, number: int) -> ReplicaFetcher:
         key = (leader.broker_id, number)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from kafkatool.broker.replication.following.fetch_state import FollowedPartition
 from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint, LookupRefusedError
 from kafkatool.broker.replication.following.truncation import decide_truncation
-from kafkatool.broker.replication.partition.partition import StaleRoleError
+from kafkatool.broker.replication.partition.partition import Partition, StaleRoleError
 from kafkatool.broker.replication.partition.partition_reads import EARLIEST, LATEST
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.core.errors import CorruptRecordsError, KafkatoolError
+from kafkatool.core.errors import CorruptRecordsError, KafkatoolError, OutOfResourcesError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.fetch import FetchResponsePartition
@@ -71,7 +71,7 @@ class Follow:
             )
         except StaleRoleError:
             return FollowStep.DROP
-        except CorruptRecordsError as e:
+        except (CorruptRecordsError, OutOfResourcesError) as e:  # what came before is appended
             log.error("%s: fetched at %d: %s", partition.tp, followed.fetch_offset, e)
             followed.fetch_offset = partition.log.log_end_offset
             return FollowStep.DELAY
@@ -92,14 +92,19 @@ class Follow:
         if answer.error_code != ErrorCode.NONE:
             return _refused(followed, answer.error_code)
         partition = followed.partition
+        epochs = partition.log.leader_epochs
+        asked = epochs.latest
         cut = decide_truncation(
-            partition.log.leader_epochs,
+            epochs,
             partition.log.log_end_offset,
             partition.high_watermark.offset,
             answer.leader_epoch,
             answer.end_offset,
         )
-        return self._cut(followed, cut.offset, done=cut.done)
+        outcome = self._cut(followed, cut.offset, done=cut.done)
+        if outcome is FollowStep.DONE and not cut.done and epochs.latest == asked:
+            return FollowStep.DELAY  # the same question would follow at once, and the same answer
+        return outcome
 
     def _cut(self, followed: FollowedPartition, offset: int, *, done: bool) -> FollowStep:
         partition = followed.partition
@@ -115,28 +120,41 @@ class Follow:
 
     def _out_of_range(self, followed: FollowedPartition) -> FollowStep:
         """Cut to the leader's end, or start over where it begins: it has less, or dropped what we lack (BRK-73, 74)."""
-        partition, epoch = followed.partition, followed.leader_epoch
-        end = partition.log.log_end_offset
+        asked_for = followed.fetch_offset
         try:
-            latest = self._leader.log_edge(partition.tp, epoch, LATEST)
-            if latest < end:
-                log.warning("%s ends at %d, its leader at %d: truncating to that", partition.tp, end, latest)
-                if latest < partition.high_watermark.offset:
-                    self._warn_of_loss(followed, latest)
-                followed.fetch_offset = partition.truncate(epoch, latest)
-                return FollowStep.DONE
-            earliest = self._leader.log_edge(partition.tp, epoch, EARLIEST)
-            if earliest > end:
-                log.warning("%s ends at %d, its leader begins at %d: starting over", partition.tp, end, earliest)
-                end = partition.restart_at(epoch, earliest)
+            followed.fetch_offset = self._nearest_offset(followed)
         except LookupRefusedError as e:
             log.warning("%s", e)
             return FollowStep.DELAY
         except StaleRoleError:
             return FollowStep.DROP
-        followed.fetch_offset = max(earliest, end)
-        followed.log_start_offset = partition.log.log_start_offset
+        followed.log_start_offset = followed.partition.log.log_start_offset
+        topic, number = followed.partition.tp
+        reset_to = followed.fetch_offset
+        log.error(
+            "Current offset %d for partition [%s,%d] out of range; reset offset to %d",
+            asked_for,
+            topic,
+            number,
+            reset_to,
+        )
         return FollowStep.DONE
+
+    def _nearest_offset(self, followed: FollowedPartition) -> int:
+        """Bring the log to where the leader's has something to go on with; return the offset to fetch there."""
+        partition, epoch = followed.partition, followed.leader_epoch
+        end = partition.log.log_end_offset
+        latest = self._leader.log_edge(partition.tp, epoch, LATEST)
+        if latest < end:
+            if latest < partition.high_watermark.offset:
+                self._warn_of_loss(followed, latest)
+            _warn_of_reset(partition, end, "latest", latest)
+            return partition.truncate(epoch, latest)
+        earliest = self._leader.log_edge(partition.tp, epoch, EARLIEST)
+        _warn_of_reset(partition, end, "start", earliest)
+        if earliest > end:
+            end = partition.restart_at(epoch, earliest)
+        return max(earliest, end)
 
     def _warn_of_loss(self, followed: FollowedPartition, offset: int) -> None:
         partition = followed.partition
@@ -147,6 +165,19 @@ class Follow:
         if self._halt_below_high_watermark:
             raise TruncationRefusedError(text + "; refused by kt.halt.on.truncation.below.hw")
         log.warning("%s", text)
+
+
+def _warn_of_reset(partition: Partition, end: int, edge: str, offset: int) -> None:
+    """Say in the documents' words that the follower goes on at that edge of the leader's log."""
+    log.warning(
+        "Replica %d for partition %s reset its fetch offset from %d to current leader %s's %s offset %d",
+        partition.broker_id,
+        partition.tp,
+        end,
+        partition.leader_id,
+        edge,
+        offset,
+    )
 
 
 def _refused(followed: FollowedPartition, code: int) -> FollowStep:

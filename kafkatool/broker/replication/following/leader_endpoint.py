@@ -119,7 +119,10 @@ class LeaderEndpoint:
         if connection is not None and not connection.closed:
             return connection
         timeout_ms = self._config.replica_socket_timeout_ms
-        connection = Connection(self.host, self.port, client_id=self._client_id, timeout_ms=timeout_ms)
+        security = self._config.inter_broker_security
+        connection = Connection(
+            self.host, self.port, client_id=self._client_id, timeout_ms=timeout_ms, security=security
+        )
         with self._lock:
             if not self._closed:
                 self._connection = connection

@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults, DelayedProduce
 from kafkatool.broker.replication.leading.delayed_requests import DelayedRequests
 from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
 from kafkatool.broker.replication.partition.partition import ALL_IN_SYNC
 from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.produced_sets import as_batch
+from kafkatool.broker.storage.producers.producer_state import Verification
 from kafkatool.core.errors import StorageError
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
 from kafkatool.core.model.values import TopicPartition
@@ -21,6 +24,7 @@ WritableBuffer = bytearray | memoryview
 _DISK_FAILED = AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)
 _INTERNAL_TOPIC = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
 _BAD_ACKS = AppendResult(ErrorCode.INVALID_REQUIRED_ACKS)
+_NONE: Final[Mapping[TopicPartition, Verification]] = {}
 
 
 class Appends:
@@ -42,12 +46,16 @@ class Appends:
         timeout_ms: float,
         internal: bool = False,
         allow_internal_topics: bool = False,
+        verifications: Mapping[TopicPartition, Verification] = _NONE,
+        still: Callable[[], bool] | None = None,
+        message_sets: bool = False,
         on_done: Callable[[AppendResults], None],
     ) -> None:
         """Append; ``on_done`` is called once, on this thread or on the one that completes the wait.
 
         ``internal``: by this broker's own coordinators, whose batches are not checked like a client's. Others need
-        ``allow_internal_topics`` to write to theirs.
+        ``allow_internal_topics`` to write to theirs. ``verifications``: the leave to open transactions (TXN-72);
+        ``still``: see ``Partition.append_as_leader``. ``message_sets``: they are from before record batches (ADM-90).
         """
         if acks not in (ALL_IN_SYNC, 0, 1):
             on_done(dict.fromkeys(entries, _BAD_ACKS))
@@ -57,10 +65,24 @@ class Appends:
             if topic_partition.topic in INTERNAL_TOPICS and not (internal or allow_internal_topics):
                 results[topic_partition] = _INTERNAL_TOPIC
             else:
-                results[topic_partition] = self._append_one(topic_partition, records, acks, internal)
+                results[topic_partition] = self._append_one(
+                    topic_partition, records, acks, internal, verifications.get(topic_partition), still, message_sets
+                )
         if acks != ALL_IN_SYNC:
             on_done(results)
             return
+        self._wait(results, timeout_ms, on_done)
+
+    def await_replicated(
+        self, partition: TopicPartition, next_offset: int, timeout_ms: float, on_done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Call ``on_done`` when all below that offset is on the in-sync replicas, the time is out, or it is led no more."""
+        result = AppendResult(next_offset=next_offset)
+        self._wait({partition: result}, timeout_ms, lambda results: on_done(results[partition].error))
+
+    def _wait(
+        self, results: dict[TopicPartition, AppendResult], timeout_ms: float, on_done: Callable[[AppendResults], None]
+    ) -> None:
         operation = DelayedProduce(timeout_ms, self._partitions.leader, results, on_done)
         if operation.partitions:
             self._produces.watch(operation, operation.partitions)
@@ -68,7 +90,14 @@ class Appends:
             on_done(results)
 
     def _append_one(
-        self, topic_partition: TopicPartition, records: WritableBuffer, acks: int, internal: bool
+        self,
+        topic_partition: TopicPartition,
+        records: WritableBuffer,
+        acks: int,
+        internal: bool,
+        verification: Verification | None,
+        still: Callable[[], bool] | None,
+        message_set: bool,
     ) -> AppendResult:
         partition = self._partitions.find(topic_partition)
         if isinstance(partition, ErrorCode):
@@ -76,10 +105,14 @@ class Appends:
         if acks == ALL_IN_SYNC and not self._acks_all_allowed():
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message="the ZooKeeper session is not confirmed")
         try:
-            info, raised = partition.append_as_leader(records, acks=acks, origin_client=not internal)
+            if message_set and partition.leader_log is not None:
+                records = as_batch(records, partition.log.config)
+            info, raised = partition.append_as_leader(
+                records, acks=acks, origin_client=not internal, verification=verification, still=still
+            )
         except AppendError as e:
             partition.counts.failed_appends += 1
-            return AppendResult(e.code, message=str(e))
+            return AppendResult(e.code, message=str(e), record_errors=e.record_errors)
         except StorageError as e:
             log.error("append to %s failed: %s", topic_partition, e)
             return _DISK_FAILED
@@ -88,6 +121,8 @@ class Appends:
         self._fetches.check(topic_partition)
         if raised:
             self._produces.check(topic_partition)
+        elif acks == ALL_IN_SYNC and partition.lacks_a_fetch:
+            self._fetches.end_waits_without(topic_partition)
         time_ms = -1 if info.log_append_time_ms is None else info.log_append_time_ms
         return AppendResult(
             ErrorCode.NONE, info.first_offset, time_ms, info.log_start_offset, next_offset=info.last_offset + 1

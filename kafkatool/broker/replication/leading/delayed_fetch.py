@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.replication.leading.fetch_session import FetchResults, FetchSession, SessionPartition
 from kafkatool.broker.replication.partition.partition import Partition
-from kafkatool.broker.replication.partition.partition_reads import Reader, readable_end, readable_log
+from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader, readable_end, readable_log
 from kafkatool.broker.runtime.purgatory import DelayedOperation
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.errors import StorageError
@@ -65,16 +65,17 @@ class DelayedFetch(DelayedOperation):
         wanted, start = awaited.wanted, awaited.start
         if start is None:
             return _AT_ONCE
-        log = readable_log(partition, self._reader.replica_id, wanted.current_leader_epoch)
+        reader = self._reader
+        log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch, anywhere=reader.anywhere)
         if isinstance(log, ErrorCode):
             return _AT_ONCE
         try:
-            end = readable_end(partition, log, self._reader)
+            end = readable_end(partition, log, reader)
         except StorageError:
             return _AT_ONCE
         if end.offset == start.offset:
             return 0
-        held_back = self._reader.is_follower and self._is_held_back(partition, self._reader.replica_id)
+        held_back = reader.is_follower and self._is_held_back(partition, reader.replica_id)
         if end.segment_base != start.segment_base:
             # The log was rolled, or cut: how much there is cannot be told from positions.
             return 0 if held_back and end.offset > start.offset else _AT_ONCE
@@ -97,13 +98,17 @@ class FollowerFetch(DelayedOperation):
 
     _look: Callable[[], FetchResults]
     _respond: Callable[[FetchResults], None]
+    _is_news: Callable[[TopicPartition, PartitionRead], bool] | None = None
+    """Whether a read without records answers it too: where consumers read from followers, these hear at once up to where
+    they may give."""
 
     def try_complete(self, key: Hashable | None = None) -> bool:
         if self._once.locked():
             return True
         found = self._look()
-        for _, read in found:
-            if read.size_bytes or read.error is not ErrorCode.NONE:
+        for partition, read in found:
+            is_news = self._is_news is not None and self._is_news(partition, read)
+            if read.size_bytes or read.error is not ErrorCode.NONE or is_news:
                 if self._claim():
                     self._respond(found)
                 return True

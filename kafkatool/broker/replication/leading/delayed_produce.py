@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.runtime.purgatory import DelayedOperation
+from kafkatool.broker.storage.batches.append_error import RecordError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
@@ -20,6 +21,7 @@ class AppendResult(NamedTuple):
     message: str | None = None
     next_offset: int = -1
     """The offset after the last record appended."""
+    record_errors: tuple[RecordError, ...] = ()
 
 
 AppendResults = Mapping[TopicPartition, AppendResult]
@@ -65,7 +67,8 @@ class DelayedProduce(DelayedOperation):
         # The result stands before the partition counts as settled: another thread that finds nothing unsettled
         # answers at once, and would take an error not yet noted for an acknowledgement.
         if error is not ErrorCode.NONE and topic_partition in self._unsettled:
-            self._results[topic_partition] = AppendResult(error)
+            appended = self._results[topic_partition].next_offset  # who writes for itself goes on waiting (TXN-21)
+            self._results[topic_partition] = AppendResult(error, next_offset=appended)
         self._unsettled.pop(topic_partition, None)
 
     def abandon(self, key: Hashable) -> None:

@@ -41,6 +41,20 @@ class FetchPurgatory(Purgatory):
                 self._try_all(session, key)
         super().check(key)
 
+    def end_waits_without(self, key: TopicPartition) -> None:
+        """Answer the followers whose session lacks that partition: they wait here for others, and may ask for it next.
+
+        Kafka's wait until their time is out, so that the first record of a new topic takes half a second.
+        """
+        having = self._sessions.watching(key)
+        for session in [s for s in self._waiting_sessions() if s.privileged and s not in having]:
+            for operation in list(self._watched.get(session, ())):
+                operation.complete()
+
+    def _waiting_sessions(self) -> list[FetchSession]:
+        with self._lock:
+            return [key for key in self._watched if isinstance(key, FetchSession)]
+
     def abandon(self, key: Hashable) -> None:
         """Have nothing wait for partition ``key`` any longer: it is gone."""
         assert isinstance(key, TopicPartition)

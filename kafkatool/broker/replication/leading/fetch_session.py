@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kafkatool.broker.replication.partition.partition_reads import PartitionRead, Reader
 from kafkatool.broker.replication.partition.replica import LastSessionFetch
 from kafkatool.broker.replication.partition.session_epochs import INITIAL_EPOCH, epoch_after
+from kafkatool.broker.security.principal import ANONYMOUS, Principal
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition
@@ -38,6 +39,7 @@ class SessionPartition:
         news = bool(
             read.size_bytes
             or read.error
+            or read.preferred_replica >= 0
             or read.high_watermark != self.high_watermark
             or read.log_start_offset != self.log_start_offset
         )
@@ -49,11 +51,12 @@ class SessionPartition:
 class FetchSession:
     """A session, used by one request at a time: its client waits for each answer. A lock guards against others.
 
-    ``privileged``: a follower's, not taken for a consumer's.
+    ``privileged``: a follower's, not taken for a consumer's. ``owner``: nobody else may go on with it (SEC-87).
     """
 
-    def __init__(self, session_id: int, now_ms: float, *, privileged: bool) -> None:
+    def __init__(self, session_id: int, now_ms: float, *, privileged: bool, owner: Principal = ANONYMOUS) -> None:
         self.id = session_id
+        self.owner = owner
         self.privileged = privileged
         self.epoch = epoch_after(INITIAL_EPOCH)  # of the next request
         self.last_fetch = LastSessionFetch(now_ms)
@@ -153,6 +156,11 @@ class FetchSession:
     def get(self, partition: TopicPartition) -> SessionPartition | None:
         """Return what a waiting fetch wants of that partition; None: nothing, it was forgotten."""
         return self._partitions.get(partition)
+
+    def knows_high_watermark(self, partition: TopicPartition, read: PartitionRead) -> bool:
+        """Tell whether the client has been told that high watermark."""
+        told = self._partitions.get(partition)
+        return told is None or told.high_watermark == read.high_watermark
 
     def items(self) -> Iterable[tuple[TopicPartition, SessionPartition]]:
         """Return the partitions of which a waiting fetch may find something."""

@@ -15,19 +15,32 @@ from kafkatool.broker.replication.partition.replication_quota import Replication
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
+CloserReplica = Callable[[Partition, int], int | None]
+"""Names the broker that is closer to the consumer and has the partition's records from that offset on; None: nobody."""
+
 log = logging.getLogger(__name__)
 
 
 class Fetches:
-    """The fetches served here, each reading some partitions. Any thread."""
+    """The fetches served here, each reading some partitions. Any thread.
+
+    ``followers_serve``: followers are told a raised high watermark at once, as consumers wait for it there (KIP-392).
+    """
 
     def __init__(
-        self, partitions: LocalPartitions, delayed: DelayedRequests, isr_writer: IsrWriter, quota: ReplicationQuota
+        self,
+        partitions: LocalPartitions,
+        delayed: DelayedRequests,
+        isr_writer: IsrWriter,
+        quota: ReplicationQuota,
+        *,
+        followers_serve: bool = False,
     ) -> None:
         self._partitions = partitions
         self._produces, self._fetches, self._deletions = delayed.produces, delayed.fetches, delayed.deletions
         self._isr_writer = isr_writer
         self._quota = quota
+        self._followers_serve = followers_serve
 
     def fetch(
         self,
@@ -39,12 +52,17 @@ class Fetches:
         max_bytes: int,
         on_done: Callable[[FetchResults], None],
         session: FetchSession | None = None,
+        one_batch_each: bool = False,
+        closer: CloserReplica | None = None,
     ) -> None:
         """Read; ``on_done`` is called once, on this thread or on the one that ends the wait; results in request order.
 
+        ``closer`` may name a replica that the consumer should rather read from: then nothing is read.
+
         ``entries`` of a ``session`` are those to be looked at; it says which those are when the wait is over.
+        ``one_batch_each``: not the first partition alone may give a batch larger than its limit.
         """
-        results = self._read(entries, reader, max_bytes)
+        results = self._read(entries, reader, max_bytes, closer, one_batch_each)
         if reader.is_follower:
             self._record(entries, results, reader.replica_id, None if session is None else session.last_fetch)
         if max_wait_ms <= 0 or (not entries and session is None) or _enough(results, min_bytes):
@@ -64,7 +82,8 @@ class Fetches:
             keys = tuple(awaited)
 
         def look() -> FetchResults:
-            return self._read(entries if session is None else session.take_again(), reader, max_bytes)
+            again = entries if session is None else session.take_again()
+            return self._read(again, reader, max_bytes, closer, one_batch_each)
 
         def respond(found: FetchResults) -> None:
             if session is not None:
@@ -73,7 +92,10 @@ class Fetches:
             on_done(found)
 
         if session is not None and reader.is_follower and min_bytes <= 1:
-            self._fetches.watch(FollowerFetch(max_wait_ms, look, respond), keys)
+            is_news = None
+            if self._followers_serve:
+                is_news = lambda partition, read: not session.knows_high_watermark(partition, read)  # noqa: E731
+            self._fetches.watch(FollowerFetch(max_wait_ms, look, respond, is_news), keys)
             return
         operation = DelayedFetch(
             max_wait_ms,
@@ -86,7 +108,14 @@ class Fetches:
         )
         self._fetches.watch(operation, keys)
 
-    def _read(self, entries: FetchEntries, reader: Reader, max_bytes: int) -> FetchResults:
+    def _read(
+        self,
+        entries: FetchEntries,
+        reader: Reader,
+        max_bytes: int,
+        closer: CloserReplica | None,
+        one_batch_each: bool,
+    ) -> FetchResults:
         results: FetchResults = []
         left_bytes = max_bytes
         nothing_yet = True
@@ -96,14 +125,20 @@ class Fetches:
             if isinstance(partition, ErrorCode):
                 results.append((topic_partition, FAILED_READS[partition]))
                 continue
+            if closer is not None and (preferred := closer(partition, wanted.fetch_offset)) is not None:
+                read = read_partition(partition, wanted, reader, 0, min_one_batch=False)
+                if read.error is ErrorCode.NONE:
+                    read = _emptied(read)._replace(preferred_replica=preferred)
+                results.append((topic_partition, read))
+                continue
             limit = min(wanted.partition_max_bytes, left_bytes)
             read = read_partition(partition, wanted, reader, limit, min_one_batch=nothing_yet)
             if read.size_bytes:
                 if throttled and self._is_held_back(partition, reader.replica_id):
                     read = _emptied(read)
                 else:
-                    nothing_yet = False
                     left_bytes = max(0, left_bytes - read.size_bytes)
+                    nothing_yet = one_batch_each and left_bytes > 0
             results.append((topic_partition, read))
         return results
 
@@ -116,17 +151,16 @@ class Fetches:
                 continue  # a failed read says nothing about the follower (BRK-40, KAFKA-8400)
             partition = self._partitions.get(topic_partition)
             if partition is None:
+                log.warning("While recording the replica LEO, the partition %s hasn't been created.", topic_partition)
                 continue
             recorded = partition.record_fetch(
                 replica_id, read.start, read.leader_end, entries[index][1].log_start_offset, session_fetch
             )
             if recorded is None:
-                log.warning(
-                    "broker %d fetches %s but is not one of its replicas %s",
-                    replica_id,
-                    topic_partition,
-                    partition.assigned,
-                )
+                if replica_id not in (assigned := partition.assigned):  # else leadership went meanwhile
+                    log.warning(
+                        "broker %d fetches %s but is not one of its replicas %s", replica_id, topic_partition, assigned
+                    )
                 results[index] = (topic_partition, _emptied(read))
                 continue
             raised, change = recorded
@@ -134,7 +168,7 @@ class Fetches:
                 self._isr_writer.submit(change)
             if raised:
                 self._produces.check(topic_partition)
-                self._fetches.check(topic_partition, followers=False)
+                self._fetches.check(topic_partition, followers=self._followers_serve)
         if self._deletions:  # rarely: the log starts of followers matter to nothing else
             for topic_partition, _ in results:
                 self._deletions.check(topic_partition)
@@ -156,7 +190,7 @@ class Fetches:
 def _enough(results: FetchResults, min_bytes: int) -> bool:
     total_bytes = 0
     for _, read in results:
-        if read.error is not ErrorCode.NONE:
+        if read.error is not ErrorCode.NONE or read.preferred_replica >= 0:
             return True
         total_bytes += read.size_bytes
     return total_bytes >= min_bytes

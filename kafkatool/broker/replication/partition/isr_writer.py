@@ -50,18 +50,17 @@ class IsrWriter:
         self._scheduler.submit(self._drain, "isr-writes")
 
     def _drain(self) -> None:
-        try:
-            while changes := self._take():
+        while changes := self._take():
+            try:
                 self.write(changes)
-        finally:
-            with self._lock:
-                self._draining = False
+            except Exception:  # those that come after must be written all the same
+                log.exception("in-sync replicas of %d partitions could not be written", len(changes))
 
     def _take(self) -> list[IsrChange]:
+        """Take what there is to write; with nothing left the run is over, and the next change starts another."""
         with self._lock:
             changes, self._queue = self._queue, []
-            if not changes:
-                self._draining = False  # here, under the lock: a change submitted from now on starts a new run
+            self._draining = bool(changes)
             return changes
 
     def write(self, changes: Sequence[IsrChange]) -> None:
@@ -70,6 +69,7 @@ class IsrWriter:
             return
         writes = []
         for change in changes:
+            _log_intention(change)
             path = PartitionStateZnode.path(change.partition.tp)
             writes.append([SetData(path, PartitionStateZnode.encode(change.state), change.version)])
         try:
@@ -109,18 +109,15 @@ class IsrWriter:
 
     def _written(self, change: IsrChange, version: int) -> None:
         topic_partition = change.partition.tp
-        grew = len(change.state.isr) > len(change.partition.isr)
         change.partition.isr_written(change, version)
-        log.info("%s: in-sync replicas are now %s", topic_partition, list(change.state.isr))
-        self._count(grew)
+        self._count(change)
         self._on_written(topic_partition)
         self._check_delayed(topic_partition)  # a raised high watermark, or another follower that waits to join
 
     def _failed(self, change: IsrChange, found: PartitionState | None, *, outcome_known: bool) -> None:
         partition = change.partition
-        grew = len(change.state.isr) > len(partition.isr)
         if partition.isr_not_written(change, found, outcome_known=outcome_known):
-            self._count(grew)  # a reply had been lost
+            self._count(change)  # a reply had been lost
             self._on_written(partition.tp)
         else:
             self.failures += 1
@@ -133,11 +130,22 @@ class IsrWriter:
             )
         self._check_delayed(partition.tp)
 
-    def _count(self, grew: bool) -> None:
-        if grew:
+    def _count(self, change: IsrChange) -> None:
+        if change.grows:
             self.expansions += 1
         else:
             self.shrinks += 1
+
+
+def _log_intention(change: IsrChange) -> None:
+    """Say in the documents' words what is about to be written."""
+    topic_partition = change.partition.tp
+    before, after = (",".join(map(str, members)) for members in (change.before, change.state.isr))
+    if change.grows:
+        log.info("Expanding ISR for partition %s from %s to %s", topic_partition, before, after)
+    else:
+        topic, number = topic_partition
+        log.info("Shrinking ISR for partition [%s,%d] from %s to %s", topic, number, before, after)
 
 
 class IsrPropagation:

@@ -7,21 +7,23 @@ Source: Kafka 2.3.1 cluster/Partition.scala.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkatool.broker.replication.partition.in_sync import InSyncReplicas
-from kafkatool.broker.replication.partition.replica import LastSessionFetch, RemoteReplica
+from kafkatool.broker.replication.partition.replica import UNKNOWN, LastSessionFetch, RemoteReplica
 from kafkatool.broker.replication.partition.topic_counters import TopicCounts
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_writer import AppendInfo
+from kafkatool.broker.storage.producers.producer_state import Verification
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrPartition
+from kafkatool.core.protocol.records.batches import read_header
 
 ALL_IN_SYNC = -1
 """acks: the append counts once every in-sync replica has it."""
@@ -45,6 +47,12 @@ class IsrChange:
     partition: "Partition"
     state: LeaderAndIsr
     version: int
+    before: tuple[int, ...]
+
+    @property
+    def grows(self) -> bool:
+        """Tell whether a replica joins; else some leave."""
+        return len(self.state.isr) > len(self.before)
 
 
 class Partition:
@@ -93,6 +101,12 @@ class Partition:
         """Return the in-sync replicas, when leading; empty on a follower."""
         return self.in_sync.members
 
+    @property
+    def lacks_a_fetch(self) -> bool:
+        """Tell whether a replica in sync has not fetched since this broker leads: it may not have asked for it yet."""
+        members = self.in_sync.members
+        return any(r.end is UNKNOWN and r.broker_id in members for r in list(self.remote.values()))
+
     # --- roles ----------------------------------------------------------------------------------------------------
 
     def make_leader(self, state: LeaderAndIsrPartition) -> tuple[bool, bool]:
@@ -101,7 +115,7 @@ class Partition:
         log = self.log
         with self.lock:
             end = log.end
-            log.leader_epochs.begin(state.leader_epoch, end.offset)
+            log.leader_epochs.assign(state.leader_epoch, end.offset)
             self._adopt(state)
             self.in_sync.adopt(tuple(state.isr), state.zk_version)
             self.epoch_start = end.offset
@@ -112,6 +126,7 @@ class Partition:
                 self._set_high_watermark(self._located(self.high_watermark.offset))
                 self.leader_id = self.broker_id
                 self.leader_log = log
+                log.void_verifications()
                 for replica in self.remote.values():
                     replica.forget_positions()
             return is_new, self._raise_high_watermark(log, now_ms)
@@ -169,15 +184,24 @@ class Partition:
     # --- leading --------------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: bytearray | memoryview, *, acks: int = 1, origin_client: bool = True
+        self,
+        records: bytearray | memoryview,
+        *,
+        acks: int = 1,
+        origin_client: bool = True,
+        verification: Verification | None = None,
+        still: Callable[[], bool] | None = None,
     ) -> LeaderAppend:
         """Append one batch (BRK-48, 49). Raises AppendError with the code to answer, StorageError.
+
+        ``verification``: its leave to open a transaction (TXN-72). ``still`` tells whether a coordinator owns the
+        partition as it did when it decided; asked under the lock, no change of role comes between (TXN-14).
 
         The caller tries what waits: followers' fetches always, everything else if ``raised``.
         """
         with self.lock:
             log = self.leader_log
-            if log is None:
+            if log is None or not (still is None or still()):
                 raise AppendError(ErrorCode.NOT_LEADER_FOR_PARTITION, f"{self.tp} is not led here")
             if acks == ALL_IN_SYNC and len(self.in_sync.members) < log.config.min_insync_replicas:
                 raise AppendError(
@@ -189,7 +213,9 @@ class Partition:
             for replica in self.remote.values():
                 if replica.end.offset == end:
                     replica.note_session_fetch()
-            info = log.append_as_leader(records, self.leader_epoch, origin_client=origin_client)
+            info = log.append_as_leader(
+                records, self.leader_epoch, origin_client=origin_client, verification=verification
+            )
             return LeaderAppend(info, self._raise_high_watermark(log))
 
     def acknowledged(self, required_offset: int) -> tuple[bool, ErrorCode]:
@@ -229,6 +255,19 @@ class Partition:
                 change = self._propose((*self.in_sync.members, replica_id))
             return self._raise_high_watermark(log, now_ms), change
 
+    def forget_gone(self, brokers: Collection[int]) -> bool:
+        """Wait no longer for replicas out of sync on brokers that are gone; True if that raised the high watermark.
+
+        A follower whose last fetch came as it was stopping, after the controller had taken it out of the in-sync set,
+        counts as about to join: nothing would be committed for ``replica.lag.time.max.ms`` (BRK-56; Kafka: KIP-841).
+        """
+        with self.lock:
+            for broker_id in brokers:
+                replica = self.remote.get(broker_id)
+                if replica is not None and broker_id not in self.in_sync.members:
+                    replica.forget_presence()
+            return self.leader_log is not None and self._raise_high_watermark(self.leader_log)
+
     def _may_join(self, end: int) -> bool:
         # Below the start of this epoch it may still hold what the last leader never committed (KAFKA-7128).
         return end >= self.high_watermark.offset and end >= self.epoch_start
@@ -254,7 +293,7 @@ class Partition:
     def _propose(self, members: tuple[int, ...]) -> IsrChange:
         self.in_sync.propose(members)
         state = LeaderAndIsr(self.broker_id, self.leader_epoch, members, self.controller_epoch)
-        self._proposed = IsrChange(self, state, self.in_sync.version)
+        self._proposed = IsrChange(self, state, self.in_sync.version, self.in_sync.members)
         return self._proposed
 
     def isr_written(self, change: IsrChange, version: int) -> bool:
@@ -341,6 +380,7 @@ class Partition:
             if fetched_at != log.log_end_offset:
                 raise StaleRoleError(f"{self.tp} ends at {log.log_end_offset}, not {fetched_at}")
             if len(records):
+                _empty_if_only_below_start(log, records)
                 log.append_as_follower(records)
             end = log.log_end_offset
             self._set_high_watermark(LogOffset(max(0, min(end, high_watermark))))
@@ -371,3 +411,16 @@ class Partition:
         if self.leader_log is not None or self.leader_epoch != leader_epoch:
             raise StaleRoleError(f"{self.tp} does not follow in epoch {leader_epoch} any more")
         return self.log
+
+
+def _empty_if_only_below_start(log: Log, records: memoryview) -> None:
+    """Drop what a log without records from its start on has below it, if the first batch lies across its end (BRK-75).
+
+    Such a log has been cut back to its start, inside a batch of the leader. Raises CorruptRecordsError, StorageError.
+    """
+    end = log.log_end_offset
+    if log.log_start_offset != end or not log.size_bytes:
+        return
+    first = read_header(records)
+    if first is not None and first.base_offset < end <= first.last_offset:
+        log.truncate_fully_and_start_at(end)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_offset import LogOffset
-from kafkatool.core.errors import OffsetOutOfRangeError, StorageError
+from kafkatool.core.errors import CorruptRecordsError, OffsetOutOfRangeError, StorageError
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.messages.fetch import AbortedTransaction, FetchRequestPartition
+from kafkatool.core.protocol.messages.fetch import AbortedTransaction, EpochEnd, FetchRequestPartition
 from kafkatool.core.protocol.messages.list_offsets import ListOffsetsRequestPartition
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
 
@@ -24,13 +24,17 @@ _NOT_CHECKED = -1
 
 
 class Reader:
-    """The reader: a follower's broker id, CONSUMER or DEBUGGER; and whether only what is committed."""
+    """The reader: a follower's broker id, CONSUMER or DEBUGGER; and whether only what is committed.
 
-    __slots__ = ("committed", "is_follower", "missing", "replica_id")
+    ``anywhere``: a consumer that reads from any replica, not from the leader alone (KIP-392).
+    """
 
-    def __init__(self, replica_id: int, committed: bool = False) -> None:
+    __slots__ = ("anywhere", "committed", "is_follower", "missing", "replica_id")
+
+    def __init__(self, replica_id: int, committed: bool = False, *, anywhere: bool = False) -> None:
         self.replica_id = replica_id
         self.committed = committed
+        self.anywhere = anywhere
         self.is_follower = replica_id >= 0
         """Followers read to the log's end, all others below the high watermark (BRK-92)."""
         self.missing = ErrorCode.REPLICA_NOT_AVAILABLE if replica_id == DEBUGGER else ErrorCode.NOT_LEADER_FOR_PARTITION
@@ -44,13 +48,17 @@ class PartitionRead(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: FileRegion | bytes = b""
+    records: FileRegion | bytes | bytearray = b""
     size_bytes: int = 0
     start: LogOffset | None = None
     leader_end: int = -1
     """The log's end before it was read (BRK-95)."""
     aborted: list[AbortedTransaction] | None = None
     """What a read_committed consumer has to skip (BRK-103); None for all others."""
+    diverging: EpochEnd | None = None
+    """Where the history that the reader has ends in this log, as it goes on differently (ADM-85)."""
+    preferred_replica: int = -1
+    """The broker that the consumer should read from instead (KIP-392)."""
 
     def leaves_some(self, reader: Reader) -> bool:
         """Tell whether there was more to read than was given, or trouble that may be over next time."""
@@ -74,14 +82,20 @@ FAILED_READS = {code: PartitionRead(code) for code in ErrorCode}
 """The results for partitions that cannot be read."""
 
 
-def readable_log(partition: Partition, reader_id: int, current_leader_epoch: int) -> Log | ErrorCode:
-    """Return the log to read from, or a code; the epoch is checked before leadership (BRK-63)."""
+def readable_log(
+    partition: Partition, reader_id: int, current_leader_epoch: int, *, anywhere: bool = False
+) -> Log | ErrorCode:
+    """Return the log to read from, or a code; the epoch is checked before leadership (BRK-63).
+
+    ``anywhere``: a follower's does, while it has somebody to follow.
+    """
     if current_leader_epoch != _NOT_CHECKED:
         if current_leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if current_leader_epoch > partition.leader_epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
-    log = partition.log if reader_id == DEBUGGER else partition.leader_log
+    by_any = reader_id == DEBUGGER or (anywhere and partition.leader_id is not None)
+    log = partition.log if by_any else partition.leader_log
     return ErrorCode.NOT_LEADER_FOR_PARTITION if log is None else log
 
 
@@ -89,7 +103,7 @@ def read_partition(
     partition: Partition, wanted: FetchRequestPartition, reader: Reader, max_bytes: int, *, min_one_batch: bool
 ) -> PartitionRead:
     """Read from ``wanted.fetch_offset`` on (BRK-92 to 96)."""
-    log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch)
+    log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch, anywhere=reader.anywhere)
     if isinstance(log, ErrorCode):
         return FAILED_READS[log]
     high_watermark = partition.high_watermark.offset  # both before the read (BRK-95)
@@ -167,9 +181,38 @@ def find_offset(partition: Partition, wanted: ListOffsetsRequestPartition, reade
         found = log.find_by_timestamp(wanted.timestamp, upper)
     except StorageError:
         return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+    except CorruptRecordsError:
+        return FoundOffset(ErrorCode.CORRUPT_MESSAGE)
     if found is None:
         return FoundOffset(not_yet if unsettled else ErrorCode.NONE)
     return FoundOffset(ErrorCode.NONE, found.offset, found.timestamp_ms, _or_unknown(found.leader_epoch))
+
+
+def find_segment_offsets(
+    partition: Partition, wanted: ListOffsetsRequestPartition, reader: Reader
+) -> ErrorCode | list[int]:
+    """List where segments begin, and the readable end, the newest first (ADM-96): what version 0 of ListOffsets asks for.
+
+    ``wanted.timestamp`` LATEST: all; EARLIEST: the first alone; a time: the segments not written to after it.
+    """
+    log = readable_log(partition, reader.replica_id, wanted.current_leader_epoch)
+    if isinstance(log, ErrorCode):
+        return log
+    end = partition.high_watermark.offset if reader.replica_id == CONSUMER else log.log_end_offset
+    try:
+        bases = [base for base, modified_ms in log.segment_times() if _is_wanted(modified_ms, wanted.timestamp)]
+    except StorageError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if wanted.timestamp == EARLIEST:
+        found = bases[:1]
+    else:
+        with_end = [*bases, end] if wanted.timestamp == LATEST else bases
+        found = sorted({min(offset, end) for offset in with_end}, reverse=True)
+    return found[: max(0, wanted.max_offsets)]
+
+
+def _is_wanted(modified_ms: float, timestamp: int) -> bool:
+    return timestamp in (LATEST, EARLIEST) or modified_ms <= timestamp
 
 
 def find_epoch_end(partition: Partition, wanted: OffsetForLeaderEpochRequestPartition) -> FoundOffset:
@@ -179,6 +222,29 @@ def find_epoch_end(partition: Partition, wanted: OffsetForLeaderEpochRequestPart
         return FoundOffset(log)
     epoch, end = log.leader_epochs.end_offset_for(wanted.leader_epoch, log.log_end_offset)
     return FoundOffset(offset=end, leader_epoch=epoch)
+
+
+def find_divergence(partition: Partition, wanted: FetchRequestPartition) -> PartitionRead | None:
+    """Compare the last epoch that the reader has with this log's; None: they agree, or reading will tell what is wrong.
+
+    Source: Kafka 2.8.2 cluster/Partition.scala (readRecords).
+    """
+    log = readable_log(partition, CONSUMER, wanted.current_leader_epoch)
+    if isinstance(log, ErrorCode) or wanted.fetch_offset < log.log_start_offset:
+        return None
+    end = log.end
+    epoch, end_offset = log.leader_epochs.end_offset_for(wanted.last_fetched_epoch, end.offset)
+    if epoch < 0 or end_offset < 0:
+        return FAILED_READS[ErrorCode.OFFSET_OUT_OF_RANGE]
+    if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    high_watermark = partition.high_watermark.offset
+    return PartitionRead(
+        high_watermark=high_watermark,
+        last_stable_offset=min(log.last_stable_offset, high_watermark),
+        log_start_offset=log.log_start_offset,
+        diverging=EpochEnd(epoch=epoch, end_offset=end_offset),
+    )
 
 
 def _or_unknown(epoch: int | None) -> int:

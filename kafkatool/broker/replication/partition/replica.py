@@ -73,6 +73,11 @@ class RemoteReplica:
         self.last_fetch_ms = now_ms
         self.caught_up_ms = now_ms if in_sync else NEVER
 
+    def forget_presence(self) -> None:
+        """Count as never seen: its broker is gone, and what its last session fetched tells nothing of now."""
+        self.caught_up_ms = NEVER
+        self.session_fetch = None
+
     def forget_positions(self) -> None:
         """Forget what is of another term: this broker has just become leader (BRK-45, step 6)."""
         self.end = UNKNOWN

@@ -1,23 +1,36 @@
 """The checks of a produced batch before it is appended (BRK-84, BRK-85, BRK-130), and the fields a leader writes into it.
 
-The cost is per batch, not per record: the header and the checksum are always checked, the records only for a topic
-that is compacted, limits timestamps or has a codec of its own (BRK-85).
-Source: Kafka 1.1.1 log/LogValidator.scala.
+Header, checksum and that the bytes are as many records as the header says are always checked; what is in the records only
+for a topic that is compacted, or limits timestamps (BRK-85). Source: Kafka 1.1.1 log/LogValidator.scala, which reads all.
 """
 
+from collections.abc import Iterator
 from struct import Struct
 
 import crc32c
 
-from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.append_error import AppendError, RecordError
 from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
+from kafkatool.broker.storage.batches.record_walk import check_walk
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.errors import CorruptRecordsError, RecordsTooLargeError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, decode_records, read_header
+from kafkatool.core.protocol.records.batches import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    Record,
+    iter_records,
+    read_header,
+)
 from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
 
+_MOST_RECORDS = 1_000_000  # in a batch; the most that librdkafka can be told to gather
+_PACKED_RECORDS_PER_BYTE = (
+    16  # each has an offset of its own: the smallest possible come to 1.3 with zstd, 0.7 with gzip
+)
 _CRC_FROM = 21
+_MOST_BLAMED = 1000  # records that an answer names; the others were "part of a batch" to clients
 _TIMESTAMP = Struct(">q")
 _CRC = Struct(">I")
 _AT_CRC, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP = 17, 22, 35
@@ -37,13 +50,28 @@ def check_batch(batch: memoryview, config: LogConfig, now_ms: int, *, origin_cli
         raise _corrupt("the checksum is wrong")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise _corrupt(f"{header.record_count} records, last offset delta {header.last_offset_delta}")
+    if header.record_count > _MOST_RECORDS:
+        why = f"{header.record_count} records in a batch, the most are {_MOST_RECORDS}"
+        raise AppendError(ErrorCode.MESSAGE_TOO_LARGE, why)
     if origin_client:
+        if header.codec and header.record_count > size * _PACKED_RECORDS_PER_BYTE:
+            raise _corrupt(f"{size} bytes, compressed, cannot be {header.record_count} records")
         if header.attributes & CONTROL:
-            raise _corrupt("clients may not write control batches")
+            raise AppendError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+        if header.attributes & TRANSACTIONAL and header.producer_id < 0:
+            raise AppendError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
         if header.attributes & LOG_APPEND_TIME:
             raise AppendError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
-    if config.needs_records and not header.attributes & CONTROL:
-        _check_records(batch, config, now_ms)
+    if header.attributes & CONTROL:
+        return header
+    try:
+        if config.needs_records:
+            _check_each(iter_records(batch), config, now_ms)
+        elif origin_client:
+            with plain_records(batch, header) as records:
+                check_walk(records, header.record_count)
+    except CorruptRecordsError as e:
+        raise _unreadable(e) from e
     return header
 
 
@@ -56,10 +84,10 @@ def recompressed(batch: memoryview, header: BatchHeader, config: LogConfig) -> t
     if codec is None or codec == header.codec or header.attributes & CONTROL:
         return batch, header
     try:
-        records = plain_records(batch, header)
+        with plain_records(batch, header) as records:
+            packed = memoryview(with_records(batch, records, codec=codec, count=header.record_count))
     except CorruptRecordsError as e:
-        raise _corrupt(str(e)) from e
-    packed = memoryview(with_records(batch, records, codec=codec, count=header.record_count))
+        raise _unreadable(e) from e
     _check_size(len(packed), config)
     changed = read_header(packed)
     assert changed is not None  # it is whole
@@ -84,21 +112,29 @@ def stamp_append_time(batch: memoryview, now_ms: int) -> None:
     _CRC.pack_into(batch, _AT_CRC, crc32c.crc32c(batch[_CRC_FROM:]))
 
 
-def _check_records(batch: memoryview, config: LogConfig, now_ms: int) -> None:
-    try:
-        records = decode_records(batch)
-    except CorruptRecordsError as e:
-        raise _corrupt(str(e)) from e
+def _check_each(records: Iterator[Record], config: LogConfig, now_ms: int) -> None:
     limit = config.message_timestamp_difference_max_ms
     check_time = config.message_timestamp_type == "CreateTime"
-    for record in records:
+    code = ErrorCode.INVALID_RECORD
+    to_blame: list[RecordError] = []
+    for index, record in enumerate(records):
         if config.compacted and record.key is None:
-            raise _corrupt("a compacted topic takes no record without a key")
-        if check_time and record.timestamp >= 0 and abs(record.timestamp - now_ms) > limit:
-            raise AppendError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {record.timestamp} is more than message.timestamp.difference.max.ms={limit} from now",
-            )
+            to_blame.append(RecordError(index, "a compacted topic takes no record without a key"))
+        elif check_time and record.timestamp >= 0 and abs(record.timestamp - now_ms) > limit:
+            why = f"timestamp {record.timestamp} is more than message.timestamp.difference.max.ms={limit} from now"
+            to_blame.append(RecordError(index, why))
+            code = ErrorCode.INVALID_TIMESTAMP
+        if len(to_blame) == _MOST_BLAMED:
+            break
+    if to_blame:
+        raise AppendError(code, f"the batch is refused for its records: {to_blame[0].message}", tuple(to_blame))
+
+
+def _unreadable(error: CorruptRecordsError) -> AppendError:
+    """Return the refusal; of what is too large a client makes smaller batches, what is corrupt it sends again."""
+    if isinstance(error, RecordsTooLargeError):
+        return AppendError(ErrorCode.MESSAGE_TOO_LARGE, str(error))
+    return _corrupt(str(error))
 
 
 def _corrupt(why: str) -> AppendError:

@@ -4,25 +4,15 @@ A record counts its offset and time from its batch's header, so a kept one goes 
 key (BRK-152). Source: Kafka 2.3.1 common/record/MemoryRecords.java (what of a batch must stay as it was).
 """
 
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from struct import Struct
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.batch_rewrite import plain_records, with_records
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.records.batches import BatchHeader
-from kafkatool.core.protocol.records.compression import compress
-from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME, LegacyEntry, read_entries
+from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME, LegacyEntry, encode_wrapper, read_entries
 from kafkatool.core.protocol.records.varints import read_varint
-
-# of an entry of v0 or v1
-_PREFIX = Struct(">qi")
-_CRC = Struct(">I")
-_FIXED = Struct(">bb")
-_LONG = Struct(">q")
-_LENGTH = Struct(">i")
 
 Wanted = Callable[[int, bytes | None, bool], bool]
 """Tells whether to keep a record, by its offset, its key and whether it has a value."""
@@ -45,9 +35,10 @@ def keys_of(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes
         yield from ((e.offset, e.key) for e in read_entries(batch) if e.key is not None)
         return
     base = header.base_offset
-    for found in _record_slices(plain_records(batch, header), header.record_count):
-        if found.key is not None:
-            yield base + found.offset_delta, found.key
+    with plain_records(batch, header) as records:
+        for found in _record_slices(records, header.record_count):
+            if found.key is not None:
+                yield base + found.offset_delta, found.key
 
 
 def filter_batch(batch: memoryview, header: BatchHeader, wanted: Wanted) -> Buffer | None:
@@ -57,24 +48,22 @@ def filter_batch(batch: memoryview, header: BatchHeader, wanted: Wanted) -> Buff
     """
     if header.magic < 2:
         return _filter_legacy(batch, header, wanted)
-    records = plain_records(batch, header)
     base = header.base_offset
-    kept = [
-        found
-        for found in _record_slices(records, header.record_count)
-        if wanted(base + found.offset_delta, found.key, found.has_value)
-    ]
-    if len(kept) == header.record_count:
-        return batch if kept else None
-    if not kept:
+    kept = bytearray()
+    count = newest_delta = 0
+    with plain_records(batch, header) as records:
+        for found in _record_slices(records, header.record_count):
+            if wanted(base + found.offset_delta, found.key, found.has_value):
+                newest_delta = max(newest_delta, found.time_delta) if count else found.time_delta
+                count += 1
+                kept += records[found.start : found.end]
+    if count == header.record_count:
+        return batch if count else None
+    if not count:
         return None
-    newest = header.base_timestamp + max(found.time_delta for found in kept)
+    newest = header.base_timestamp + newest_delta
     return with_records(
-        batch,
-        b"".join([records[found.start : found.end] for found in kept]),
-        codec=header.codec,
-        count=len(kept),
-        max_timestamp=None if header.has_log_append_time else newest,
+        batch, kept, codec=header.codec, count=count, max_timestamp=None if header.has_log_append_time else newest
     )
 
 
@@ -116,29 +105,15 @@ def _filter_legacy(entry: memoryview, header: BatchHeader, wanted: Wanted) -> Bu
     One that is not compressed stays or goes. Of a compressed one the records that stay are packed again, in the same
     format: clients of that age read the topic. Source: Kafka 1.1.1 common/record/LegacyRecord.java.
     """
-    records = list(read_entries(entry))
-    kept = [r for r in records if wanted(r.offset, r.key, r.value is not None)]
-    if len(kept) == len(records):
+    kept, all_kept = list[LegacyEntry](), True
+    for record in read_entries(entry):
+        if wanted(record.offset, record.key, record.value is not None):
+            kept.append(record)
+        else:
+            all_kept = False
+    if all_kept:
         return entry
-    return _packed(kept, header) if kept else None
-
-
-def _packed(records: Sequence[LegacyEntry], header: BatchHeader) -> bytes:
-    """Make a compressed entry of these records. In v1 offsets inside count from 0, and the entry has the last one."""
-    first, last = (0 if header.magic == 0 else records[0].offset), records[-1].offset
-    inner = b"".join(
-        _entry(r.offset - first, header.magic, header.attributes & LOG_APPEND_TIME, r.timestamp, r.key, r.value)
-        for r in records
-    )
-    fixed_time = header.has_log_append_time
-    newest = header.max_timestamp if fixed_time else max(r.timestamp for r in records)
-    return _entry(last, header.magic, header.attributes, newest, None, compress(header.codec, inner))
-
-
-def _entry(offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None) -> bytes:
-    body = _FIXED.pack(magic, attributes)
-    if magic == 1:
-        body += _LONG.pack(timestamp)
-    for field in (key, value):
-        body += _LENGTH.pack(-1) if field is None else _LENGTH.pack(len(field)) + field
-    return _PREFIX.pack(offset, _CRC.size + len(body)) + _CRC.pack(zlib.crc32(body)) + body
+    if not kept:
+        return None
+    stamp = header.attributes & LOG_APPEND_TIME
+    return encode_wrapper((record._replace(attributes=stamp) for record in kept), header.codec)

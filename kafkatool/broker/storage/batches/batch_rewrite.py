@@ -4,13 +4,14 @@ Offsets, leader epoch, producer and sequence stay as they are: followers, consum
 them (BRK-130, BRK-167).
 """
 
+from contextlib import AbstractContextManager
 from struct import Struct
 
 import crc32c
 
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.records.batches import HEADER_BYTES, PREFIX_BYTES, BatchHeader
-from kafkatool.core.protocol.records.compression import Codec, compress, decompress
+from kafkatool.core.protocol.records.compression import Codec, compress, unpacked
 from kafkatool.core.protocol.records.legacy import CODEC_MASK
 
 _INT = Struct(">i")
@@ -19,9 +20,9 @@ _CRC = Struct(">I")
 _AT_LENGTH, _AT_CRC, _CRC_FROM, _AT_LOW_ATTRIBUTES, _AT_MAX_TIMESTAMP, _AT_COUNT = 8, 17, 21, 22, 35, 57
 
 
-def plain_records(batch: memoryview, header: BatchHeader) -> bytes:
-    """Return the records' bytes, decompressed. Raises CorruptRecordsError."""
-    return decompress(header.codec, batch[HEADER_BYTES : header.size_bytes])
+def plain_records(batch: memoryview, header: BatchHeader) -> AbstractContextManager[bytes]:
+    """Give the records' bytes, decompressed, while the block runs. Raises CorruptRecordsError."""
+    return unpacked(header.codec, batch[HEADER_BYTES : header.size_bytes])
 
 
 def with_records(

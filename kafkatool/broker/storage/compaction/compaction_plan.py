@@ -39,10 +39,11 @@ def plan_cleaning(
     now_ms: float,
     newest_ms: Callable[[Segment], float],
 ) -> CleanPlan | None:
-    """Plan for all segments of a log, the active one last; None when nothing is dirty enough.
+    """Plan for all segments of a log, the active one last; None when nothing is dirty, or old, enough.
 
     Cleaned are closed segments that end at or below ``stable_offset``, up to the first dirty one with a record younger
-    than ``min.compaction.lag.ms``. ``cleaned_to`` is the checkpointed end of the last round: one that does not fit the
+    than ``min.compaction.lag.ms``. Something dirty from before ``max.compaction.lag.ms`` is enough (KIP-354).
+    ``cleaned_to`` is the checkpointed end of the last round: one that does not fit the
     log (any more) counts for nothing.
     """
     first_dirty = max(log_start, segments[0].base_offset)
@@ -50,6 +51,7 @@ def plan_cleaning(
         first_dirty = cleaned_to
     limit = 0
     clean_bytes = dirty_bytes = 0
+    overdue = False
     for number, segment in enumerate(segments[:-1]):
         following = segments[number + 1].base_offset
         if following > stable_offset:
@@ -60,11 +62,18 @@ def plan_cleaning(
             break
         if is_dirty:
             dirty_bytes += segment.size_bytes
+            overdue = overdue or _begins_before(segment, now_ms - config.max_compaction_lag_ms)
         else:
             clean_bytes += segment.size_bytes
         limit = number + 1
     plan = CleanPlan(segments[:limit], first_dirty, segments[limit].base_offset, dirty_bytes, clean_bytes)
-    return plan if dirty_bytes and plan.ratio > config.min_cleanable_dirty_ratio else None
+    return plan if dirty_bytes and (overdue or plan.ratio > config.min_cleanable_dirty_ratio) else None
+
+
+def _begins_before(segment: Segment, time_ms: float) -> bool:
+    """Tell whether its first batch is older; a limit before all time asks for no look into the file."""
+    first = segment.first_timestamp if time_ms > 0 else None
+    return first is not None and 0 <= first < time_ms
 
 
 def group_segments(segments: Sequence[Segment], max_bytes: int, end: int) -> list[list[Segment]]:

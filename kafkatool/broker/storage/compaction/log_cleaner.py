@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary, WeakSet
 
 from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.storage.checkpoint import is_passing
 from kafkatool.broker.storage.compaction.compaction_plan import CleanPlan, plan_cleaning
 from kafkatool.broker.storage.compaction.compaction_round import CleaningStoppedError, CompactionRound
 from kafkatool.broker.storage.compaction.log_snapshot import LogSnapshot
@@ -19,7 +20,7 @@ from kafkatool.core.errors import CorruptRecordsError, StorageError
 
 log = logging.getLogger(__name__)
 
-_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)  # no room, or retention was faster: no broken disk
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)  # no room, or retention was faster: no broken disk either
 
 
 class LogCleaner:
@@ -39,6 +40,12 @@ class LogCleaner:
         """Look for dirty logs every ``log.cleaner.backoff.ms``."""
         self._thread = threading.Thread(target=self._run, name="log-cleaner", daemon=True)
         self._thread.start()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Go by changed settings from the next round or pause on (KIP-226)."""
+        if config.log_cleaner_dedupe_buffer_size != self._config.log_cleaner_dedupe_buffer_size:
+            self._offsets = OffsetMap(config.log_cleaner_dedupe_buffer_size)  # a round under way keeps its own
+        self._config = config
 
     def stop(self) -> None:
         """Give up a round under way; what it has put in place already is whole."""
@@ -95,9 +102,10 @@ class LogCleaner:
 
     def _clean(self, snapshot: LogSnapshot, plan: CleanPlan) -> None:
         one, started = snapshot.log, time.monotonic()
+        offsets = self._offsets
         throttle = CleanerThrottle(self._config.log_cleaner_io_max_bytes_per_second, self._stopping)
         try:
-            saved = CompactionRound(snapshot, plan, self._offsets, throttle).run()
+            saved = CompactionRound(snapshot, plan, offsets, throttle).run()
         except CleaningStoppedError as e:
             log.info("compaction of %s was given up: %s", one.partition, e)
         except CorruptRecordsError as e:
@@ -105,7 +113,8 @@ class LogCleaner:
                 self._uncleanable.add(one)
                 log.error("%s cannot be compacted and is left as it is until the next start: %s", one.partition, e)
         except StorageError as e:
-            log.warning("compaction of %s: %s", one.partition, e)  # its dir is offline already
+            self._waiting[one] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
+            log.warning("compaction of %s: %s", one.partition, e)  # its dir is offline, or descriptors are lacking
         except OSError as e:
             self._on_io_error(snapshot, e)
         else:
@@ -113,14 +122,14 @@ class LogCleaner:
             size_bytes = plan.clean_bytes + plan.dirty_bytes
             log.info("%s: compacted %d bytes to %d in %.1f s", one.partition, size_bytes, size_bytes - saved, took_s)
         finally:
-            self._offsets.clear()
+            offsets.clear()
 
     def _on_io_error(self, snapshot: LogSnapshot, error: OSError) -> None:
         """Leave the log as it is; an error that does not pass by itself takes the dir offline."""
         if not snapshot.is_current():
             return  # its files went while they were read
         one = snapshot.log
-        if error.errno in _PASSING:
+        if error.errno in _PASSING or is_passing(error):
             self._waiting[one] = time.monotonic() + self._config.log_cleaner_backoff_ms / 1000
             log.warning("%s cannot be compacted now, trying again later: %s", one.partition, error)
         else:

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from kafkatool.broker.storage.checkpoint import (
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
     CheckpointDamagedError,
+    is_passing,
     read_offsets,
+    sync_directory,
     write_offsets,
 )
 from kafkatool.broker.storage.directories.dir_lock import DirLock
@@ -32,7 +34,9 @@ log = logging.getLogger(__name__)
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 _PARTITION = re.compile(r"(.+)-(\d+)")  # a topic's name may hold "-": the last one counts
-_DELETED = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
+DELETED, STRAY = "delete", "stray"
+_DELETED = re.compile(rf".+-\d+\.[0-9a-f]{{32}}-{DELETED}")
+_STRAY = re.compile(rf".+-\d+\.[0-9a-f]{{32}}-{STRAY}")
 _MAX_NAME_BYTES = 255  # of a file; a topic's name may take 249 of them
 _CLOSING_THREADS = 4  # fsyncs of several files at a time share the disk's journal writes
 _FUTURE = re.compile(r".+-\d+\.[0-9a-f]{32}-future")
@@ -54,7 +58,7 @@ class LogDir:
     def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         """Yield the partition directories. Raises StorageError for one that is none of ours (BRK-145)."""
         for path in sorted(self.path.iterdir()):
-            if not path.is_dir() or _DELETED.fullmatch(path.name):
+            if not path.is_dir() or _DELETED.fullmatch(path.name) or _STRAY.fullmatch(path.name):
                 continue
             if _FUTURE.fullmatch(path.name):
                 log.warning("%s: replicas being moved between log dirs are left alone", path)
@@ -70,16 +74,31 @@ class LogDir:
             if _DELETED.fullmatch(path.name):
                 shutil.rmtree(path)
 
+    def strays(self) -> list[Path]:
+        """Return the directories that were set aside. Raises OSError."""
+        return [path for path in self.path.iterdir() if _STRAY.fullmatch(path.name)]
+
     def partition_path(self, partition: TopicPartition) -> Path:
         """Return the directory in which its log lies or would lie."""
         return self.path / f"{partition.topic}-{partition.partition}"
 
-    def rename_deleted(self, path: Path) -> Path:
-        """Give a partition directory the name of one that waits for removal. Raises OSError."""
+    def rename_away(self, path: Path, kind: str) -> Path:
+        """Give a partition directory a name that no log has, for DELETED or STRAY. Raises OSError.
+
+        That of a stray is brought to the disk: the old name, back after a power cut, would be in the new log's place. Of a
+        deletion's thousands none is: what comes back of them is a stray by then.
+        """
         topic, _, number = path.name.rpartition("-")
-        rest = f"-{number}.{uuid.uuid4().hex}-delete"
+        rest = f"-{number}.{uuid.uuid4().hex}-{kind}"
         renamed = path.with_name(topic[: _MAX_NAME_BYTES - len(rest)] + rest)  # names of topics are ASCII
         path.rename(renamed)
+        if kind == STRAY:
+            try:
+                sync_directory(self.path)
+            except OSError as e:
+                if not is_passing(e):
+                    raise
+                log.warning("%s: its name may be lost with the power: %s", renamed, e)
         return renamed
 
     # --- open logs -----------------------------------------------------------------------------------------------
@@ -111,14 +130,19 @@ class LogDir:
         configs: Mapping[str, LogConfig],
         services: LogServices,
         threads: int,
+        go_on: Callable[[], object],
     ) -> None:
-        """Open the log of each partition directory; ``configs`` are by topic. Raises OSError, CheckpointDamagedError."""
+        """Open the log of each partition directory; ``configs`` are by topic. Raises OSError, CheckpointDamagedError.
+
+        ``go_on()`` is called before each; what it raises ends the opening.
+        """
         started = time.monotonic()
         recovery_points = self._read_recovery_points()
         log_starts = read_offsets(self.path / LOG_START_OFFSETS)
         cleaned = read_offsets(self.path / CLEANER_OFFSETS)
 
         def open_one(partition: TopicPartition) -> Log:
+            go_on()
             opened = open_log(
                 partitions[partition],
                 partition,
@@ -133,7 +157,9 @@ class LogDir:
 
         with ThreadPoolExecutor(threads, "log-recovery") if threads > 1 else contextlib.nullcontext() as pool:
             self._logs = dict(zip(partitions, (pool.map if pool else map)(open_one, partitions), strict=True))
-        (self.path / CLEAN_MARKER).unlink(missing_ok=True)  # from now on a crash must be noticed
+        if self._was_clean:  # from now on a crash must be noticed, a power cut, too
+            (self.path / CLEAN_MARKER).unlink()
+            sync_directory(self.path)
         self.erase_deleted()
         took = time.monotonic() - started
         how = "after a clean stop" if self._was_clean else "after an unclean stop"

@@ -8,21 +8,28 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from kafkatool.broker.runtime.gc_pause import gc_paused, pause_gc, resume_gc
 from kafkatool.broker.runtime.scheduler import Scheduler
 from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
-from kafkatool.broker.storage.checkpoint import CheckpointDamagedError
+from kafkatool.broker.storage.checkpoint import CheckpointDamagedError, is_passing
 from kafkatool.broker.storage.compaction.log_cleaner import LogCleaner
 from kafkatool.broker.storage.directories.directory_removal import DirectoryRemoval
-from kafkatool.broker.storage.directories.log_dir import LogDir
+from kafkatool.broker.storage.directories.log_dir import DELETED, STRAY, LogDir
+from kafkatool.broker.storage.directories.topic_identity import (
+    Judgement,
+    TopicIdentity,
+    read_identity,
+    write_identity,
+)
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_opening import open_log
 from kafkatool.broker.storage.log.log_state import LogServices
 from kafkatool.broker.storage.log_config import LogConfig
-from kafkatool.core.errors import StorageError
+from kafkatool.core.errors import OutOfResourcesError, StorageError
 from kafkatool.core.model.topic_names import InvalidTopicError, check_name
 from kafkatool.core.model.values import TopicPartition
 
@@ -31,10 +38,16 @@ log = logging.getLogger(__name__)
 _FIRST_RUN_MS = 30_000  # background work waits until the start is over
 _RELEASE_PERIOD_MS = 60_000
 _GATHER_MS = 1000
+_STRAYS_KEPT_MS = 86_400_000  # counted from the start that finds them, not by a clock that may be set
 _MANY = 100  # logs made in that time are worth taking from the cycle collector
 
 DirFailure = Callable[[Path, Sequence[TopicPartition]], None]
 """A function called once for each log dir that fails, on a scheduler thread: its path, and the partitions that lay there."""
+
+
+def _no_strays(_: object) -> Judgement:
+    """Judge logs where no cluster is asked."""
+    return Judgement(set(), {})
 
 
 class LogManager:
@@ -46,12 +59,24 @@ class LogManager:
         overrides_of: Callable[[str], Mapping[str, str]],
         scheduler: Scheduler,
         cluster_id: str | None = None,
+        *,
+        find_strays: Callable[[Mapping[TopicPartition, TopicIdentity | None]], Judgement] = _no_strays,
+        identities_of: Callable[[Collection[str]], Mapping[str, TopicIdentity]] = lambda _: {},
+        go_on: Callable[[], object] = lambda: None,
     ) -> None:
-        """Take ``overrides_of(topic)``, which gives the topic's own configs."""
+        """Take ``overrides_of(topic)``, which gives the topic's own configs.
+
+        ``find_strays`` judges the logs found on disk, with the identity noted of each; ``identities_of`` tells which
+        topics these names are now. ``go_on()`` is called before each log is opened, and raises to end the start.
+        """
         self._config = config
         self._overrides_of = overrides_of
         self._scheduler = scheduler
         self.cluster_id = cluster_id
+        self._find_strays = find_strays
+        self._identities_of = identities_of
+        self._go_on = go_on
+        self._expected: Mapping[str, TopicIdentity] = {}  # by topic; replaced as a whole
         self._on_dir_failure: DirFailure = lambda _path, _lost: None
         self._lock = threading.RLock()
         self._dirs: list[LogDir] = []
@@ -84,8 +109,10 @@ class LogManager:
             try:
                 self._dirs.append(LogDir(path))
             except OSError as e:
+                _check_resources(path, e)
                 self.take_offline(path, e)
-        self._for_each_dir(self._load_dir)
+        self._for_each_dir(self._load_dir, needed=True)
+        self._forget_deleted()
         if not self._dirs:
             reasons = "; ".join(f"{path}: {error}" for path, error in self._offline.items())
             raise StorageError(f"no log dir can be used: {reasons}")
@@ -101,13 +128,39 @@ class LogManager:
 
     def _load_dir(self, directory: LogDir) -> None:
         found = dict(directory.partitions())
+        for stray in directory.strays():
+            self._erase_later(stray)
+        for partition in self._judge_found(found):
+            stray = directory.rename_away(found.pop(partition), STRAY)
+            self._just_deleted.add(partition)
+            log.warning(
+                "%s is not assigned to this broker, or its log is of an earlier topic of that name: set aside as %s, "
+                "erased in 24 h",
+                partition,
+                stray,
+            )
+            self._erase_later(stray)
         for partition, path in found.items():
             if partition in self._logs:
                 raise StorageError(f"{partition} lies in two log dirs: {path} and {self._logs[partition].directory}")
         configs = {topic: self._log_config(topic) for topic in {partition.topic for partition in found}}
         threads = self._config.num_recovery_threads_per_data_dir
-        directory.open_logs(found, configs, self._services(directory), threads)
+        directory.open_logs(found, configs, self._services(directory), threads, self._go_on)
         self._logs |= {one.partition: one for one in directory.logs}
+
+    def _judge_found(self, found: Mapping[TopicPartition, Path]) -> set[TopicPartition]:
+        """Return the strays among logs not yet open; note of the others which topics they are of. Raises OSError.
+
+        Those not noted were made by Kafka or an earlier version, or while ZooKeeper could not be asked; and if it is
+        another ZooKeeper by now, all are noted anew.
+        """
+        noted = {partition: read_identity(path) for partition, path in found.items()}
+        strays, identities = self._find_strays(noted)
+        for partition, before in noted.items():
+            now = identities.get(partition.topic)
+            if partition not in strays and now is not None and now != before:
+                write_identity(found[partition], now)
+        return strays
 
     def start_tasks(self, scheduler: Scheduler) -> None:
         """Begin retention, flush by time, the checkpoints and compaction."""
@@ -155,6 +208,20 @@ class LogManager:
         with self._lock:
             return list(self._logs.values())
 
+    def find_strays(self) -> set[TopicPartition]:
+        """Return the partitions whose open logs are not this cluster's by now; nothing is done about them here."""
+        noted: dict[TopicPartition, TopicIdentity | None] = {}
+
+        def read(directory: LogDir) -> None:
+            noted.update((one.partition, read_identity(one.directory)) for one in directory.logs)
+
+        self._for_each_dir(read, needed=True)
+        return self._find_strays(noted).strays
+
+    def expect(self, topics: Collection[str]) -> None:
+        """Ask which topics these are: it is noted beside the logs made for them from now on."""
+        self._expected = self._identities_of(topics) if topics else {}
+
     def get_or_create(self, partition: TopicPartition, is_new: bool = False) -> Log:
         """Return the log; a new one goes to the dir with the fewest partitions (BRK-41).
 
@@ -170,11 +237,17 @@ class LogManager:
             with self._lock:
                 if (found := self._logs.get(partition)) is not None:
                     return found
-                if changes == self._config_changes:  # else what was read may be outdated
-                    return self._create(partition, config, is_new)
+                if changes != self._config_changes:  # what was read may be outdated
+                    continue
+                created, path = self._create(partition, config, is_new)
+            topic, number = partition
+            log.info(
+                "Created log for partition [%s,%d] in %s with properties {%s}.", topic, number, path, _text(config)
+            )
+            return created
 
-    def _create(self, partition: TopicPartition, config: LogConfig, is_new: bool) -> Log:
-        """Make the log; under the lock."""
+    def _create(self, partition: TopicPartition, config: LogConfig, is_new: bool) -> tuple[Log, Path]:
+        """Make the log; under the lock. Return it, and the log dir it is in."""
         if self._offline and not is_new:
             raise StorageError(f"{partition} may lie in a log dir that is offline: {list(map(str, self._offline))}")
         if not self._dirs or self._closed:
@@ -184,9 +257,11 @@ class LogManager:
         directory = min(self._dirs, key=lambda one: one.log_count)
         path = directory.partition_path(partition)
         try:
-            path.mkdir()
+            path.mkdir(exist_ok=True)  # from a try that lacked descriptors; no log is opened in it
             created = open_log(path, partition, config, self._services(directory), clean=True)
+            self._note(path, partition.topic)
         except OSError as e:
+            _check_resources(path, e)
             self.take_offline(directory.path, e)
             raise StorageError(f"{partition} cannot be created in {directory.path}: {e}") from e
         self._logs[partition] = created
@@ -194,7 +269,18 @@ class LogManager:
         self._made += 1
         if self._made == 1 and pause_gc():
             self._scheduler.schedule("log-settle", self._settle, delay_ms=_GATHER_MS)
-        return created
+        return created, directory.path
+
+    def _note(self, path: Path, topic: str) -> None:
+        """Note which topic the log in it is made for. Raises OSError for what is a failure of the disk."""
+        if (identity := self._expected.get(topic)) is None:
+            return
+        try:
+            write_identity(path, identity)
+        except OSError as e:
+            if not is_passing(e):
+                raise
+            log.warning("%s: which topic it is of is noted at the next start: %s", path, e)
 
     def _settle(self) -> None:
         """Let the collector go on: the logs of a moment are made, and what their partitions need beside them."""
@@ -207,22 +293,37 @@ class LogManager:
 
         Raises StorageError.
         """
+        if (doomed := self._take_away(partition, DELETED)) is not None:
+            delay_ms = doomed.config.file_delete_delay_ms
+            renamed = doomed.directory
+            self._scheduler.schedule("log-delete", lambda: self._removal.erase(renamed), delay_ms=delay_ms)
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """Drop a log that belongs to no partition of this broker; its files are kept for a day. Raises StorageError."""
+        if (stray := self._take_away(partition, STRAY)) is not None:
+            log.warning("%s: the log here is not its own; set aside as %s, erased in 24 h", partition, stray.directory)
+            self._erase_later(stray.directory)
+
+    def _erase_later(self, stray: Path) -> None:
+        self._scheduler.schedule("stray-erasing", lambda: self._removal.erase(stray), delay_ms=_STRAYS_KEPT_MS)
+
+    def _take_away(self, partition: TopicPartition, kind: str) -> Log | None:
+        """Let go of the log and rename its directory; None when there is none. Raises StorageError."""
         with self._lock:
-            doomed = self._logs.pop(partition, None)
-            if doomed is None:
-                return
+            gone = self._logs.pop(partition, None)
+            if gone is None:
+                return None
             directory = next(one for one in self._dirs if one.remove(partition))
             self._just_deleted.add(partition)
-        doomed.abandon()  # first: retention or compaction, finding no files, would take the disk for broken
+        gone.abandon()  # first: retention or compaction, finding no files, would take the disk for broken
         try:
-            renamed = directory.rename_deleted(doomed.directory)
+            renamed = directory.rename_away(gone.directory, kind)
         except OSError as e:
             self.take_offline(directory.path, e)
             raise StorageError(f"{partition}: {e}") from e
-        doomed.abandon(renamed)
-        delay_ms = doomed.config.file_delete_delay_ms
-        self._scheduler.schedule("log-delete", lambda: self._removal.erase(renamed), delay_ms=delay_ms)
+        gone.abandon(renamed)
         self._scheduler.schedule("log-checkpoint", self._forget_deleted, delay_ms=_GATHER_MS)
+        return gone
 
     def _forget_deleted(self) -> None:
         """Take deleted logs out of the checkpoints; one writing serves all deletions of a moment."""
@@ -244,6 +345,17 @@ class LogManager:
             if one.partition.topic == topic:
                 one.update_config(config)
 
+    def update_defaults(self, config: BrokerConfig) -> None:
+        """Go by this broker's changed defaults for topics, and its settings for compaction (KIP-226)."""
+        self._cleaner.reconfigure(config)
+        with self._lock:
+            self._config = config
+            self._config_changes += 1
+        logs = self.logs()
+        configs = {topic: self._log_config(topic) for topic in {one.partition.topic for one in logs}}
+        for one in logs:
+            one.update_config(configs[one.partition.topic])
+
     def _log_config(self, topic: str) -> LogConfig:
         return LogConfig.from_broker(self._config, self._overrides_of(topic))
 
@@ -252,6 +364,7 @@ class LogManager:
             defer=lambda fn, delay_ms: self._scheduler.schedule("log-job", fn, delay_ms=delay_ms),
             on_io_error=lambda error: self.take_offline(directory.path, error),
             on_recovery_point_lowered=lambda: self._guarded(directory, LogDir.write_recovery_points),
+            on_start_lowered=lambda: self._guarded(directory, LogDir.write_log_starts),
             on_cleaned_to_changed=lambda: self._guarded(directory, LogDir.write_cleaned_offsets),
         )
 
@@ -290,12 +403,21 @@ class LogManager:
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the checkpointed ones of all live dirs; a dir whose file is damaged goes offline."""
         found: dict[TopicPartition, int] = {}
-        self._for_each_dir(lambda directory: found.update(directory.read_high_watermarks()))
+        self._for_each_dir(lambda directory: found.update(directory.read_high_watermarks()), needed=True)
         return found
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Checkpoint those of partitions with a log here, each in its log's dir (BRK-80)."""
-        self._for_each_dir(lambda directory: directory.write_high_watermarks(offsets))
+
+        def write(directory: LogDir) -> None:
+            try:
+                directory.write_high_watermarks(offsets)
+            except OSError as e:
+                if not is_passing(e):
+                    log.critical("Error writing to highwatermark file: ", exc_info=e)
+                raise
+
+        self._for_each_dir(write)
 
     # --- dirs ----------------------------------------------------------------------------------------------------
 
@@ -313,16 +435,25 @@ class LogManager:
         """Have ``listener`` told of each log dir that fails from now on."""
         self._on_dir_failure = listener
 
-    def _for_each_dir(self, work: Callable[[LogDir], object]) -> None:
+    def _for_each_dir(self, work: Callable[[LogDir], object], *, needed: bool = False) -> None:
         for directory in list(self._dirs):
-            self._guarded(directory, work)
+            self._guarded(directory, work, needed=needed)
 
-    def _guarded(self, directory: LogDir, work: Callable[[LogDir], object]) -> None:
-        """Do the work on the dir; one whose disk fails, or whose checkpoints are damaged, goes offline."""
+    def _guarded(self, directory: LogDir, work: Callable[[LogDir], object], *, needed: bool = False) -> None:
+        """Do the work on the dir; one whose disk fails, or whose checkpoints are damaged, goes offline.
+
+        Where descriptors or memory are lacking it is left to the next time. Work that is ``needed`` raises
+        OutOfResourcesError then.
+        """
         try:
             work(directory)
         except (OSError, CheckpointDamagedError) as e:
-            self.take_offline(directory.path, e)
+            if needed:
+                _check_resources(directory.path, e)
+            if is_passing(e):
+                log.warning("%s: a checkpoint is left to the next time: %s", directory.path, e)
+            else:
+                self.take_offline(directory.path, e)
 
     def take_offline(self, path: Path, error: Exception) -> None:
         """Read nothing from the dir and write nothing to it from now on (BRK-146)."""
@@ -343,6 +474,18 @@ class LogManager:
         # not here: the caller may hold a log's lock
         tell, partitions = self._on_dir_failure, [one.partition for one in lost]
         self._scheduler.submit(lambda: tell(path, partitions), "log-dir-failure")
+
+
+@lru_cache(maxsize=1)
+def _text(config: LogConfig) -> str:
+    """Format a config: a topic's partitions, made one after the other, have the same."""
+    return str(config)
+
+
+def _check_resources(path: Path, error: Exception) -> None:
+    """Raise OutOfResourcesError for what is no failure of the disk."""
+    if is_passing(error):
+        raise OutOfResourcesError(f"{path}: {error}") from error
 
 
 def _check_name(partition: TopicPartition) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kafkatool.broker.settings.properties import load_properties
+from kafkatool.broker.storage.checkpoint import sync_directory
 from kafkatool.core.errors import ConfigError
+from kafkatool.core.java_properties import load_properties
 
 FILE = "meta.properties"
 
@@ -48,7 +49,7 @@ def read_meta_properties(log_dirs: Iterable[Path]) -> MetaProperties:
 
 
 def write_meta_properties(directory: Path, broker_id: int, cluster_id: str | None) -> None:
-    """Make the file say so; other keys of it stay. An unchanged file is left alone. Raises OSError, ConfigError."""
+    """Make the file say so; comments and other keys stay. An unchanged one is left alone. Raises OSError, ConfigError."""
     path = directory / FILE
     before = load_properties(path) if path.exists() else {}
     wanted = before | {"version": "0", "broker.id": str(broker_id)}
@@ -56,10 +57,14 @@ def write_meta_properties(directory: Path, broker_id: int, cluster_id: str | Non
         wanted["cluster.id"] = cluster_id
     if wanted == before:
         return
-    stamp = datetime.now(UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    comments = [line for line in lines if line.lstrip().startswith(("#", "!"))]
+    if not comments:
+        comments = ["#", datetime.now(UTC).strftime("#%a %b %d %H:%M:%S UTC %Y")]
     beside = path.with_name(FILE + ".tmp")
     with beside.open("w", encoding="utf-8") as file:
-        file.write("\n".join(["#", f"#{stamp}", *(f"{key}={value}" for key, value in wanted.items())]) + "\n")
+        file.write("\n".join([*comments, *(f"{key}={value}" for key, value in wanted.items())]) + "\n")
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+    sync_directory(directory)

@@ -1,7 +1,10 @@
 """The log of one partition replica (BRK-130 to BRK-144). Source: Kafka 2.3.1 log/Log.scala."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from kafkatool.broker.runtime.yielding import yielding_gil
+from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_reader import LogReader
 from kafkatool.broker.storage.log.log_state import LogState
@@ -9,6 +12,10 @@ from kafkatool.broker.storage.log.log_truncation import LogTruncation
 from kafkatool.broker.storage.log.log_writer import LogWriter
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_snapshot import write_snapshot
+from kafkatool.broker.storage.producers.producer_state import ActiveProducer, Verification
+from kafkatool.core.protocol.records.batches import BatchHeader
+
+_PRODUCERS_AT_ONCE = 500  # described under the log's lock: some tenths of a millisecond
 
 
 class Log:
@@ -38,6 +45,7 @@ class Log:
         self.newest_at = reader.newest_at
         self.offset_metadata = reader.offset_metadata
         self.find_by_timestamp = reader.find_by_timestamp
+        self.segment_times = reader.segment_times
         self.aborted_transactions = reader.aborted_transactions
 
     @property
@@ -91,6 +99,30 @@ class Log:
             state.producers.last_stable_offset(state.high_watermark)  # forgets transactions that ended long ago
             state.producers.expire(before_ms)
 
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return the transactions without a marker, which hold back the last stable offset."""
+        with self.state.lock:
+            return self.state.producers.open_transactions()
+
+    def begin_verification(self, header: BatchHeader) -> Verification | None:
+        """Return what a client's batch needs to open a transaction, None if it opens none (TXN-72)."""
+        with self.state.lock:
+            return self.state.producers.begin_verification(header)
+
+    def void_verifications(self) -> None:
+        """Let no batch open a transaction on the strength of what was asked before (TXN-75)."""
+        with self.state.lock:
+            self.state.producers.void_verifications()
+
+    def active_producers(self) -> Iterator[ActiveProducer]:
+        """Yield the producers by id, in slices, between which appends and other threads come through (ADM-81)."""
+        with self.state.lock:
+            producer_ids = sorted(self.state.producers.entries)
+        for start in yielding_gil(range(0, len(producer_ids), _PRODUCERS_AT_ONCE)):
+            with self.state.lock:
+                found = self.state.producers.describe(producer_ids[start : start + _PRODUCERS_AT_ONCE])
+            yield from found
+
     def release_idle(self) -> None:
         """Give back descriptors and memory of all but the active segment."""
         with self.state.lock:
@@ -112,6 +144,7 @@ class Log:
                 for segment in state.segments:
                     segment.seal()
                 write_snapshot(state.directory, state.producers)
+                state.leader_epochs.sync()
             except OSError as e:
                 raise state.disk_failed(e) from e
 

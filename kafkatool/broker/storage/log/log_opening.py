@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kafkatool.broker.storage.batches.batch_scan import scan_valid
-from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS
+from kafkatool.broker.storage.checkpoint import LEADER_EPOCHS, sync_directory
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.log.log_offset import LogOffset
@@ -50,11 +50,11 @@ def open_log(
     epochs = LeaderEpochCache(directory / LEADER_EPOCHS)
     if segments and not clean:
         segments = _recover(directory, segments, recovery_point, config, epochs)
+        if not config.compacted:  # in such a one nothing may follow a rightful gap
+            segments = _without_empty_end(directory, segments, recovery_point)
     if segments and (end := segments[-1].next_offset()) < start:
         log.warning("%s ends at %d, before its start %d: dropping its segments", directory, end, start)
-        for segment in segments:
-            segment.mark_deleted()
-            segment.erase()
+        _drop(directory, segments)
         segments = []
     if not segments:
         segments = [Segment(directory, start, lock)]
@@ -76,7 +76,7 @@ def open_log(
         segments=Segments(segments),
         end=LogOffset(end, segments[-1].base_offset, segments[-1].size_bytes),
         log_start_offset=start,
-        recovery_point=min(recovery_point, end) if clean else end,
+        recovery_point=min(recovery_point, end),  # what was scanned may be in the page cache only
         leader_epochs=epochs,
         producers=producers,
     )
@@ -107,8 +107,9 @@ def _recover(
         segment = segments[number]
         size_before = segment.size_bytes
         segment.transaction_index_path.unlink(missing_ok=True)
-        good = scan_valid(segment.file, 0, size_before)
-        segment.rebuild(_observed(good, segment, state, epochs), config.index_interval_bytes)
+        later = segments[number + 1 :]
+        good = _observed(scan_valid(segment.file, 0, size_before), segment, state, epochs)
+        segment.rebuild(_then_drop(directory, good, size_before, later), config.index_interval_bytes)
         delete_snapshots(directory, above=state.end_offset)
         write_snapshot(directory, state)
         if segment.size_bytes < size_before:
@@ -118,15 +119,49 @@ def _recover(
                 segment.base_offset,
                 segment.size_bytes,
                 size_before,
-                len(segments) - number - 1,
+                len(later),
             )
-            for later in segments[number + 1 :]:
-                later.mark_deleted()
-                later.erase()
+            _drop(directory, later)
             return segments[: number + 1]
-        if number + 1 < len(segments):
+        if later:
             segment.release()
     return segments
+
+
+def _then_drop(
+    directory: Path, batches: Iterator[tuple[int, BatchHeader]], size_bytes: int, later: list[Segment]
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Pass the batches on; if they do not fill the segment, drop those after it, before the caller cuts it."""
+    end = 0
+    for position, header in batches:
+        end = position + header.size_bytes
+        yield position, header
+    if end < size_bytes:
+        _drop(directory, later)
+
+
+def _drop(directory: Path, segments: list[Segment]) -> None:
+    """Remove the end of the log, the newest segment first: a crash in between leaves no hole."""
+    for segment in reversed(segments):
+        segment.mark_deleted()
+        segment.erase()
+    if segments:
+        sync_directory(directory)
+
+
+def _without_empty_end(directory: Path, segments: list[Segment], recovery_point: int) -> list[Segment]:
+    """Drop the segments of which a power cut left but the names, if it took records before them too; return the others.
+
+    With records behind it a gap ends no log: compaction leaves such, whatever the topic's policy is by now, and so does a
+    follower whose leader's log has them.
+    """
+    kept = list(segments)
+    while len(kept) > 1 and not kept[-1].size_bytes and kept[-1].base_offset > recovery_point:
+        if kept[-2].next_offset() == kept[-1].base_offset:
+            break
+        log.warning("%s: nothing is in segment %d, and not all before it", directory, kept[-1].base_offset)
+        _drop(directory, [kept.pop()])
+    return kept
 
 
 def _producers_before(directory: Path, segments: list[Segment], first: int) -> ProducerState:
@@ -148,10 +183,11 @@ def _observed(
         if header.base_offset < expected or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
             return
         expected = header.next_offset
-        if header.magic == 2:
-            epoch = header.partition_leader_epoch
-            if epoch >= 0 and (epochs.latest is None or epoch > epochs.latest):
-                epochs.assign(epoch, header.base_offset)
+        if header.magic != 2:
+            epochs.clear()
+        else:
+            if header.partition_leader_epoch not in (-1, epochs.epoch_at(header.base_offset)):
+                epochs.learn(header.partition_leader_epoch, header.base_offset)
             if aborted := replay_batch(state, segment, position, header):
                 append_aborted(segment.transaction_index_path, aborted)
         yield position, header

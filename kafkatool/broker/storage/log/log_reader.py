@@ -16,7 +16,7 @@ from kafkatool.broker.storage.segment.segments import Segments
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
 from kafkatool.core.errors import OffsetOutOfRangeError
 from kafkatool.core.protocol.codec.file_region import FileRegion
-from kafkatool.core.protocol.records.batches import decode_records
+from kafkatool.core.protocol.records.batches import iter_records
 
 T = TypeVar("T")
 
@@ -76,10 +76,20 @@ class LogReader:
         return self._retrying(offset, lambda: _find_offset(state.segments, end, offset))
 
     def find_by_timestamp(self, timestamp_ms: int, upper: int) -> TimestampOffset | None:
-        """Return the first record at or after ``timestamp_ms`` with an offset below ``upper`` (BRK-107)."""
+        """Return the first record at or after ``timestamp_ms`` with an offset below ``upper`` (BRK-107).
+
+        Raises CorruptRecordsError for a batch that cannot be unpacked.
+        """
         state = self._state
         return self._retrying(
             None, lambda: _find_timestamp(state.segments, state.log_start_offset, timestamp_ms, upper)
+        )
+
+    def segment_times(self) -> list[tuple[int, float]]:
+        """Return where each segment begins, the log start at least, and when it was last written to, in ms."""
+        state = self._state
+        return self._retrying(
+            None, lambda: [(max(s.base_offset, state.log_start_offset), s.modified_ms) for s in state.segments]
         )
 
     def aborted_transactions(self, found: LogRead, upper: int) -> list[AbortedTransaction]:
@@ -157,7 +167,7 @@ def _find_timestamp(segments: Segments, start_offset: int, timestamp_ms: int, up
             if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
                 continue
             epoch = header.partition_leader_epoch
-            for record in decode_records(segment.region(position, header.size_bytes).read()):
+            for record in iter_records(segment.region(position, header.size_bytes).read()):
                 if record.timestamp >= timestamp_ms and record.offset >= start_offset:
                     if record.offset >= upper:
                         return None

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkatool.broker.storage.checkpoint import is_passing
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.segments import Segments
-from kafkatool.core.errors import StorageError
+from kafkatool.core.errors import OutOfResourcesError, StorageError
 from kafkatool.core.model.values import TopicPartition
 
 
@@ -34,6 +35,9 @@ class LogServices:
     """The disk failed: take the log dir offline (BRK-146)."""
     on_recovery_point_lowered: Callable[[], None]
     """Truncated below it: write the checkpoint before this returns (BRK-142)."""
+    on_start_lowered: Callable[[], None]
+    """Truncated below the log start: write the checkpoint before this returns, or what is appended then is cut off at the
+    next start (BRK-141)."""
     on_cleaned_to_changed: Callable[[], None]
     """Compaction came to its end, or what it had cleaned was cut off: write the checkpoint."""
 
@@ -67,6 +71,8 @@ class LogState:
     """The last batch, if it is a small one that was appended here as the leader."""
     truncations: int = 0
     """The number of truncations so far, so that a flush or a round of compaction can tell."""
+    midway: bool = False
+    """True while a change is half done: an error in it leaves a log that nobody may go on with. Looked at by the changer."""
     closed: bool = False
     last_flush_ms: float = field(default_factory=lambda: time.time() * 1000)
 
@@ -80,8 +86,13 @@ class LogState:
         if self.closed:
             raise StorageError(f"{self.partition}: its log is closed or its log dir is offline")
 
-    def disk_failed(self, error: OSError) -> StorageError:
-        """Report that the disk failed, which takes the log dir offline; return the error to raise."""
+    def disk_failed(self, error: OSError, *, midway: bool = False) -> StorageError:
+        """Report that the disk failed, which takes the log dir offline; return the error to raise.
+
+        Lacking descriptors or memory is no failure of the disk, unless it leaves a change half done.
+        """
+        if is_passing(error) and not midway:
+            return OutOfResourcesError(f"{self.partition} in {self.directory.parent}: {error}")
         if not self.closed:
             self.services.on_io_error(error)
         return StorageError(f"{self.partition} in {self.directory.parent}: {error}")

@@ -1,7 +1,9 @@
 """Taking records out of a log: after a leader change, by DeleteRecords, by retention (BRK-141 to BRK-143)."""
 
 import logging
+import os
 
+from kafkatool.broker.storage.checkpoint import opened_directory
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState
 from kafkatool.broker.storage.log.log_writer import LogWriter
@@ -9,6 +11,7 @@ from kafkatool.broker.storage.producers.producer_reload import reload_producers
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.retention import removable_segments
+from kafkatool.broker.storage.segment.segment import FRESH_SUFFIX, Segment
 
 log = logging.getLogger(__name__)
 
@@ -23,23 +26,26 @@ class LogTruncation:
         self._writer = writer
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from ``offset`` on; nothing when the log ends there or before (BRK-142).
+        """Drop everything from ``offset`` on; no record when the log ends there or before (BRK-142).
 
-        A batch that holds ``offset`` inside goes whole, and the log then ends where that batch began.
+        A batch that holds ``offset`` inside goes whole, and the log then ends where that batch began. An epoch that
+        begins at the end goes in any case: this broker led in it without a write, and as the newest it would be what
+        the leader is asked about again and again (Kafka 2.6 log/Log.scala, truncateTo).
         """
         state = self._state
         with state.lock:
             state.check_open()
-            if offset >= state.end.offset:
-                return
-            log.info("%s: truncating from %d to %d", state.partition, state.end.offset, offset)
             try:
+                if offset >= state.end.offset:
+                    state.leader_epochs.truncate_from_end(state.end.offset)
+                    return
+                log.info("%s: truncating from %d to %d", state.partition, state.end.offset, offset)
                 if offset < state.segments.first.base_offset:
                     self._start_over(offset)
                 else:
                     self._cut(offset)
             except OSError as e:
-                raise state.disk_failed(e) from e
+                raise state.disk_failed(e, midway=state.midway) from e
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets ``offset``, which is the log start too."""
@@ -50,43 +56,62 @@ class LogTruncation:
             try:
                 self._start_over(offset)
             except OSError as e:
-                raise state.disk_failed(e) from e
+                raise state.disk_failed(e, midway=state.midway) from e
 
     def _cut(self, offset: int) -> None:
         state = self._state
         kept = [s for s in state.segments if s.base_offset <= offset]
         gone = list(state.segments)[len(kept) :]
         last = kept[-1]
-        offset = last.truncate(offset)
+        cut = last.prepare_truncation(offset)
+        offset, producers = cut.offset, ProducerState()
+        if state.producers.entries:
+            delete_snapshots(state.directory, above=offset)
+            producers = reload_producers(state.directory, kept, offset)
+        with opened_directory(state.directory) as names:
+            state.midway = True  # from here on nothing needs a descriptor
+            if gone:
+                self._remove_newest_first(gone, names)
+        last.truncate(cut)
         if gone:
             last.activate(offset)
             state.segments.replace(kept)
-            self._writer.remove_segments(gone)
         state.end = LogOffset(offset, last.base_offset, last.size_bytes)
         state.leader_epochs.truncate_from_end(offset)
-        if state.producers.entries:
-            delete_snapshots(state.directory, above=offset)
-            state.producers = reload_producers(state.directory, list(state.segments), offset)
+        state.producers = producers
         state.producers.end_offset = offset
-        self._cap(offset)
+        self._cap(offset, state.log_start_offset)
+        state.midway = False
 
     def _start_over(self, offset: int) -> None:
         state = self._state
-        self._writer.remove_segments(list(state.segments))
-        state.segments.replace([self._writer.new_segment(offset)])
+        fresh = self._writer.new_segment(offset, suffix=FRESH_SUFFIX)  # while nothing is changed: it takes descriptors
+        with opened_directory(state.directory) as names:
+            delete_snapshots(state.directory, below=2**63 - 1)
+            state.midway = True
+            self._remove_newest_first(list(state.segments), names)
+        fresh.rename("")
+        state.segments.replace([fresh])
         state.end = LogOffset(offset, offset, 0)
         state.leader_epochs.clear()
         state.producers = ProducerState()
         state.producers.end_offset = offset
-        delete_snapshots(state.directory, below=2**63 - 1)
-        state.log_start_offset = offset
-        self._cap(offset)
+        before, state.log_start_offset = state.log_start_offset, offset
+        self._cap(offset, before)
+        state.midway = False
 
-    def _cap(self, end: int) -> None:
-        """Keep every other offset of the log at or below its new end."""
+    def _remove_newest_first(self, segments: list[Segment], names: int) -> None:
+        """Take the end of the log away so that a crash at any moment leaves no hole: what is found is its beginning."""
+        self._writer.remove_segments(segments[::-1])
+        os.fsync(names)  # else a power cut could keep their names and spare the cut that follows
+
+    def _cap(self, end: int, start: int) -> None:
+        """Keep every other offset of the log at or below its new end; ``start`` is where the log began before."""
         state = self._state
         state.truncations += 1
         state.log_start_offset = min(state.log_start_offset, end)
+        if state.log_start_offset < start:
+            state.services.on_start_lowered()
         state.high_watermark = min(state.high_watermark, end)
         if state.recovery_point > end:
             state.recovery_point = end
@@ -101,10 +126,7 @@ class LogTruncation:
         with state.lock:
             if offset > state.log_start_offset:
                 state.log_start_offset = min(offset, state.end.offset)
-                try:
-                    state.leader_epochs.truncate_from_start(state.log_start_offset)
-                except OSError as e:
-                    raise state.disk_failed(e) from e
+                state.leader_epochs.truncate_from_start(state.log_start_offset)
 
     def apply_retention(self) -> int:
         """Remove the segments that are too old, too much, or below the log start (BRK-143); return how many."""

@@ -10,14 +10,16 @@ from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.append_checks import check_batch, recompressed, stamp_append_time
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch, received_batches
+from kafkatool.broker.storage.batches.transaction_markers import read_marker
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.broker.storage.log.log_state import LogState, NewestBatch
 from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.producers.producer_reload import apply_marker
 from kafkatool.broker.storage.producers.producer_snapshot import delete_snapshots, write_snapshot
-from kafkatool.broker.storage.segment.segment import Segment, erase, must_roll
-from kafkatool.broker.storage.segment.transaction_index import append_aborted
-from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader, set_base_offset_and_epoch
+from kafkatool.broker.storage.producers.producer_state import Verification
+from kafkatool.broker.storage.segment.segment import FRESH_SUFFIX, Segment, erase, must_roll
+from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex
+from kafkatool.core.protocol.records.batches import CONTROL, TRANSACTIONAL, BatchHeader, set_base_offset_and_epoch
 
 _KEPT_BYTES = 2048  # a larger newest batch is read from the file: it is sent from there without a copy
 
@@ -41,13 +43,19 @@ class LogWriter:
     _state: LogState
 
     def append_as_leader(
-        self, records: bytearray | memoryview, leader_epoch: int, *, origin_client: bool = True
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: int,
+        *,
+        origin_client: bool = True,
+        verification: Verification | None = None,
     ) -> AppendInfo:
         """Check one batch, give it offsets (written into ``records``, which must be writable) and append it.
 
         A topic with a codec of its own gets the batch in that codec (BRK-130).
 
         Without ``origin_client`` (the coordinators) sequences are not checked and control batches are taken.
+        ``verification``: the leave of the batch to open a transaction (TXN-72).
         Raises AppendError, and then nothing was written.
         """
         state = self._state
@@ -58,7 +66,14 @@ class LogWriter:
         with state.lock:
             state.check_open()
             base = state.end.offset
-            if header.producer_id >= 0 and origin_client and (earlier := state.producers.check(header)):
+            if header.producer_id < 0:
+                earlier = None
+            elif origin_client:
+                earlier = state.producers.check(header, verification)
+            else:
+                earlier = None
+                self._check_coordinators(batch, header, verification)
+            if earlier is not None:
                 first = earlier.last_offset - earlier.offset_delta
                 append_time = earlier.timestamp if config.message_timestamp_type == "LogAppendTime" else None
                 return AppendInfo(first, earlier.last_offset, append_time, state.log_start_offset, duplicate=True)
@@ -73,11 +88,20 @@ class LogWriter:
                     state.leader_epochs.assign(leader_epoch, base)
                 self._append(batch, [ReceivedBatch(0, header, base, timestamp)])
             except OSError as e:
-                raise state.disk_failed(e) from e
+                raise state.disk_failed(e, midway=state.midway) from e
             self._keep_in_memory(batch, base)
             info = AppendInfo(base, base + header.last_offset_delta, append_time, state.log_start_offset)
         self._flush_if_due(config)
         return info
+
+    def _check_coordinators(self, batch: memoryview, header: BatchHeader, verification: Verification | None) -> None:
+        """Check a marker, or offsets that a transaction commits: what was held up must not end or open a later one."""
+        producers = self._state.producers
+        if header.attributes & CONTROL:
+            if (marker := read_marker(batch)) is not None:
+                producers.check_marker(header, marker.coordinator_epoch)
+        elif header.attributes & TRANSACTIONAL:
+            producers.check_leave(header, verification)
 
     def _keep_in_memory(self, batch: memoryview, base: int) -> None:
         size, end = len(batch), self._state.end
@@ -110,7 +134,7 @@ class LogWriter:
                 if batches:
                     self._append(records, batches)
             except OSError as e:
-                raise state.disk_failed(e) from e
+                raise state.disk_failed(e, midway=state.midway) from e
         if trouble is not None:
             raise trouble
         self._flush_if_due(state.config)
@@ -118,8 +142,6 @@ class LogWriter:
     def _append(self, records: memoryview, batches: list[ReceivedBatch]) -> None:
         """Write batches that lie back to back in ``records``: one write for each segment they go to."""
         state, config = self._state, self._state.config
-        if state.leader_epochs.unwritten:
-            state.leader_epochs.write()
         done = 0
         while done < len(batches):
             segment = state.segments.active
@@ -131,30 +153,39 @@ class LogWriter:
                 planned += batches[through].header.size_bytes
                 through += 1
             start = batches[done].position
+            index = None
+            if any(batch.header.attributes & CONTROL for batch in batches[done:through]):
+                index = OpenTransactionIndex(segment.transaction_index_path)
             segment.write(records[start : start + planned - segment.size_bytes], segment.size_bytes)
             interval = config.index_interval_bytes
+            state.midway = True
             for position, header, base, timestamp in batches[done:through]:
                 last_offset = base + header.last_offset_delta
                 segment.note_batch(header.size_bytes, last_offset, timestamp, interval)
                 if header.producer_id >= 0:
-                    if header.attributes & CONTROL:
-                        self._note_marker(segment, header, base, records[position : position + header.size_bytes])
+                    if index is not None and header.attributes & CONTROL:
+                        marker = records[position : position + header.size_bytes]
+                        if aborted := apply_marker(state.producers, header, base, marker):
+                            index.append(aborted)
                     else:
                         state.producers.record(header, base, timestamp)
             state.end = LogOffset(last_offset + 1, segment.base_offset, segment.size_bytes)
             state.producers.end_offset = last_offset + 1
+            state.midway = False
+            if index is not None:
+                index.close()
             done = through
-
-    def _note_marker(self, segment: Segment, header: BatchHeader, base: int, batch: memoryview) -> None:
-        if aborted := apply_marker(self._state.producers, header, base, batch):
-            append_aborted(segment.transaction_index_path, aborted)
 
     def _restart_at(self, base_offset: int) -> None:
         """Begin the empty log at the base of the leader's batch, in which the log start lies."""
         state = self._state
+        fresh = self.new_segment(base_offset, suffix=FRESH_SUFFIX)
+        state.midway = True
         self.remove_segments(list(state.segments))
-        state.segments.replace([self.new_segment(base_offset)])
+        fresh.rename("")
+        state.segments.replace([fresh])
         state.end = LogOffset(base_offset, base_offset, 0)
+        state.midway = False
 
     def roll(self, base_offset: int) -> Segment:
         """Close the active segment and begin one at ``base_offset``."""
@@ -162,23 +193,28 @@ class LogWriter:
         old = state.segments.active
         segment = self.new_segment(base_offset)
         if old.size_bytes:
-            old.seal()
+            try:
+                old.seal()
+            except OSError:
+                segment.erase()  # the old one goes on, with the offsets that this one would hold
+                raise
             state.segments.add(segment)
+            state.end = LogOffset(state.end.offset, base_offset, 0)
+            state.services.defer(self.flush, 0)
             state.producers.end_offset = base_offset
             write_snapshot(state.directory, state.producers)
-            state.services.defer(self.flush, 0)
         else:  # empty, and the offset does not fit it
             state.segments.replace([*list(state.segments)[:-1], segment])
             self.remove_segments([old])
-        state.end = LogOffset(state.end.offset, base_offset, 0)
+            state.end = LogOffset(state.end.offset, base_offset, 0)
         return segment
 
-    def new_segment(self, base_offset: int) -> Segment:
-        """Make the files of an active segment at ``base_offset``."""
+    def new_segment(self, base_offset: int, *, suffix: str = "") -> Segment:
+        """Make the files of an active segment at ``base_offset``; to be renamed if it is given a suffix."""
         state, config = self._state, self._state.config
-        segment = Segment(state.directory, base_offset, state.lock)
+        segment = Segment(state.directory, base_offset, state.lock, suffix=suffix)
         segment.create(preallocate_bytes=config.segment_bytes if config.preallocate else 0)
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        jitter = min(config.segment_jitter_ms, config.longest_segment_ms)
         segment.roll_jitter_ms = random.randrange(jitter) if jitter else 0
         return segment
 
@@ -204,14 +240,14 @@ class LogWriter:
             for segment in state.segments.from_offset(state.recovery_point):
                 segment.flush()
             state.leader_epochs.sync()
+            with state.lock:
+                if truncations != state.truncations:
+                    return  # what lies below the target now may have been written behind the flush
+                state.recovery_point = max(state.recovery_point, min(target, state.end.offset))
+                state.last_flush_ms = time.time() * 1000
+                older = [s.base_offset for s in state.segments][-2:]
+                delete_snapshots(state.directory, below=min(state.recovery_point, *older))
         except FileNotFoundError:
             return  # removed meanwhile; the next flush sees what is left
         except OSError as e:
             raise state.disk_failed(e) from e
-        with state.lock:
-            if truncations != state.truncations:
-                return  # what lies below the target now may have been written behind the flush
-            state.recovery_point = max(state.recovery_point, min(target, state.end.offset))
-            state.last_flush_ms = time.time() * 1000
-            older = [s.base_offset for s in state.segments][-2:]
-            delete_snapshots(state.directory, below=min(state.recovery_point, *older))

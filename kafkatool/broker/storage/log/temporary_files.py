@@ -9,11 +9,18 @@ from pathlib import Path
 from kafkatool.broker.storage.producers.producer_reload import replay_batch
 from kafkatool.broker.storage.producers.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from kafkatool.broker.storage.producers.producer_state import ProducerState
-from kafkatool.broker.storage.segment.segment import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, Segment, file_name
+from kafkatool.broker.storage.segment.segment import (
+    DELETED_SUFFIX,
+    FRESH_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    Segment,
+    file_name,
+)
 from kafkatool.broker.storage.segment.segment_swap import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkatool.broker.storage.segment.transaction_index import append_aborted
 
-_TEMPORARY = (DELETED_SUFFIX, CLEANED_SUFFIX, SNAPSHOT_SUFFIX + ".tmp")
+_TEMPORARY = (DELETED_SUFFIX, FRESH_SUFFIX, CLEANED_SUFFIX, SNAPSHOT_SUFFIX + ".tmp")
 _UNFINISHED = (*_TEMPORARY, SWAP_SUFFIX)
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafkatool.broker.storage.batches.transaction_markers import read_marker
 from kafkatool.broker.storage.producers.producer_snapshot import offset_of, read_snapshot, snapshots
 from kafkatool.broker.storage.producers.producer_state import ProducerState
 from kafkatool.broker.storage.segment.segment import Segment
-from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_marker
+from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction
 from kafkatool.core.protocol.records.batches import CONTROL, BatchHeader
 
 

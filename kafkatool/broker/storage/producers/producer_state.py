@@ -1,17 +1,21 @@
 """The idempotent producers of a log, known so well as to tell a repeat and a gap from the next batch (BRK-91).
 
+A transaction is opened here only by a batch for which the coordinator was asked (TXN-72): see ``Verification``.
 Called under the log's lock. Source: Kafka 1.1.1 log/ProducerStateManager.scala, KIP-98.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkatool.broker.storage.batches.append_error import AppendError
+from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT = 5
+NOT_ADDED: Final = "Partition was not added to the transaction"
 _SEQUENCES = 2**31  # after 2**31 - 1 comes 0
 
 
@@ -43,6 +47,33 @@ class ProducerEntry:
         return None
 
 
+@dataclass(slots=True, eq=False)
+class Verification:
+    """The leave of a producer to open a transaction, from the question to the coordinator to the append (TXN-75, 76).
+
+    It is void once it is no longer the one that is kept of its producer: a marker, a truncation or a new role of the
+    partition came between. ``lowest_sequence``: of the batches that asked; what follows must not overtake that one.
+    """
+
+    epoch: int
+    lowest_sequence: int
+
+
+UNVERIFIED: Final = Verification(-1, _SEQUENCES)
+"""Leave to open a transaction where verification is switched off (TXN-80)."""
+
+
+class ActiveProducer(NamedTuple):
+    """One producer as administrators see it; -1 is what is not known, or no open transaction."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start: int
+
+
 class ProducerState:
     """All producers of one log up to ``end_offset``."""
 
@@ -50,6 +81,7 @@ class ProducerState:
         self.entries: dict[int, ProducerEntry] = {}
         self.end_offset = 0
         self._open: set[int] = set()  # first offsets of transactions without a marker
+        self._verifications: dict[int, Verification] = {}
         self._ended: dict[int, int] = {}  # first offset -> marker, until the high watermark has passed that
 
     def restore(self, producer_id: int, entry: ProducerEntry) -> None:
@@ -58,12 +90,60 @@ class ProducerState:
         if entry.transaction_start is not None:
             self._open.add(entry.transaction_start)
 
-    def check(self, header: BatchHeader) -> ProducedBatch | None:
+    def begin_verification(self, header: BatchHeader) -> Verification | None:
+        """Return what the batch needs to be appended, once the coordinator has answered for it; None: nothing (TXN-72)."""
+        entry = self.entries.get(header.producer_id)
+        if entry is not None and entry.epoch > header.producer_epoch:
+            return None  # it is refused whatever the coordinator says
+        if entry is not None and entry.epoch == header.producer_epoch and entry.transaction_start is not None:
+            return None
+        kept = self._verifications.get(header.producer_id)
+        if kept is None or kept.epoch < header.producer_epoch:
+            kept = Verification(header.producer_epoch, header.base_sequence)
+            self._verifications[header.producer_id] = kept
+        elif kept.epoch == header.producer_epoch:
+            kept.lowest_sequence = min(kept.lowest_sequence, header.base_sequence)
+        return kept
+
+    def void_verifications(self) -> None:
+        """Let none of the producers that have asked open a transaction on the strength of that."""
+        self._verifications.clear()
+
+    def check_leave(self, header: BatchHeader, verification: Verification | None) -> None:
+        """Check that the transactional batch belongs to a transaction that its coordinator knows. Raises AppendError."""
+        entry = self.entries.get(header.producer_id)
+        if entry is not None:
+            if header.producer_epoch < entry.epoch:
+                raise _refusal(ErrorCode.INVALID_PRODUCER_EPOCH, header, f"its epoch is {entry.epoch} now")
+            if header.producer_epoch == entry.epoch and entry.transaction_start is not None:
+                return
+        if verification is UNVERIFIED:
+            return
+        if verification is None or self._verifications.get(header.producer_id) is not verification:
+            raise _refusal(ErrorCode.INVALID_TXN_STATE, header, NOT_ADDED)
+        if header.base_sequence > verification.lowest_sequence:
+            why = f"the one with sequence {verification.lowest_sequence} is to come first"
+            raise _refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, header, why)
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Check that a marker is not of an earlier life of producer or coordinator (TXN-59). Raises AppendError."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            return
+        if header.producer_epoch < entry.epoch:
+            raise _refusal(ErrorCode.INVALID_PRODUCER_EPOCH, header, f"its epoch is {entry.epoch} now")
+        if coordinator_epoch < entry.coordinator_epoch:
+            why = f"a coordinator of epoch {coordinator_epoch} comes after one of epoch {entry.coordinator_epoch}"
+            raise _refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED, header, why)
+
+    def check(self, header: BatchHeader, verification: Verification | None = None) -> ProducedBatch | None:
         """Check a client's batch: None for the next one, the earlier batch for a repeat. Raises AppendError."""
         entry = self.entries.get(header.producer_id)
         sequence = header.base_sequence
+        if header.attributes & TRANSACTIONAL:
+            self.check_leave(header, verification)
         if entry is None:
-            if sequence != 0:
+            if sequence != 0 and not header.attributes & TRANSACTIONAL:  # of a transaction that begins, any (TXN-81)
                 raise _refusal(ErrorCode.UNKNOWN_PRODUCER_ID, header, "nothing of this producer is known")
             return None
         if header.producer_epoch < entry.epoch:
@@ -80,6 +160,9 @@ class ProducerState:
             raise _refusal(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, header, f"the last one was {entry.batches[-1].last_sequence}"
             )
+        if entry.transaction_start is not None and not header.attributes & TRANSACTIONAL:
+            # Readers would take the record for a part of the transaction, and drop it with that (TXN-71).
+            raise _refusal(ErrorCode.INVALID_TXN_STATE, header, "it has a transaction open")
         return None
 
     def record(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
@@ -96,6 +179,7 @@ class ProducerState:
         if header.attributes & TRANSACTIONAL and entry.transaction_start is None:
             entry.transaction_start = base_offset
             self._open.add(base_offset)
+            self._verifications.pop(header.producer_id, None)
 
     def end_transaction(self, header: BatchHeader, base_offset: int, coordinator_epoch: int) -> int | None:
         """Record a marker; return where the transaction began, None if the producer had none open."""
@@ -104,15 +188,41 @@ class ProducerState:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
         entry.coordinator_epoch = coordinator_epoch
+        self._verifications.pop(header.producer_id, None)
         start, entry.transaction_start = entry.transaction_start, None
         if start is not None:
             self._open.discard(start)
             self._ended[start] = base_offset
         return start
 
+    def describe(self, producer_ids: Iterable[int]) -> list[ActiveProducer]:
+        """Describe those of them that are known still."""
+        found = ((producer_id, entry) for producer_id in producer_ids if (entry := self.entries.get(producer_id)))
+        return [
+            ActiveProducer(
+                producer_id,
+                entry.epoch,
+                entry.batches[-1].last_sequence if entry.batches else -1,
+                entry.batches[-1].timestamp if entry.batches else -1,
+                entry.coordinator_epoch,
+                -1 if entry.transaction_start is None else entry.transaction_start,
+            )
+            for producer_id, entry in found
+        ]
+
     def first_open(self, otherwise: int) -> int:
         """Return the offset at which the oldest open transaction began."""
         return min(self._open, default=otherwise)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return them all."""
+        if not self._open:
+            return []
+        return [
+            OpenTransaction(producer_id, entry.epoch, entry.coordinator_epoch, entry.transaction_start)
+            for producer_id, entry in self.entries.items()
+            if entry.transaction_start is not None
+        ]
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset below which every transaction has ended, and its end is replicated."""
@@ -131,6 +241,7 @@ class ProducerState:
         ]
         for producer_id in idle:
             del self.entries[producer_id]
+            self._verifications.pop(producer_id, None)
 
 
 def _refusal(code: ErrorCode, header: BatchHeader, why: str) -> AppendError:

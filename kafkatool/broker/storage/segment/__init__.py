@@ -4,4 +4,4 @@ Used by ``log``, ``producers`` and ``compaction`` only. Never here: a decision a
 is handed in and guards every change.
 """
 
-__all__ = ["retention", "segment", "segment_swap", "segments", "transaction_index"]
+__all__ = ["retention", "segment", "segment_file", "segment_swap", "segments", "transaction_index"]

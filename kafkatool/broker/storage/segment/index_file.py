@@ -6,6 +6,7 @@ after an unclean stop the indexes of everything not flushed are rebuilt from the
 when a look-up needs them. Source: Kafka 2.3.1 log/OffsetIndex.scala, log/TimeIndex.scala, log/AbstractIndex.scala.
 """
 
+import contextlib
 import os
 import threading
 from bisect import bisect_left, bisect_right
@@ -50,7 +51,8 @@ class IndexFile:
         self._written = size // self._struct.size
         self._memory = (self._written, bytearray())
         last = self.last()
-        return last is None or min(last) >= -1  # a timestamp may be -1
+        least_key = -1 if self._struct is TIME_ENTRY else 0  # a timestamp may be -1
+        return last is None or (last[0] >= least_key and last[1] >= 0)
 
     @property
     def is_open(self) -> bool:
@@ -68,12 +70,13 @@ class IndexFile:
         first, entries = self._memory
         entries += self._struct.pack(key, value)
         if first + len(entries) // self._struct.size - self._written >= _SPILL_ENTRIES:
-            self.release()
+            with contextlib.suppress(OSError):  # the next flush or roll writes them, and tells
+                self.release()
 
     def last(self) -> tuple[int, int] | None:
         """Return the newest entry."""
         if not self._memory[1]:
-            self._load()
+            self.load()
         entries = self._memory[1]
         return self._entry(entries, len(entries) // self._struct.size - 1) if entries else None
 
@@ -82,7 +85,7 @@ class IndexFile:
         first, entries = self._memory
         if first and (not entries or self._entry(entries, 0)[0] > key):
             with self._lock:
-                self._load()
+                self.load()
                 entries = self._memory[1]
         size, unpack = self._struct.size, self._struct.unpack_from
         found = bisect_right(range(len(entries) // size), key, key=lambda i: unpack(entries, i * size)[0])
@@ -90,7 +93,7 @@ class IndexFile:
 
     def truncate(self, *, key_limit: int, value_limit: int) -> None:
         """Keep the entries with key and value below these: the log is cut there."""
-        self._load()
+        self.load()
         entries, size, unpack = self._memory[1], self._struct.size, self._struct.unpack_from
         numbers = range(len(entries) // size)
         keep = min(
@@ -125,7 +128,7 @@ class IndexFile:
             self.write()
             self._memory = (self._written, bytearray())
 
-    def _load(self) -> None:
+    def load(self) -> None:
         """Bring the entries that are only on disk into memory."""
         first, entries = self._memory
         if not first:

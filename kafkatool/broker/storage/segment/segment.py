@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from kafkatool.broker.storage.batches.batch_scan import scan_headers
 from kafkatool.broker.storage.batches.received_batches import ReceivedBatch
@@ -18,11 +19,12 @@ from kafkatool.broker.storage.log_config import LogConfig
 from kafkatool.broker.storage.segment.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from kafkatool.broker.storage.segment.recent_batches import RecentBatches
 from kafkatool.broker.storage.segment.segment_file import SegmentFile, write_all
-from kafkatool.broker.storage.segment.transaction_index import truncate_aborted
+from kafkatool.broker.storage.segment.transaction_index import OpenTransactionIndex
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.records.batches import BatchHeader
 
 DELETED_SUFFIX = ".deleted"
+FRESH_SUFFIX = ".fresh"  # of a segment whose files are made before it is known that they will be needed
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 _ALL_SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES)
@@ -33,6 +35,14 @@ _NO_KEY_LIMIT = 2**63 - 1
 def file_name(base_offset: int, suffix: str) -> str:
     """Return the name of such a file: ``00000000000000000042.log``."""
     return f"{base_offset:020d}{suffix}"
+
+
+class Cut(NamedTuple):
+    """The place of a cut: the log ends at ``offset`` then, the file at ``position``. None: there is nothing to cut."""
+
+    offset: int
+    position: int | None
+    transaction_index: OpenTransactionIndex | None
 
 
 class Segment:
@@ -60,12 +70,16 @@ class Segment:
         self._index_entries = 0
 
     def create(self, *, preallocate_bytes: int = 0) -> None:
-        """Make the files, empty whatever was there, as the active segment. Raises OSError."""
-        file = self._file = SegmentFile(self._path_of(LOG_SUFFIX), create=True)
-        if preallocate_bytes:
-            os.posix_fallocate(file.fileno(), 0, preallocate_bytes)
-        self.offset_index.create()
-        self.time_index.create()
+        """Make the files, empty whatever was there, as the active segment. Raises OSError, and leaves none then."""
+        try:
+            file = self._file = SegmentFile(self._path_of(LOG_SUFFIX), create=True)
+            if preallocate_bytes:
+                os.posix_fallocate(file.fileno(), 0, preallocate_bytes)
+            self.offset_index.create()
+            self.time_index.create()
+        except OSError:
+            self.erase()
+            raise
         self._recent = RecentBatches(self.base_offset, 0)
         self._largest = (-1, self.base_offset)
 
@@ -128,8 +142,8 @@ class Segment:
             self._add_time_entry(self.largest)
             if os.fstat(self.file.fileno()).st_size != self.size_bytes:
                 os.ftruncate(self.file.fileno(), self.size_bytes)
-        self._recent = None
         self.release()
+        self._recent = None  # last: where something is lacking it stays the active one
 
     def _add_time_entry(self, largest: tuple[int, int]) -> None:
         last = self.time_index.last()
@@ -239,33 +253,45 @@ class Segment:
         if self.size_bytes < size_before:
             os.ftruncate(self.file.fileno(), self.size_bytes)
 
-    def truncate(self, offset: int) -> int:
-        """Cut before the batch that holds ``offset`` or follows it; return where the log ends then.
+    def prepare_truncation(self, offset: int) -> Cut:
+        """Find where to cut before the batch that holds ``offset`` or follows it, and open all that a cut needs.
 
-        That is ``offset``, or the base of the batch when ``offset`` lies inside it.
+        So no descriptor is missing then. Raises OSError.
         """
+        _ = self.file
+        self._open_indexes()
+        self.offset_index.load()
+        self.time_index.load()
         found = self.find(offset)
         if found is None:
-            return offset
+            return Cut(offset, None, None)
         for _, header in self.headers(found[0]):
             offset = min(offset, header.base_offset)
             break
-        self._open_indexes()
-        os.ftruncate(self.file.fileno(), found[0])
-        self.size_bytes = found[0]
+        index = OpenTransactionIndex(self.transaction_index_path) if self.transaction_index_path.exists() else None
+        return Cut(offset, found[0], index)
+
+    def truncate(self, cut: Cut) -> None:
+        """Cut as it was prepared. Raises OSError."""
+        if cut.position is None:
+            return
+        offset, position = cut.offset, cut.position
+        os.ftruncate(self.file.fileno(), position)
+        self.size_bytes = position
         relative = offset - self.base_offset
-        self.offset_index.truncate(key_limit=relative, value_limit=found[0])
+        self.offset_index.truncate(key_limit=relative, value_limit=position)
         self.time_index.truncate(key_limit=_NO_KEY_LIMIT, value_limit=relative)
         self._largest = None
         if self._recent is not None:
-            self._recent = RecentBatches(offset, found[0])
+            self._recent = RecentBatches(offset, position)
             self._index_entries = self.offset_index.count
-            self._since_entry_bytes = found[0] - (self.offset_index.last() or (0, 0))[1]
-        if not found[0]:
+            self._since_entry_bytes = position - (self.offset_index.last() or (0, 0))[1]
+        if not position:
             self._first_timestamp = None
             self.created_ms = time.time() * 1000
-        truncate_aborted(self.transaction_index_path, offset)
-        return offset
+        if cut.transaction_index is not None:
+            cut.transaction_index.truncate(offset)
+            cut.transaction_index.close()
 
     def flush(self) -> None:
         """Bring log and indexes to the disk. Raises OSError."""
@@ -321,7 +347,7 @@ def must_roll(segment: Segment, planned_bytes: int, batch: ReceivedBatch, config
         age_ms = float(batch.max_timestamp - first)
     else:
         age_ms = time.time() * 1000 - segment.created_ms
-    return age_ms > config.segment_ms - segment.roll_jitter_ms
+    return age_ms > config.longest_segment_ms - segment.roll_jitter_ms
 
 
 def erase(segments: Iterable[Segment]) -> None:

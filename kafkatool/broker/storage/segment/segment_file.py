@@ -3,7 +3,13 @@
 import contextlib
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+
+from kafkatool.core.protocol.codec.types import Buffer
+
+pwrite: Callable[[int, Buffer, int], int] | None = None
+"""What writes to segments in the place of ``os.pwrite``: a disk that is slow or full (`broker/faults`)."""
 
 
 class SegmentFile:
@@ -31,21 +37,13 @@ class SegmentFile:
                 os.close(self._fd)
 
 
-def sync_directory(path: Path) -> None:
-    """Bring the names in it to the disk as they are now. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
-    """Write everything, by ``pwrite``. Raises OSError, also when the disk took only a part."""
+def write_all(fd: int, data: Buffer, position: int) -> None:
+    """Write everything. Raises OSError, also when the disk took only a part."""
     size = len(data)
-    written = os.pwrite(fd, data, position)
+    write = pwrite or os.pwrite
+    written = write(fd, data, position)
     while written < size:
-        step = os.pwrite(fd, memoryview(data)[written:], position + written)
+        step = write(fd, memoryview(data)[written:], position + written)
         if not step:
             raise OSError(errno.ENOSPC, f"only {written} of {size} bytes could be written")
         written += step

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafkatool.broker.storage.checkpoint import opened_directory
 from kafkatool.broker.storage.segment.segment import INDEX_SUFFIXES, LOG_SUFFIX, Segment, file_name
-from kafkatool.broker.storage.segment.segment_file import sync_directory
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, append_aborted
 from kafkatool.core.protocol.codec.types import Buffer
 from kafkatool.core.protocol.records.batches import read_header
@@ -82,8 +82,9 @@ def swap_in(directory: Path, cleaned: Segment, old: Sequence[Segment]) -> None:
     """Rename the files of all of them; under the log's lock. ``cleaned`` is flushed. Raises OSError."""
     for segment in old:
         _ = segment.file  # kept open: who reads it now must not meet the next generation under its name
-    cleaned.rename(SWAP_SUFFIX)
-    sync_directory(directory)  # else a power cut could take this name and spare the ones below
+    with opened_directory(directory) as names:
+        cleaned.rename(SWAP_SUFFIX)
+        os.fsync(names)  # else a power cut could take this name and spare the ones below
     first, *others = old
     for segment in others:
         segment.mark_deleted()

@@ -1,27 +1,16 @@
-"""Transaction markers and ``N.txnindex``, of logs replicated or taken over from a broker that serves transactions.
+"""``N.txnindex`` of logs that were replicated or taken over from a broker which serves transactions.
 
-A marker is a control batch with one record (BRK-153). An abort is noted in the segment's index, so that read_committed
-consumers can be told what to skip (BRK-103). Source: Kafka 1.1.1 log/TransactionIndex.scala.
+An abort is noted in the segment's index, so that read_committed consumers can be told what to skip (BRK-103).
+Source: Kafka 1.1.1 log/TransactionIndex.scala.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from kafkatool.core.protocol.records.batches import decode_records
-
-_KEY = Struct(">hh")  # version, type
-_VALUE = Struct(">hi")  # version, coordinator epoch
 _ENTRY = Struct(">hqqqq")  # version 0, producer id, first offset, last offset, last stable offset
-_ABORT, _COMMIT = 0, 1
-
-
-class Marker(NamedTuple):
-    """The end of a transaction."""
-
-    committed: bool
-    coordinator_epoch: int
 
 
 class AbortedTransaction(NamedTuple):
@@ -33,21 +22,36 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-def read_marker(batch: bytes | memoryview) -> Marker | None:
-    """Decode the control batch; None for an empty one or a type this broker does not know."""
-    for record in decode_records(batch):
-        if record.key is not None and record.value is not None and len(record.key) >= 4 and len(record.value) >= 6:
-            _, kind = _KEY.unpack_from(record.key)
-            _, coordinator_epoch = _VALUE.unpack_from(record.value)
-            if kind in (_ABORT, _COMMIT):
-                return Marker(kind == _COMMIT, coordinator_epoch)
-    return None
+class OpenTransactionIndex:
+    """A segment's index, open before it is known whether there is an entry to add: then no descriptor can be missing."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or make it. Raises OSError."""
+        self._path = path
+        self._file = path.open("ab", buffering=0)
+        self._entries = list(read_aborted(path)) if self._file.tell() else []
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add an entry. Raises OSError."""
+        self._file.write(_ENTRY.pack(0, *aborted))
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop the entries of markers at ``end_offset`` or after: those lie at the end. Raises OSError."""
+        kept = sum(one.last_offset < end_offset for one in self._entries)
+        os.ftruncate(self._file.fileno(), kept * _ENTRY.size)
+
+    def close(self) -> None:
+        """Let go of the file; one without entries is no more. Raises OSError."""
+        with self._file:
+            if not os.fstat(self._file.fileno()).st_size:
+                self._path.unlink(missing_ok=True)
 
 
 def append_aborted(path: Path, aborted: AbortedTransaction) -> None:
     """Add an entry; the file is made with the first. Raises OSError."""
-    with path.open("ab") as file:
-        file.write(_ENTRY.pack(0, *aborted))
+    index = OpenTransactionIndex(path)
+    index.append(aborted)
+    index.close()
 
 
 def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
@@ -58,10 +62,3 @@ def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
         return
     for _, *fields in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
         yield AbortedTransaction(*fields)
-
-
-def truncate_aborted(path: Path, end_offset: int) -> None:
-    """Drop the entries of markers at ``end_offset`` or after. Raises OSError."""
-    if path.exists():
-        kept = [a for a in read_aborted(path) if a.last_offset < end_offset]
-        path.write_bytes(b"".join(_ENTRY.pack(0, *a) for a in kept))

@@ -9,13 +9,31 @@ from typing import Final
 from kafkatool import __version__
 from kafkatool.commands.logs.page.plots import HATCH, Axis, bars, colour, lanes, legend, stacked
 from kafkatool.commands.logs.report_data import Data
-from kafkatool.commands.logs.report_text import duration, listed_of_all, tables, verdict
+from kafkatool.commands.logs.report_text import (
+    HIDDEN,
+    bound,
+    chronology,
+    duration,
+    limits,
+    listed_of_all,
+    tables,
+    verdict,
+)
+from kafkatool.core.model.values import in_number
 from kafkatool.core.statelog.history.observations import milliseconds
 from kafkatool.core.statelog.history.report import MINUTE_MS
+from kafkatool.core.statelog.history.verdict import CANNOT_SAY, COMPLETE
+
+MOST_MOMENTS: Final = 5
+"""Lines of chronology at the top."""
 
 MOST_MARKS: Final = 12
 """Controller changes marked in the plots; of more, the first."""
 
+TINTS: Final = (
+    ("linear-gradient(0deg,var(--soft) 50%,var(--line) 50%)", "half of its replicas in sync"),
+    ("var(--faint)", "not there, or not told of"),
+)
 STILL: Final = ", still"
 CLOCKS: Final = (
     "A request cannot arrive before it was sent: where the logs say so, a clock is behind by at least that much."
@@ -46,12 +64,19 @@ def _body(data: Data) -> Iterator[str]:
     yield "<header><h1>What the state-change logs tell</h1>"
     zone = "UTC" if about["utc"] else "the brokers' local time"
     yield f'<p class="soft">{escape(_period(data))} ({zone}), {duration(about["span_ms"])}; '
-    yield f"{len(data['brokers'])} brokers, {about['files']} files, {data['lines']['lines']:,} lines.</p>"
-    calm = "" if totals["without_leader"] or totals["failed"] else " calm"
-    yield f'<p class="verdict{calm}">{escape(verdict(data))}</p>'
-    yield from (
-        f'<p class="hidden-facts"><b>Not visible:</b> {escape(w)}.</p>' for w in data["visibility"]["not_visible"]
-    )
+    brokers, logs = in_number(len(data["brokers"]), "broker", "brokers"), in_number(about["files"], "file", "files")
+    yield f"{brokers}, {logs}, {data['lines']['lines']:,} lines.</p>"
+    trouble = totals["without_leader"] or totals["failed"] or totals["unclean"]
+    kind = "" if trouble else " calm" if data["verdict"]["state"] == COMPLETE else " open"
+    yield f'<p class="verdict{kind}">{escape(verdict(data))}</p>'
+    yield from (f'<p class="hidden-facts">{escape(limit)}</p>' for limit in limits(data))
+    if moments := list(chronology(data, MOST_MOMENTS)):
+        rows = "".join(
+            f'<li><time datetime="{escape(time.replace(" ", "T").replace(",", "."))}">{escape(_clock(data, time))}</time> '
+            f"{escape(words)}</li>"
+            for time, words in moments
+        )
+        yield f'<ol class="chronology">{rows}</ol>'
     sections = [(name, title) for name, title, there in _sections(data) if there]
     links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in sections)
     yield f'<nav aria-label="Sections"><ul>{links}</ul></nav></header><main id="main">'
@@ -60,6 +85,11 @@ def _body(data: Data) -> Iterator[str]:
         yield from _plots(data)
     yield from _tables(data)
     yield f'</main><footer class="soft"><p>Made by kt logs report {escape(__version__)}.</p></footer>'
+
+
+def _clock(data: Data, time: str) -> str:
+    """Return a time to the second, with its day where the logs are of several."""
+    return time[11:19] if data["logs"]["first"][:10] == data["logs"]["last"][:10] else time[:19]
 
 
 def _sections(data: Data) -> list[tuple[str, str, bool]]:
@@ -80,16 +110,24 @@ def _sections(data: Data) -> list[tuple[str, str, bool]]:
 
 def _cards(data: Data) -> Iterator[str]:
     totals = data["totals"]
-    sees = data["visibility"]["offline"] or totals["outages"]
-    hidden = "not visible"
+    visible = data["visibility"]
+    unread = data["verdict"]["state"] == CANNOT_SAY
+    offline, isr = visible["offline"] and not unread, visible["leader_isr_changes"] and not unread
+    shrinks, growths = bound(totals["isr_shrinks"], isr), bound(totals["isr_growths"], isr)
+    longest = duration(totals["longest_leaderless_ms"]) if totals["outages"] or offline else 0
+    controllers: object = HIDDEN
+    if visible["controllers"] or data["controllers"]:
+        controllers = bound(max(len(data["controllers"]) - 1, 0), not unread)
     cards = [
-        (totals["without_leader"] if sees else hidden, "partitions without leader, at times", totals["without_leader"]),
-        (duration(totals["longest_leaderless_ms"]) if sees else hidden, "longest without leader", totals["outages"]),
-        (totals["still_without_leader"], "without leader at the end", totals["still_without_leader"]),
-        (totals["leader_changes"], "leader changes", 0),
-        (f"{totals['isr_shrinks']} / {totals['isr_growths']}", "ISR shrinks / growths", 0),
-        (max(len(data["controllers"]) - 1, 0), "controller changes", 0),
-        (totals["failed"], "failed transitions", totals["failed"]),
+        (bound(totals["without_leader"], offline), "partitions without leader, at times", totals["without_leader"]),
+        (bound(longest, offline), "longest without leader", totals["outages"]),
+        (bound(totals["still_without_leader"], offline), "without leader at the end", totals["still_without_leader"]),
+        (bound(totals["leader_changes"], not (unread or totals["unseen"])), "leader changes", 0),
+        (shrinks if shrinks == growths == HIDDEN else f"{shrinks} / {growths}", "ISR shrinks / growths", 0),
+        (controllers, "controller changes", 0),
+        (bound(totals["unclean"], not unread), "unclean elections", totals["unclean"]),
+        (bound(totals["failed"], not unread), "failed transitions", totals["failed"]),
+        (totals["unseen"], "changes not in these logs", 0),
         (totals["ignored"] + totals["stale_controllers"], "stale requests ignored", 0),
     ]
     yield '<div class="cards">'
@@ -109,7 +147,7 @@ def _plots(data: Data) -> Iterator[str]:
         yield f'<section id="leaders"><h2>Leaders</h2><p>The {len(data["partitions"])} partitions that suffered most, of '
         yield f"{data['totals']['partitions']}. Colour: who leads. Height: how many of its replicas are in sync. "
         yield "A lane opens to its story in figures.</p><figure>"
-        yield legend([*colours, none])
+        yield legend([*colours, none, *TINTS])
         yield lanes(data["partitions"], brokers, axis, marks)
         yield "</figure></section>"
     if brokers:

@@ -18,6 +18,9 @@ COLOURS: Final = 8
 LANE_HEIGHT: Final = 100
 MOST_TICKS: Final = 8
 TABLE_ROWS: Final = 24
+LABEL_WIDTH: Final = 18
+"""Of a plot's width in per cent: what a label of nine letters takes on a narrow screen."""
+
 
 _TICK_MS: Final = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000),
@@ -137,7 +140,7 @@ def bars(
 
 
 def _lane(partition: Data, brokers: Sequence[int], axis: Axis) -> str:
-    name = f"{partition['topic']}-{partition['partition']}"
+    name = f"{partition['topic']}-{partition['partition']}{' (deleted)' if partition['deleted'] else ''}"
     shapes, words, told = [], [], []
     for span in partition["spans"]:
         left, right = axis.x(span["start_ms"]), axis.x(span["end_ms"])
@@ -153,8 +156,8 @@ def _lane(partition: Data, brokers: Sequence[int], axis: Axis) -> str:
                 f'<rect fill="{fill}" opacity=".28" x="{left}" y="0" width="{width:.2f}" height="{LANE_HEIGHT}"/>'
                 f'<rect fill="{fill}" x="{left}" y="{LANE_HEIGHT - height}" width="{width:.2f}" height="{height}"/>'
             )
-        if width > WIDTH / 16:
-            words.append(f'<b style="left:{left / 10:.2f}%">{"no leader" if leader is None else leader}</b>')
+        if word := _word(leader, width / WIDTH * 100):
+            words.append(f'<b style="left:{left / 10:.2f}%">{word}</b>')
         length = duration(span["end_ms"] - span["start_ms"])
         told.append(
             (clock(span["start_ms"]), length, "none" if leader is None else str(leader), f"{in_sync} of {replicas}")
@@ -166,6 +169,13 @@ def _lane(partition: Data, brokers: Sequence[int], axis: Axis) -> str:
         f'<details class="lane"><summary><span class="name">{escape(name)}</span>{track}</summary>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}, span by span">{rows}</div></details>'
     )
+
+
+def _word(leader: int | None, width: float) -> str:
+    """Return what to write on a span so many per cent wide: nothing where it would lie over the next, however narrow."""
+    if leader is not None:
+        return str(leader) if width > 6 else ""
+    return "no leader" if width >= LABEL_WIDTH else "none" if width > LABEL_WIDTH * 0.6 else ""
 
 
 def _plot(shapes: str, axis: Axis, top: int, marks: Sequence[tuple[int, str]], label: str) -> str:
@@ -191,10 +201,13 @@ def _plot(shapes: str, axis: Axis, top: int, marks: Sequence[tuple[int, str]], l
 
 def _marks(axis: Axis, marks: Sequence[tuple[int, str]], kind: str) -> str:
     spans = []
+    written = -float(LABEL_WIDTH)
     for at, word in marks:
         place = axis.x(at) / 10
         late = ' class="late"' if place > 60 else ""
-        spans.append(f'<span{late} style="left:{place:.2f}%">{escape(word)}</span>')
+        shown = escape(word) if place - written >= LABEL_WIDTH else ""  # labels that lie upon each other can't be read
+        written = place if shown else written
+        spans.append(f'<span{late} style="left:{place:.2f}%" title="{escape(word)}">{shown}</span>')
     return f'<div class="{kind}" aria-hidden="true">{"".join(spans)}</div>'
 
 

@@ -8,10 +8,10 @@ import enum
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkatool.core.errors import NodeExistsError, RefusedError
-from kafkatool.core.model.values import LeaderAndIsr, TopicPartition, leaders_by_preference
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition, in_number, leaders_by_preference
 from kafkatool.core.planner.plan_files import PartitionName, dashed
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -34,6 +34,7 @@ class Outcome(enum.StrEnum):
 
 
 LED_BY_PREFERRED = frozenset({Outcome.ELECTED, Outcome.ALREADY_PREFERRED})
+NEVER_LED = "never_led"  # a reason to be left out, no outcome: an election does not change that
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,13 @@ class ElectionResult:
 class Selection:
     """``partitions`` go into the znode. The others were asked for, and are left out for the reason of their name.
 
-    ``skipped`` counts what ``only_imbalanced`` dropped, by what an election would find there.
+    ``skipped`` counts what ``only_imbalanced`` dropped, by what an election would find there, or NEVER_LED.
     """
 
     partitions: tuple[TopicPartition, ...]
     unknown: tuple[TopicPartition, ...]
     never_led: tuple[TopicPartition, ...]
-    skipped: Mapping[Outcome, int]
+    skipped: Mapping[str, int]
     view: ClusterView
 
     @property
@@ -98,10 +99,11 @@ def select(
         known = [p for p in known if _preferred(view, p) == preferring]
     led = [p for p in known if p in view.states]
     never_led = [p for p in known if p not in view.states]
-    skipped: Counter[Outcome] = Counter()
+    skipped: Counter[str] = Counter()
     if only_imbalanced:
         skipped.update(forecast for p in led if (forecast := _forecast(view, p)) is not Outcome.ELECTED)
         led = [p for p in led if _forecast(view, p) is Outcome.ELECTED]
+        skipped.update(NEVER_LED for _ in never_led)
         never_led = []
     return Selection(tuple(led), tuple(unknown), tuple(never_led), skipped, view)
 
@@ -113,9 +115,8 @@ def check_can_start(view: ClusterView) -> None:
             "no controller is elected, so nobody would carry out the election; --force asks all the same"
         )
     if view.reassignment is not None:
-        raise RefusedError(
-            f"a reassignment of {len(view.reassignment)} partitions is running; wait until it has ended, or add --force"
-        )
+        moving = in_number(len(view.reassignment), "partition", "partitions")
+        raise RefusedError(f"a reassignment of {moving} is running; wait until it has ended, or add --force")
 
 
 def _exists(view: ClusterView, partition: TopicPartition) -> bool:
@@ -248,7 +249,11 @@ class BrokerBalance:
 
 
 def report(view: ClusterView) -> tuple[BrokerBalance, ...]:
-    """Return a row for each broker that is registered or preferred by a partition (ELE-18X)."""
+    """Return a row for each broker that is registered or preferred by a partition (ELE-18X).
+
+    Topics that are being deleted do not count: nobody elects leaders for them any more, and they will be gone.
+    """
+    view = replace(view, topics={t: node for t, node in view.topics.items() if t not in view.marked_for_deletion})
     leaders: Counter[int | None] = Counter()
     preferred = leaders_by_preference(r for topic in view.topics.values() for r in topic.assignment.values())
     elsewhere: Counter[int | None] = Counter()

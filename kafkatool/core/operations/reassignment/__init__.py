@@ -14,4 +14,5 @@ __all__ = [
     "saved_run",
     "status",
     "submission",
+    "throttles",
 ]

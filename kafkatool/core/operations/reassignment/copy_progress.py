@@ -6,15 +6,18 @@ Both grow while producers write, so every reading replaces both.
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.operations.reassignment.replica_sizes import TIMEOUT_MS, ReplicaSizes, SizeReader, largest
 from kafkatool.core.zookeeper.cluster_view import read_cluster, read_states
 from kafkatool.core.zookeeper.session import ZooKeeper
+
+if TYPE_CHECKING:
+    from kafkatool.core.client.access import BrokerAccess
 
 RATE_WINDOW_S: Final = 30.0  # the rate is that of the last half minute: a throttle may have been changed
 READ_INTERVAL_S: Final = 1.0
@@ -29,18 +32,23 @@ class Replica(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """The bytes copied so far. ``bytes_per_second`` None: there are not two readings yet."""
+    """The bytes copied so far. ``bytes_per_second`` None: there are not two readings yet.
+
+    ``written_per_second``: by how much there comes to be more to copy meanwhile.
+    """
 
     copied_bytes: int
     total_bytes: int
     bytes_per_second: float | None
+    written_per_second: float = 0.0
 
     @property
     def remaining_s(self) -> float | None:
-        """Return the estimate; None: no rate yet, or nothing moves."""
-        if not self.bytes_per_second:
+        """Return the estimate; None: no rate yet, nothing moves, or as much is written as is copied."""
+        left = max(0, self.total_bytes - self.copied_bytes)
+        if not self.bytes_per_second or (left and self.bytes_per_second <= self.written_per_second):
             return None
-        return max(0, self.total_bytes - self.copied_bytes) / self.bytes_per_second
+        return left / (self.bytes_per_second - self.written_per_second) if left else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,29 @@ def to_copy(zk: ZooKeeper, moves: Mapping[TopicPartition, tuple[int, ...]]) -> T
     return ToCopy(replicas, {b: view.brokers[b] for b in sorted(concerned) if b in view.brokers})
 
 
+class Share(NamedTuple):
+    """The part of one broker in what there is to copy."""
+
+    broker: int
+    left_bytes: int
+
+
+def largest_share(what: ToCopy, sizes: ReplicaSizes) -> Share | None:
+    """Return the part of the broker with most to copy; None: nothing. What no broker tells counts as nothing."""
+    left: Counter[int] = Counter()
+    wanted = largest(sizes)
+    for partition, broker in what.replicas:
+        left[broker] += wanted.get(partition, 0) - sizes.get(broker, {}).get(partition, 0)
+    broker, most = max(left.items(), key=lambda item: (item[1], -item[0]), default=(0, 0))
+    return Share(broker, most) if most else None
+
+
+def read_largest_share(what: ToCopy, access: "BrokerAccess | None" = None) -> Share | None:
+    """Ask the brokers once how much there is to copy, and return the largest part."""
+    with SizeReader(what.brokers.values(), access) as reader:
+        return largest_share(what, reader.read({r.partition for r in what.replicas}))
+
+
 class CopyCount:
     """The sum of the readings. What a broker does not tell any more counts as last told."""
 
@@ -72,7 +103,7 @@ class CopyCount:
         self._replicas = replicas
         self._told: dict[int, dict[TopicPartition, int]] = {}
         self._wanted: dict[TopicPartition, int] = {}
-        self._history: deque[tuple[float, int]] = deque()
+        self._history: deque[tuple[float, int, int]] = deque()  # when, copied, total
 
     def add(self, sizes: ReplicaSizes, left: Collection[TopicPartition], now_s: float) -> None:
         """Add a reading, made at ``now_s`` of a monotonic clock; partitions not in ``left`` have been copied in full."""
@@ -89,7 +120,7 @@ class CopyCount:
         counted = self._count(left)
         if counted is None:
             return
-        self._history.append((now_s, counted[0]))
+        self._history.append((now_s, *counted))
         while len(self._history) > 1 and now_s - self._history[1][0] >= RATE_WINDOW_S:
             self._history.popleft()
 
@@ -98,11 +129,11 @@ class CopyCount:
         counted = self._count(left)
         if not counted or not counted[1]:
             return None
-        rate = None
-        if len(self._history) > 1:
-            (then_s, before), (now_s, now) = self._history[0], self._history[-1]
-            rate = max(0, now - before) / (now_s - then_s)
-        return Copied(*counted, rate)
+        if len(self._history) < 2:
+            return Copied(*counted, None)
+        (then_s, copied_then, total_then), (now_s, copied, total) = self._history[0], self._history[-1]
+        past_s = now_s - then_s
+        return Copied(*counted, max(0, copied - copied_then) / past_s, max(0, total - total_then) / past_s)
 
     def unknown(self) -> frozenset[TopicPartition]:
         """Return partitions whose size nobody has told yet: they are asked for even if they have finished."""
@@ -127,8 +158,11 @@ class CopyCount:
 class CopyWatch:
     """A reader of sizes on a thread of its own, so that a broker that does not answer holds nothing up."""
 
-    def __init__(self, what: ToCopy, *, interval_s: float = READ_INTERVAL_S) -> None:
+    def __init__(
+        self, what: ToCopy, *, interval_s: float = READ_INTERVAL_S, access: "BrokerAccess | None" = None
+    ) -> None:
         self._what = what
+        self._access = access
         self._interval_s = interval_s
         self._count = CopyCount(what.replicas)
         self._asked = self._count.unknown()
@@ -156,7 +190,7 @@ class CopyWatch:
 
     def _run(self) -> None:
         partitions = {r.partition for r in self._what.replicas}
-        with SizeReader(self._what.brokers.values()) as reader:
+        with SizeReader(self._what.brokers.values(), self._access) as reader:
             while not self._ending.is_set():
                 begun = time.monotonic()
                 sizes = reader.read(partitions.intersection(self._asked))

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkatool.core.errors import RefusedError, ZooKeeperError
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment.copy_progress import ToCopy
-from kafkatool.core.operations.reassignment.status import Move, Verification
+from kafkatool.core.operations.reassignment.status import LeftThrottle, Move, Verification
 from kafkatool.core.operations.reassignment.submission import Prepared
 
 
@@ -17,9 +18,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged(Event):
-    """So many partitions of the plan have the planned replicas already."""
+    """So many partitions of the plan, or ``all``, have the planned replicas already."""
 
     partitions: int
+    all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleFound(Event):
+    """An earlier plan has left its throttle, and the one that starts may move under it."""
+
+    left: LeftThrottle
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,11 @@ class ThrottleRemoved(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ThrottleStays(Event):
+    """The throttles were not removed: other partitions are moved under the same rates."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeftUnfinished(Event):
     """The run can be resumed. ``moving``: brokers go on with what was sent, or may, as ``unseen`` hides it.
 
@@ -103,3 +117,45 @@ class Cancelled(Event):
 
     found: Verification
     ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SentBack(Event):
+    """The znode asks for so many partitions to go back to what they were."""
+
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotSentBack(Event):
+    """No way back is known for these, which are under way: they are waited for."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MovedByRequest(Event):
+    """These are moved by a request to the controller, which the znode does not reach: they go on."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotTurnedRound(Event):
+    """So many that were sent back are still under way: it seems that ``controller`` does not look."""
+
+    partitions: int
+    controller: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCutShort(Event):
+    """What of the plan is in the znode when a cancel ends early: going on to the plan, and going back.
+
+    ``copying``: replicas have to catch up in some of them; only then ``throttled``, throttles being left as they are.
+    """
+
+    forward: int
+    back: int
+    copying: bool
+    throttled: bool

@@ -52,16 +52,17 @@ def wait(
     on_progress: Callable[[Progress], None],
     poll_ms: int = POLL_MS,
     unsent: Unsent = lambda sent: frozenset(),
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Wait until no partition of ``moves`` is in the znode; False: the deadline passed first, the move goes on.
 
     ``unsent`` tells what somebody else is still to send, which is waited for too. It is given the partitions of
-    ``moves`` in the znode.
+    ``moves`` in the znode. ``interrupted`` is asked before each look, and ends the wait as the deadline does.
     """
     begun = time.monotonic()
     deadline = None if timeout_s is None else begun + timeout_s
     request = WatchedNode(zk, ReassignmentZnode.PATH)
-    while True:
+    while not interrupted():
         node = request.read()
         left = frozenset(p for p in (ReassignmentZnode.decode(node.data) if node else {}) if p in moves)
         later = unsent(left)
@@ -72,8 +73,9 @@ def wait(
         if deadline is not None:
             pause = min(pause, deadline - time.monotonic())
             if pause <= 0:
-                return False
+                break
         request.wait(pause)
+    return False
 
 
 class Followed(NamedTuple):

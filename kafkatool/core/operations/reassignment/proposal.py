@@ -10,7 +10,7 @@ from kafkatool.core.model.values import BrokerInfo, TopicPartition, join_ids
 from kafkatool.core.planner.kafkas import plan_like_new
 from kafkatool.core.planner.minimal import plan_minimal
 from kafkatool.core.planner.plan_files import Moves
-from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 
@@ -34,11 +34,6 @@ class Proposal:
     targets: Mapping[int, BrokerInfo]
     brokers: Mapping[int, BrokerInfo]
 
-    @property
-    def copies(self) -> int:
-        """Count the replicas that will be copied to a broker that has none of the partition."""
-        return sum(len(set(to).difference(self.current[p])) for p, to in self.proposed.items())
-
 
 def generate(
     zk: ZooKeeper,
@@ -56,7 +51,30 @@ def generate(
     ``rng`` gives ASG-3's two numbers to Kafka's strategy. Raises RefusedError: unknown topics or brokers (RSN-17X), too
     few brokers, racks.
     """
-    view = read_cluster(zk, topics, states=False)
+    return propose(
+        read_cluster(zk, topics, states=False),
+        topics,
+        broker_ids,
+        rack_aware=rack_aware,
+        rng=rng,
+        strategy=strategy,
+        exclude=exclude,
+        replication_factor=replication_factor,
+    )
+
+
+def propose(
+    view: ClusterView,
+    topics: Sequence[str],
+    broker_ids: Sequence[int],
+    *,
+    rack_aware: bool,
+    rng: random.Random,
+    strategy: Strategy = Strategy.KAFKA,
+    exclude: Collection[int] = (),
+    replication_factor: int | None = None,
+) -> Proposal:
+    """Plan the same for a cluster that was read, whichever way. Raises RefusedError."""
     if unknown := [t for t in topics if t not in view.topics]:
         raise RefusedError(f"List of topics to reassign contains topics that do not exist: {','.join(unknown)}")
     wanted = sorted(set(broker_ids).difference(exclude))

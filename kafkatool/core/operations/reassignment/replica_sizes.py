@@ -10,6 +10,7 @@ from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 
 if TYPE_CHECKING:  # the wire protocol takes as long to import as all else: who asks no broker starts without it
+    from kafkatool.core.client.access import BrokerAccess
     from kafkatool.core.operations.verification.replica_reader import NegotiatedConnection
     from kafkatool.core.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
@@ -23,11 +24,14 @@ ReplicaSizes = Mapping[int, Mapping[TopicPartition, int]]
 class SizeReader(AbstractContextManager["SizeReader"]):
     """Connections to brokers that are asked as often as wanted, and stay open. Not for two threads at once.
 
-    Brokers that do not answer, do not know the question or have no PLAINTEXT listener tell nothing.
+    Brokers that do not answer, do not know the question, or have no listener that we speak to, tell nothing.
     """
 
-    def __init__(self, brokers: Iterable[BrokerInfo]) -> None:
-        found = ((b.id, next((e for e in b.endpoints if e.protocol == "PLAINTEXT"), None)) for b in brokers)
+    def __init__(self, brokers: Iterable[BrokerInfo], access: "BrokerAccess | None" = None) -> None:
+        from kafkatool.core.client.access import PLAINTEXT_ACCESS
+
+        self._access = access = access or PLAINTEXT_ACCESS
+        found = ((b.id, access.endpoint(b)) for b in brokers)
         self._endpoints = {broker: endpoint for broker, endpoint in found if endpoint is not None}
         self._connections: dict[int, NegotiatedConnection] = {}
 
@@ -62,7 +66,9 @@ class SizeReader(AbstractContextManager["SizeReader"]):
         try:
             connection = self._connections.get(broker)
             if connection is None:
-                connection = NegotiatedConnection(endpoint.host, endpoint.port, timeout_ms=TIMEOUT_MS)
+                connection = NegotiatedConnection(
+                    endpoint.host, endpoint.port, timeout_ms=TIMEOUT_MS, access=self._access
+                )
                 self._connections[broker] = connection
             answer = connection.send(describe_log_dirs.API, request)
         except BrokerUnreachableError:
@@ -77,9 +83,11 @@ class SizeReader(AbstractContextManager["SizeReader"]):
         }
 
 
-def read_sizes(brokers: Iterable[BrokerInfo], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+def read_sizes(
+    brokers: Iterable[BrokerInfo], partitions: Collection[TopicPartition], access: "BrokerAccess | None" = None
+) -> dict[TopicPartition, int]:
     """Read the bytes of the largest replica of each partition, of those that some broker told."""
-    with SizeReader(brokers) as reader:
+    with SizeReader(brokers, access) as reader:
         sizes = largest(reader.read(partitions))
     return {p: sizes[p] for p in partitions if p in sizes}
 

@@ -5,23 +5,53 @@ Each step is noted in the state file before it is taken, so whoever comes next c
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafkatool.core.errors import RefusedError, VersionConflictError, ZnodeTooLargeError, ZooKeeperError
+from kafkatool.core.errors import (
+    NoNodeError,
+    RefusedError,
+    VersionConflictError,
+    ZnodeTooLargeError,
+    ZooKeeperError,
+)
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.reassignment import events, following, status, throttles
 from kafkatool.core.operations.reassignment.copy_progress import to_copy
 from kafkatool.core.operations.reassignment.events import Event, Following, LeftUnfinished, ThrottleRemoved, WayBack
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.saved_run import RunFiles, RunState, remove
-from kafkatool.core.operations.reassignment.status import Move, Status
-from kafkatool.core.operations.reassignment.submission import Prepared, prepare, start
+from kafkatool.core.operations.reassignment.status import Move, Status, Verification
+from kafkatool.core.operations.reassignment.submission import Prepared, plan_send_back, prepare, send_back, start
 from kafkatool.core.planner.plan_files import Moves, PartitionName, plan_json, write_file
-from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
 PATIENCE_S: Final = 10.0  # a kt that carries out a plan looks for the mark every second
 PAUSE_S: Final = 0.1
+
+
+@dataclass(slots=True)
+class _Turning:
+    """What a cancel has sent back, and has to tell. ``since``: when it last did, until it was told that nothing came."""
+
+    sent_back: frozenset[TopicPartition] = frozenset()
+    unknown: frozenset[TopicPartition] = frozenset()
+    since: float | None = None
+    news: list[Event] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftWaiting:
+    """How far a plan is that is no longer waited for; ``found`` is None if that cannot be seen any more.
+
+    ``carried_out``: a kt is still to send the rest. ``throttled``: throttles are set.
+    """
+
+    found: Verification | None
+    carried_out: bool
+    throttled: bool
 
 
 class Run:
@@ -58,7 +88,10 @@ class Run:
                 "or remove the file"
             )
         if prepared.unchanged:
-            yield events.Unchanged(len(prepared.unchanged))
+            unchanged = len(prepared.unchanged)
+            yield events.Unchanged(unchanged, unchanged == len(prepared.moves))
+        if (left := status.left_throttle(self._zk)) is not None and left.topics:  # a rate alone slows nothing
+            yield events.ThrottleFound(left)
         yield self._save_way_back(prepared)
         if not followed:
             start(self._zk, prepared, name_of=self._name_of)
@@ -175,10 +208,13 @@ class Run:
             unseen = e
         yield LeftUnfinished(moving, throttled, unseen)
 
-    def _remove_throttle(self, state: RunState) -> Iterator[ThrottleRemoved]:
-        changed = throttles.restore(self._zk, state.throttles)
-        if state.throttles:
-            yield ThrottleRemoved(tuple(changed))
+    def _remove_throttle(self, state: RunState) -> Iterator[Event]:
+        if not state.throttles:
+            return
+        restored = throttles.restore(
+            self._zk, state.throttles, state.earlier, others_move=bool(status.running(self._zk))
+        )
+        yield events.ThrottleStays() if restored.rates_stay else ThrottleRemoved(restored.changed)
 
     # --- verify -----------------------------------------------------------------------------------------------------
 
@@ -210,55 +246,155 @@ class Run:
 
         following.wait(self._zk, self._plan, timeout_s=timeout_s, on_progress=self._on_progress, unsent=unsent)
 
+    def left_waiting(self) -> LeftWaiting:
+        """Look where the plan stands when the wait for it was cut short, which changes nothing."""
+        run = self._files.unfinished_run(self._plan)
+        try:
+            found, carried_out = self._look(run, preserve_throttles=True)
+            throttled = bool(throttles.plan_removal(self._zk, self._topics))
+        except ZooKeeperError:
+            return LeftWaiting(None, self._files.is_carried_out(), throttled=False)
+        return LeftWaiting(found, carried_out, throttled)
+
     def verify(self, *, preserve_throttles: bool) -> Iterator[Event]:
         """Tell how far the plan is; if all is done take throttles off and end a run that has left its state."""
         run = self._files.unfinished_run(self._plan)
         ends = None if preserve_throttles else run
-        found = status.verify(self._zk, self._plan, preserve_throttles=preserve_throttles or ends is not None)
-        carried_out = self._files.is_carried_out()
-        moves = _with_pending(found.items, _not_sent(found.items, run, carried_out))
-        yield events.Verified(replace(found, items=moves), carried_out, resumable=run is not None)
+        found, carried_out = self._look(run, preserve_throttles=preserve_throttles or ends is not None)
+        yield events.Verified(found, carried_out, resumable=run is not None)
         throttles.apply(self._zk, found.removal)
         if found.removal:
             yield ThrottleRemoved()
+        if found.throttle_stays:
+            yield events.ThrottleStays()
         if ends is not None and found.completed:
             yield from self._finish(ends)
+
+    def _look(self, run: RunState | None, *, preserve_throttles: bool) -> tuple[Verification, bool]:
+        """Compare the plan with the cluster, what ``run`` is still to send being pending; tell if a kt carries it out."""
+        found = status.verify(self._zk, self._plan, preserve_throttles=preserve_throttles)
+        carried_out = self._files.is_carried_out()
+        moves = _with_pending(found.items, _not_sent(found.items, run, carried_out))
+        return replace(found, items=moves), carried_out
 
     # --- cancel -----------------------------------------------------------------------------------------------------
 
     def cancel(
-        self, before: Moves | None, *, timeout_s: float | None, force: bool, preserve_throttles: bool
+        self, origin: Moves, *, rollback: bool, timeout_s: float | None, force: bool, preserve_throttles: bool
     ) -> Iterator[Event]:
-        """Send nothing more, let end what is under way, and go back to ``before`` unless that is None (RSN-37X)."""
+        """Send nothing more, and send what is under way back to ``origin``, as far as that is known (RSN-37X).
+
+        ``rollback``: what has ended too goes back there.
+        """
         try:
             RunState.read(self._files.state, self._plan)
         except RefusedError as e:
             if not isinstance(e.__cause__, FileNotFoundError):
                 yield events.NotCancelled(e)
-        ended = yield from self._stop(timeout_s)
-        if ended and before is not None:
-            ended = yield from self._go_back(before, timeout_s=timeout_s, force=force)
-        if ended and not preserve_throttles and (run := self._files.unfinished_run(self._plan)) is not None:
-            yield from self._finish(run)
-        found = status.verify(self._zk, before if before is not None else self._plan, preserve_throttles=True)
+        if moved := status.moved_by_request(read_cluster(self._zk, self._topics, states=False), self._plan):
+            yield events.MovedByRequest(tuple(moved))
+        ended = yield from self._stop(origin, timeout_s)
+        if ended and rollback:
+            ended = yield from self._go_back(origin, timeout_s=timeout_s, force=force)
+        if not ended:
+            yield from self.end_cancel(preserve_throttles=preserve_throttles)
+        elif not preserve_throttles:
+            yield from self._end_throttles()
+        found = status.verify(self._zk, origin if rollback else self._plan, preserve_throttles=True)
         yield events.Cancelled(found, ended)
 
-    def _stop(self, timeout_s: float | None) -> Generator[Event, None, bool]:
-        """Wait until no batch of the plan is in the znode, and none will follow; False: the deadline passed first.
+    def plan_cancel(self, origin: Moves, *, rollback: bool, preserve_throttles: bool) -> list[Op]:
+        """Plan what ``cancel`` would write, in its order, if nothing ended meanwhile (COM-6X).
 
-        A kt that carries out the plan may write its file at the same moment, over the mark, and send what it was about
-        to: only when it has let go of its lock nothing follows. One that does not see the mark, as it is suspended, say,
-        is not waited for: it will see it.
+        The way back of what has ended is sent, and throttles come off, when what is under way has arrived.
         """
-        patience_s = PATIENCE_S if timeout_s is None else min(PATIENCE_S, timeout_s)
-        ended_at: float | None = None
-        yield Following(to_copy(self._zk, self._plan), "under way")
-        while True:
+        turned, _ = plan_send_back(self._zk, self._plan, origin)
+        ops: list[Op] = [turned] if turned is not None else []
+        if rollback:
+            moving = status.running(self._zk) or {}
+            ended = {p: replicas for p, replicas in origin.items() if p not in moving}
+            back = prepare(self._zk, ended, skip_unchanged=True, force=True, name_of=self._name_of)
+            ops += [Create(ReassignmentZnode.PATH, ReassignmentZnode.encode(batch)) for batch in back.batches]
+        if not preserve_throttles:
             run = self._files.unfinished_run(self._plan)
-            if run is not None and not run.cancelled:
+            if run is not None and run.throttles:
+                writes = throttles.plan_restoration(self._zk, run.throttles)
+            else:
+                writes = throttles.plan_removal(self._zk, self._topics)
+            ops += [op for write in writes for op in write.ops]
+        return ops
+
+    def end_cancel(self, *, preserve_throttles: bool) -> Iterator[Event]:
+        """Tell where things stand, and take throttles off unless data is still copied under them (RSN-23X).
+
+        Who cancels and then ends kt does not come back for them.
+        """
+        moves = {p: to for p, to in (status.running(self._zk) or {}).items() if p in self._plan}
+        forward = sum(to == self._plan[p] for p, to in moves.items())
+        copying = bool(status.copying(self._zk, self._plan))
+        run = self._files.unfinished_run(self._plan)
+        if not (preserve_throttles or copying):
+            yield from self._end_throttles() if not moves else self._take_throttles_off(run)
+        yield events.CancelCutShort(forward, len(moves) - forward, copying, copying or preserve_throttles)
+
+    def _end_throttles(self) -> Iterator[Event]:
+        """Take off what a run of this plan has set; one that was not followed has not saved what was there before."""
+        run = self._files.unfinished_run(self._plan)
+        yield from self._take_throttles_off(run)
+        if run is not None:
+            remove(self._files.state)
+
+    def _take_throttles_off(self, run: RunState | None) -> Iterator[Event]:
+        if run is not None and run.throttles:
+            yield from self._remove_throttle(run)
+            return
+        removal = throttles.plan_removal(self._zk, self._topics)
+        if all(write.entity_type == "brokers" for write in removal):
+            return  # without lists of its topics the rates are not this plan's
+        if set(status.running(self._zk) or ()).difference(self._plan):
+            yield events.ThrottleStays()
+        else:
+            throttles.apply(self._zk, removal)
+            yield ThrottleRemoved()
+
+    @property
+    def _topics(self) -> set[str]:
+        return {p.topic for p in self._plan}
+
+    def _stop(self, origin: Moves, timeout_s: float | None) -> Generator[Event, None, bool]:
+        """Send back what is in the znode, and wait until no batch of the plan is there, and none will follow.
+
+        False: the deadline passed first. A kt that carries out the plan may write its file at the same moment, over the
+        mark, and send what it was about to: so the mark and the znode are looked at again and again, and only when it has
+        let go of its lock nothing follows. One that does not see the mark, as it is suspended, say, is not waited for: it
+        will see it.
+        """
+        begun = time.monotonic()
+        patience_s = PATIENCE_S if timeout_s is None else min(PATIENCE_S, timeout_s)
+        turning = _Turning()
+
+        def on_progress(p: Progress) -> None:
+            self._on_progress(replace(p, elapsed_s=time.monotonic() - begun))
+
+        yield Following(to_copy(self._zk, self._plan), "under way")
+        ended_at: float | None = None
+        while True:
+            if self._mark():
                 ended_at = None
-                run.cancel().write(self._files.state)
-            if not following.wait(self._zk, self._plan, timeout_s=timeout_s, on_progress=self._on_progress):
+            left_s = None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
+            ended = following.wait(
+                self._zk,
+                self._plan,
+                timeout_s=left_s,
+                on_progress=on_progress,
+                interrupted=lambda: self._turn_round(origin, turning),
+            )
+            if turning.news:
+                yield from turning.news
+                turning.news.clear()
+                yield Following(to_copy(self._zk, self._plan), "under way")
+                continue
+            if not ended:
                 return False
             ended_at = time.monotonic() if ended_at is None else ended_at
             run = self._files.unfinished_run(self._plan)
@@ -269,6 +405,35 @@ class Run:
                     yield events.StillCarriedOut()
                     return True
                 time.sleep(PAUSE_S)
+
+    def _mark(self) -> bool:
+        """Mark the state file of a run of this plan as cancelled. Return whether it was not."""
+        run = self._files.unfinished_run(self._plan)
+        if run is None or run.cancelled:
+            return False
+        run.cancel().write(self._files.state)
+        return True
+
+    def _turn_round(self, origin: Moves, turning: "_Turning") -> bool:
+        """Mark the run, and send back what is under way. Return whether there is something new to tell."""
+        self._mark()
+        try:
+            sent = send_back(self._zk, self._plan, origin)
+        except (VersionConflictError, NoNodeError):  # somebody else wrote it: the next look tries again
+            return False
+        if sent.back:
+            turning.sent_back |= sent.back
+            turning.since = time.monotonic()
+            turning.news.append(events.SentBack(len(sent.back)))
+        if unknown := sent.unknown - turning.unknown:
+            turning.unknown |= unknown
+            turning.news.append(events.NotSentBack(tuple(sorted(unknown))))
+        if turning.since is not None and time.monotonic() >= turning.since + PATIENCE_S:
+            turning.since = None
+            if still := turning.sent_back.intersection(status.running(self._zk) or ()):
+                view = read_cluster(self._zk, [], states=False)
+                turning.news.append(events.NotTurnedRound(len(still), view.controller_id))
+        return bool(turning.news)
 
     def _go_back(self, before: Moves, *, timeout_s: float | None, force: bool) -> Generator[Event, None, bool]:
         """Submit what differs from ``before`` and follow it; False: the deadline passed first."""

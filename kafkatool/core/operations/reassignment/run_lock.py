@@ -1,14 +1,15 @@
 """The lock that a kt holds on a plan while it carries it out, so that others on this machine see that (RSN-22X).
 
-The lock is on the plan's own file: nothing has to be cleaned up, and the system lets go of it when its holder dies,
-however that happens.
+It is on the plan's own file, which also has it under other names, and on a file of its own beside it, since a plan that
+is saved by an editor is another file: that one goes with the lock. The system lets go of both when their holder dies,
+however that happens; a file that is left then is taken again.
 """
 
 import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,16 +24,19 @@ class HeldError(RefusedError):
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold the lock while the block runs, none where there are no locks. Raises HeldError."""
-    descriptor = _opened(path)
-    try:
-        if descriptor is not None:
+def held(path: Path, beside: Path | None = None) -> Iterator[None]:
+    """Hold the lock on ``path``, and ``beside`` if given, while the block runs, none where there are no locks.
+
+    Raises HeldError.
+    """
+    with ExitStack() as taken:
+        if (descriptor := _opened(path)) is not None:
+            taken.callback(os.close, descriptor)
             _take(descriptor)
+        if beside is not None and (descriptor := _made(beside)) is not None:
+            taken.callback(os.close, descriptor)
+            taken.callback(_unlink, beside)  # before it is let go of: who waits for it sees that it has gone
         yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def is_held(path: Path) -> bool:
@@ -49,6 +53,47 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def any_held() -> bool:
+    """Tell whether a kt on this machine, whoever's, carries out a plan: between two batches nothing else tells of it."""
+    try:
+        locks = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return False
+    holders = {words[4] for line in locks if (words := line.split())[1:4:2] == ["FLOCK", "WRITE"]}
+    return any(_carries_out(pid) for pid in holders)
+
+
+def _carries_out(pid: str) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # it has ended
+        return False
+    return b"drain" in words or {b"reassign", b"--execute"} <= set(words)
+
+
+def _made(path: Path) -> int | None:
+    """Make the file, or open it, and take it; again while whoever had it has removed it. None: it cannot be made."""
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:
+            return None
+        try:
+            _take(descriptor)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _unlink(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
 
 
 def _opened(path: Path) -> int | None:

@@ -5,6 +5,7 @@ when all is done and every throttle is as it was.
 """
 
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +14,7 @@ from typing import Any, Final, Self, TextIO
 
 import orjson
 
-from kafkatool.core.errors import RefusedError
+from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.operations.reassignment import run_lock, throttles
 from kafkatool.core.operations.reassignment.submission import Prepared
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
@@ -48,6 +49,7 @@ class RunState:
     batch_partitions: int
     batches: tuple[Batch, ...]
     throttles: tuple[SavedThrottle, ...] = ()
+    earlier: tuple[str, ...] = ()  # topics that had the throttle of another plan when this one began
     cancelled: bool = False  # whoever follows this run sends no further batch (RSN-37X)
 
     @classmethod
@@ -55,7 +57,7 @@ class RunState:
         """Return the state of a run that begins."""
         batches = tuple(Batch(len(batch)) for batch in prepared.batches)
         saved = tuple(throttles.saved(prepared.throttle_writes))
-        return cls(plan_hash(plan), prepared.max_bytes, prepared.max_count, batches, saved)
+        return cls(plan_hash(plan), prepared.max_bytes, prepared.max_count, batches, saved, prepared.throttled_before)
 
     @property
     def finished(self) -> int:
@@ -105,6 +107,7 @@ class RunState:
             int(value["batch_partitions"]),
             tuple(Batch(**batch) for batch in value["batches"]),
             tuple(SavedThrottle(**saved) for saved in value["throttles"]),
+            tuple(value.get("earlier", ())),  # files of earlier versions lack it
             bool(value["cancelled"]),
         )
 
@@ -135,28 +138,28 @@ class RunFiles:
     @property
     def state(self) -> Path:
         """Return the path of the state file."""
-        return self._beside("state")
+        return self._beside("state.json")
 
     @property
     def rollback(self) -> Path:
         """Return the path of the way back."""
-        return self.own_rollback if self.own_rollback is not None else self._beside("rollback")
+        return self.own_rollback if self.own_rollback is not None else self._beside("rollback.json")
 
     def _beside(self, kind: str) -> Path:
         stem = "reassignment" if self.plan == STDIN else self.plan.removesuffix(".json")
-        return Path(f"{stem}.{kind}.json")
+        return Path(f"{stem}.{kind}")
 
     @property
-    def _locked(self) -> Path:
-        return Path() if self.plan == STDIN else Path(self.plan)
+    def _locked(self) -> tuple[Path, Path | None]:
+        return (Path(), None) if self.plan == STDIN else (Path(self.plan), self._beside("lock"))
 
     def alone(self) -> AbstractContextManager[None]:
         """Carry out the plan while the block runs, seen by others. Raises HeldError: another kt does."""
-        return run_lock.held(self._locked)
+        return run_lock.held(*self._locked)
 
     def is_carried_out(self) -> bool:
         """Tell whether a kt that is seen from here sends this plan and follows it."""
-        return run_lock.is_held(self._locked)
+        return any(run_lock.is_held(path) for path in self._locked if path is not None)
 
     def unfinished_run(self, plan: Moves) -> RunState | None:
         """Read the state of a run of this plan. None: there is none, or it is of another plan and says nothing here."""
@@ -172,3 +175,12 @@ class RunFiles:
             names = ",".join(map(name_of, strange))
             raise RefusedError(f"{self.rollback} is not the rollback of this plan, which does not have {names}")
         return found
+
+    def known_way_back(self, plan: Moves, *, name_of: PartitionName) -> Moves:
+        """Read the way back if there is one of this plan; empty: none is known."""
+        if not self.rollback.is_file():
+            return {}
+        try:
+            return self.read_rollback(plan, sys.stdin, name_of=name_of)
+        except KafkatoolError:
+            return {}

@@ -5,20 +5,23 @@ finish. Starting is one exclusive create, so of two that start together one wins
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkatool.core.errors import NodeExistsError, RefusedError, ZnodeTooLargeError
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.config_writes import ConfigWrite
 from kafkatool.core.operations.reassignment import throttles
-from kafkatool.core.operations.reassignment.status import replicas_of, running
+from kafkatool.core.operations.reassignment.status import moved_by_request, replicas_of, running
 from kafkatool.core.planner.plan_files import Moves, PartitionName, bracketed, split_plan
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
-from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
+from kafkatool.core.zookeeper.session import Create, Op, SetData, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
 MAX_BATCH_BYTES: Final = 512_000  # of one znode, half of ZooKeeper's limit (RSN-19X)
 SHOWN_BY_LIST: Final = "kt reassign --list shows what runs; kt waits for it with --verify --wait and its plan"
+CANCELLED_BY_REQUEST: Final = (
+    "kt does not end such a move; Kafka's tool does: kafka-reassign-partitions.sh --bootstrap-server … --cancel"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Prepared:
     current: Moves
     running: Moves | None
     throttle_writes: tuple[ConfigWrite, ...]
+    throttled_before: tuple[str, ...]  # topics with the throttle of another plan
     controller: bool  # whether there is one: else nothing of it is carried out until there is
     throttle: int | None
     max_bytes: int
@@ -74,8 +78,9 @@ def prepare(
     ``max_bytes`` and ``max_count`` entries (0: any number) bound a batch. They cut the whole plan, before unchanged
     partitions are left out, so that batches are the same whenever it is started (RSN-20X).
 
-    ``force`` goes on with brokers that are not registered, beside a preferred election of the same partitions, and
-    with a throttle too low to end. Raises RefusedError in Kafka's words.
+    ``force`` goes on with brokers that are not registered, beside a preferred election of the same partitions, in place
+    of moves that were requested of the controller, and with a throttle too low to end. Raises RefusedError in Kafka's
+    words.
     """
     view = read_cluster(zk, {p.topic for p in plan}, states=False)
     current = {p: replicas for p in plan if (replicas := replicas_of(view, p))}
@@ -92,15 +97,28 @@ def prepare(
     batches = tuple(batch for batch in changing if batch)
     moves = {p: r for batch in batches for p, r in batch.items()}
     writes: list[ConfigWrite] = []
+    throttled_before: list[str] = []
     if throttle is not None and moves:
         assignments = {t: topic.assignment for t, topic in view.topics.items() if any(p.topic == t for p in moves)}
+        throttled_before = throttles.listed_topics(zk)
         writes += throttles.plan_rates(zk, throttles.throttled_brokers(moves, assignments), throttle)
         if view.reassignment is None:
             writes += throttles.plan_replicas(zk, moves, current)
     has_controller = view.controller_id is not None
-    return Prepared(
-        moves, batches, current, view.reassignment, tuple(writes), has_controller, throttle, max_bytes, max_count
+    prepared = Prepared(
+        moves,
+        batches,
+        current,
+        view.reassignment,
+        tuple(writes),
+        tuple(throttled_before),
+        has_controller,
+        throttle,
+        max_bytes,
+        max_count,
     )
+    zk.check_permitted(prepared.ops)  # several transactions follow: none is made where one would be refused
+    return prepared
 
 
 def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_of: PartitionName) -> None:
@@ -115,6 +133,12 @@ def _check_unforced(view: ClusterView, plan: Moves, throttle: int | None, name_o
         raise RefusedError(
             f"a preferred replica election is under way for {','.join(map(name_of, electing))}; "
             "wait until it has ended, or add --force"
+        )
+    if moving := moved_by_request(view, plan):
+        raise RefusedError(
+            f"a request to the controller is moving {','.join(map(name_of, moving))}, which this plan would replace; "
+            "wait until it has ended, or add --force",
+            now=CANCELLED_BY_REQUEST,
         )
     if throttle is not None and throttle < throttles.MIN_SAFE_RATE:
         raise RefusedError(
@@ -143,3 +167,35 @@ def start(zk: ZooKeeper, prepared: Prepared, *, name_of: PartitionName = bracket
     except ZnodeTooLargeError:
         throttles.undo(zk, undo)
         raise
+
+
+class SentBack(NamedTuple):
+    """What was turned round in the znode, and what could not be, as no way back is known that is one."""
+
+    back: frozenset[TopicPartition]
+    unknown: frozenset[TopicPartition]
+
+
+def plan_send_back(zk: ZooKeeper, plan: Moves, before: Moves) -> tuple[SetData | None, SentBack]:
+    """Plan the write that asks for what is under way to the replicas of ``plan`` to go back to those ``before`` (RSN-37X).
+
+    The rest of the znode stays: it is never deleted, since Kafka's controllers would not look at one that follows.
+    Replicas that are not assigned any more were not those before this move: going there would be another one.
+    """
+    node = zk.get(ReassignmentZnode.PATH)
+    moves = ReassignmentZnode.decode(node.data) if node else {}
+    forward = {p for p, to in moves.items() if plan.get(p) == to != before.get(p)}
+    if node is None or not forward:
+        return None, SentBack(frozenset(), frozenset())
+    view = read_cluster(zk, {p.topic for p in forward}, states=False)
+    back = {p: before[p] for p in forward if p in before and set(before[p]) <= set(replicas_of(view, p))}
+    write = SetData(ReassignmentZnode.PATH, ReassignmentZnode.encode({**moves, **back}), node.version) if back else None
+    return write, SentBack(frozenset(back), frozenset(forward.difference(back)))
+
+
+def send_back(zk: ZooKeeper, plan: Moves, before: Moves) -> SentBack:
+    """Write what ``plan_send_back`` plans. Raises VersionConflictError and NoNodeError: the znode was written meanwhile."""
+    write, sent = plan_send_back(zk, plan, before)
+    if write is not None:
+        zk.set(write.path, write.data, write.version)
+    return sent

@@ -1,13 +1,15 @@
 """Replication throttles of a reassignment: which replicas, which rate, and how they are removed (RSN-13, 14, 23X, 24X).
 
 They live in the configs of the plan's topics and of brokers. Every node is written on the version it was read at, and
-remembered, so that what stood there before can be put back as long as nobody else wrote since.
+remembered, so that what stood there before can be put back as long as nobody else wrote since. The rates are of brokers,
+so two plans share them: the lists on the other plan's topics tell whether it still needs them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkatool.core.errors import NoNodeError, VersionConflictError, ZooKeeperError
 from kafkatool.core.operations.config_writes import ConfigWrite, read_configs
@@ -18,6 +20,7 @@ from kafkatool.core.zookeeper.znodes import ConfigZnode
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 MIN_SAFE_RATE: Final = 1024  # bytes/s; below it a move may never end (RSN-24X)
+_OF_A_MOVE: Final = re.compile(r"\d+:\d+(,\d+:\d+)*")  # a list as plans have it; * is an administrator's
 
 
 # --- setting and removing --------------------------------------------------------------------------------------
@@ -53,10 +56,7 @@ def throttled_brokers(moves: Moves, topics: Mapping[str, Mapping[int, Sequence[i
 
 def plan_removal(zk: ZooKeeper, topics: Iterable[str]) -> list[ConfigWrite]:
     """Plan to take the rates off every broker, registered or not, and the lists off those topics (RSN-13, RSN-24X)."""
-    # The children of /config/brokers cover brokers that are down; <default> is not a throttle of ours.
-    names = zk.children(ConfigZnode.path("brokers", "").rstrip("/")) or []
-    brokers = sorted((n for n in names if n.isdecimal()), key=int)
-    reads = read_configs(zk, [("brokers", b) for b in brokers] + [("topics", t) for t in sorted(set(topics))])
+    reads = read_configs(zk, [*_broker_entities(zk), *(("topics", t) for t in sorted(set(topics)))])
     return [read.dropping(_keys(read.entity_type)) for read in reads if _throttle(read.entity_type, read.config)]
 
 
@@ -87,13 +87,67 @@ def set_again(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> None:
         _replace(zk, throttle, throttle.before, throttle.set)
 
 
-def restore(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[str]:
-    """Put back what stood there before. Return the paths that somebody else has changed since, left as they are.
+def listed_topics(zk: ZooKeeper) -> list[str]:
+    """Return the topics on which the throttle of some plan stands: that of one under way, or not verified yet."""
+    topics = zk.children(ConfigZnode.path_of("topics")) or []
+    reads = read_configs(zk, [("topics", t) for t in sorted(topics)])
+    return [r.name for r in reads if any(_OF_A_MOVE.fullmatch(v) for v in _throttle("topics", r.config).values())]
 
-    Rates are put back whatever they are now: changing them is how a running reassignment is sped up (RSN-10).
+
+def rates_by_broker(zk: ZooKeeper) -> dict[int, dict[str, str]]:
+    """Return the rates that stand on brokers, registered or not; those without are left out."""
+    reads = read_configs(zk, _broker_entities(zk))
+    return {int(read.name): rates for read in reads if (rates := _throttle("brokers", read.config))}
+
+
+class Restored(NamedTuple):
+    """How throttles were put back: ``changed`` are the paths that somebody else has changed since, left as they are.
+
+    ``rates_stay``: those of brokers too, as another plan goes on under them, whose end takes them off.
     """
+
+    changed: tuple[str, ...]
+    rates_stay: bool
+
+
+def restore(
+    zk: ZooKeeper, throttles: Iterable[SavedThrottle], earlier: Collection[str], *, others_move: bool
+) -> Restored:
+    """Put back what stood there before; ``others_move``: partitions of other plans are under way.
+
+    Rates are put back whatever they are now: changing them is how a running reassignment is sped up (RSN-10). Those found
+    at the start with lists on the topics ``earlier`` were another plan's: they go if that has ended meanwhile.
+    """
+    rates = [t for t in throttles if t.entity_type == "brokers"]
+    lists = [t for t in throttles if t.entity_type != "brokers"]
+    changed = [t.name for t in lists if not _replace(zk, t, t.set, t.before)]
+    own = {t.name for t in lists}
+    listed = set(listed_topics(zk)) if rates else set()
+    if others_move and (listed - own - set(earlier) or listed.intersection(changed)):
+        return Restored(tuple(ConfigZnode.path("topics", name) for name in changed), rates_stay=True)
+    ended = bool(earlier) and not listed.intersection(earlier) - own
+    paths = [ConfigZnode.path("topics", name) for name in changed]
+    for rate in rates:
+        if not _replace(zk, rate, rate.set, {} if ended else rate.before, always=True):
+            paths.append(ConfigZnode.path("brokers", rate.name))
+    return Restored(tuple(paths), rates_stay=False)
+
+
+def not_restored(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[str]:
+    """Return the config znodes whose throttle is not what it was before."""
+    saved = list(throttles)
+    reads = read_configs(zk, [(t.entity_type, t.name) for t in saved])
+    return [r.path for t, r in zip(saved, reads, strict=True) if _throttle(r.entity_type, r.config) != t.before]
+
+
+def plan_restoration(zk: ZooKeeper, throttles: Iterable[SavedThrottle]) -> list[ConfigWrite]:
+    """Plan to put back what stood there before, as if nobody else had changed it since: for showing it (COM-6X)."""
+    saved = list(throttles)
+    reads = read_configs(zk, [(t.entity_type, t.name) for t in saved])
     return [
-        ConfigZnode.path(t.entity_type, t.name) for t in throttles if not _replace(zk, t, t.set, t.before, always=True)
+        read.dropping(_keys(read.entity_type)).setting(t.before)
+        for t, read in zip(saved, reads, strict=True)
+        if _throttle(read.entity_type, read.config) != t.before
     ]
 
 
@@ -102,7 +156,7 @@ def _replace(
 ) -> bool:
     """Replace the keys ``old`` by ``new``. Return whether the entity has those now; it may have had them already.
 
-    ``always``: a broker's rates may have been something else.
+    ``always``: they may have been something else.
     """
     (read,) = read_configs(zk, [(throttle.entity_type, throttle.name)])
     found = _throttle(read.entity_type, read.config)
@@ -110,7 +164,7 @@ def _replace(
         if read.before is not None:  # whoever wrote it may have been killed before it told the brokers
             read.notify(zk)
         return True
-    if found != old and not (always and throttle.entity_type == "brokers"):
+    if found != old and not always:
         return False
     try:
         read.dropping(_keys(read.entity_type)).setting(new).write(zk)
@@ -143,6 +197,12 @@ def undo(zk: ZooKeeper, writes: Sequence[ConfigWrite]) -> None:
     for write in writes:
         with suppress(VersionConflictError, NoNodeError):
             write.write(zk)
+
+
+def _broker_entities(zk: ZooKeeper) -> list[tuple[str, str]]:
+    # The children of /config/brokers cover brokers that are down; <default> is not a throttle of ours.
+    names = zk.children(ConfigZnode.path_of("brokers")) or []
+    return [("brokers", name) for name in sorted((n for n in names if n.isdecimal()), key=int)]
 
 
 def _keys(entity_type: str) -> tuple[str, str]:

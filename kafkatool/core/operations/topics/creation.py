@@ -1,16 +1,16 @@
 """Create a topic: check it, plan the transaction, commit it (TOP-1 to TOP-7, TOP-23X, TOP-24X, TOP-30X)."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kafkatool.core.errors import NodeExistsError, NoNodeError, RefusedError, VersionConflictError
-from kafkatool.core.model.assignment import assign_replicas
 from kafkatool.core.model.topic_configs import check_configs
 from kafkatool.core.model.topic_names import check_collision, check_name
 from kafkatool.core.model.values import Assignment, BrokerInfo
 from kafkatool.core.operations.topics.replica_lists import check_replica_lists
+from kafkatool.core.operations.topics.spreading import spread_replicas
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import Create, Op, SetData, TransactionError, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicsZnode, TopicZnode
@@ -49,7 +49,12 @@ def check_absent(zk: ZooKeeper, topic: str) -> None:
 
 
 def plan_creation(
-    zk: ZooKeeper, topic: str, assignment: Assignment, configs: Mapping[str, str] | None = None
+    zk: ZooKeeper,
+    topic: str,
+    assignment: Assignment,
+    configs: Mapping[str, str] | None = None,
+    *,
+    known_to_brokers: Collection[str] = (),
 ) -> Creation:
     """Check name, replica lists and configs, then plan the transaction. Writes nothing.
 
@@ -57,7 +62,7 @@ def plan_creation(
     """
     check_absent(zk, topic)
     check_replica_lists([assignment[p] for p in sorted(assignment)])
-    check_configs(configs or {})
+    check_configs(configs or {}, known_to_brokers)
     return plan_nodes(zk, topic, assignment, configs or {})
 
 
@@ -81,24 +86,15 @@ def plan_spread(
     rack_aware: bool = True,
     rng: random.Random | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """Assign a new topic's replicas to the registered brokers (ASG-2). Raises RefusedError (TOP-7, ASG-14).
-
-    A fixed ``start_index`` is the shift too; else both are drawn (ASG-3).
-    """
-    rng = rng or random.Random()
-    brokers = registered_brokers(zk)
-    count = max(len(brokers), 1)
-    if replica_shift is None:
-        replica_shift = rng.randrange(count) if start_index is None else start_index
-    if start_index is None:
-        start_index = rng.randrange(count)
-    return assign_replicas(
-        brokers,
+    """Assign a new topic's replicas to the registered brokers (ASG-2). Raises RefusedError (TOP-7, ASG-14)."""
+    return spread_replicas(
+        registered_brokers(zk),
         partitions,
         replication_factor,
         start_index=start_index,
         replica_shift=replica_shift,
         rack_aware=rack_aware,
+        rng=rng,
     )
 
 
@@ -131,7 +127,10 @@ def commit_creation(zk: ZooKeeper, creation: Creation) -> None:
 
 
 def create_topic(
-    zk: ZooKeeper, topic: str, assignment: Assignment, configs: Mapping[str, str] | None = None
+    zk: ZooKeeper,
+    topic: str,
+    assignment: Assignment,
+    configs: Mapping[str, str] | None = None,
 ) -> Creation:
     """Plan and commit in one call. Raises as both do."""
     creation = plan_creation(zk, topic, assignment, configs)

@@ -16,21 +16,31 @@ from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, TopicZnode
 class MarkedForDeletionError(RefusedError):
     """The topic is marked for deletion already (TOP-17)."""
 
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic} is already marked for deletion.")
 
-def plan_deletion(topic: str) -> Create:
-    """Plan the mark of TOP-17. Raises RefusedError for Kafka's own topics."""
-    if topic in INTERNAL_TOPICS:
-        raise RefusedError(f"Topic {topic} is a kafka internal topic and is not allowed to be marked for deletion.")
-    return Create(DeleteTopicsZnode.topic_path(topic))
+
+def plan_deletion(zk: ZooKeeper, topic: str) -> Create:
+    """Plan the mark of TOP-17. Raises RefusedError for Kafka's own topics, MarkedForDeletionError when it is there."""
+    mark = _mark(topic)
+    if zk.get(mark.path) is not None:
+        raise MarkedForDeletionError(topic)
+    return mark
 
 
 def mark_for_deletion(zk: ZooKeeper, topic: str) -> None:
     """Ask the controller to delete the topic. Raises MarkedForDeletionError (already), RefusedError (internal)."""
-    mark = plan_deletion(topic)
+    mark = _mark(topic)
     try:
         zk.create(mark.path, mark.data, make_parents=True)
     except NodeExistsError as e:
-        raise MarkedForDeletionError(f"Topic {topic} is already marked for deletion.") from e
+        raise MarkedForDeletionError(topic) from e
+
+
+def _mark(topic: str) -> Create:
+    if topic in INTERNAL_TOPICS:
+        raise RefusedError(f"Topic {topic} is a kafka internal topic and is not allowed to be marked for deletion.")
+    return Create(DeleteTopicsZnode.topic_path(topic))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,22 @@
-"""The values that ``describe`` shows of topics, and the filters that select among them (TOP-9 to TOP-13, TOP-25X, 26X)."""
+"""The values that ``describe`` shows of topics, and the filters that select among them (TOP-9 to TOP-13, TOP-25X, 26X).
+
+Both ways to a cluster fill them: what one of them cannot tell is None.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.zookeeper.cluster_view import ClusterView
+from kafkatool.core.zookeeper.view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition as ZooKeeper has it. No state node yet: no leader, no epochs, empty ISR (TOP-10)."""
+    """One partition. In ZooKeeper no state node yet: no leader, no epochs, empty ISR (TOP-10).
+
+    What brokers alone tell: ``adding`` and ``removing`` of one that moves, leaders that are eligible out of the ISR.
+    """
 
     partition: TopicPartition
     leader: int | None
@@ -21,6 +27,10 @@ class PartitionDescription:
     available: bool
     """It has a leader, and that broker is registered."""
     min_isr: int
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    eligible: tuple[int, ...] | None = None
+    last_known_eligible: tuple[int, ...] | None = None
 
     @property
     def preferred(self) -> int | None:
@@ -28,22 +38,28 @@ class PartitionDescription:
 
     @property
     def under_replicated(self) -> bool:
-        return len(self.isr) < len(self.replicas)
+        return len(self.isr) < self.replication_factor
+
+    @property
+    def replication_factor(self) -> int:
+        """Return the number of replicas, less those that a move is to add (ADM-24)."""
+        return len(self.replicas) - len(self.adding or ())
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic's header and partitions, ascending."""
+    """A topic's header and partitions, ascending. ``configs`` None: they cannot be read."""
 
     topic: str
     partitions: tuple[PartitionDescription, ...]
-    configs: Mapping[str, str]
-    marked_for_deletion: bool
+    configs: Mapping[str, str] | None
+    marked_for_deletion: bool | None
+    topic_id: str | None = None
 
     @property
     def replication_factor(self) -> int:
         """Return that of the first partition (TOP-9)."""
-        return len(self.partitions[0].replicas) if self.partitions else 0
+        return self.partitions[0].replication_factor if self.partitions else 0
 
 
 FILTERS: Final[Mapping[str, Callable[[PartitionDescription], bool]]] = {

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from kafkatool.core.errors import NoNodeError, RefusedError, VersionConflictError
 from kafkatool.core.model.assignment import add_partitions, change_replication_factor
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
-from kafkatool.core.model.values import Assignment, TopicPartition
+from kafkatool.core.model.values import Assignment, TopicPartition, in_number
 from kafkatool.core.operations.topics.creation import ATTEMPTS, registered_brokers
 from kafkatool.core.operations.topics.replica_lists import check_added_lists
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import SetData, ZooKeeper
-from kafkatool.core.zookeeper.znodes import TopicZnode
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
 
 
 class TopicMissingError(RefusedError):
@@ -45,11 +45,12 @@ def plan_growth(
     if node is None:
         raise TopicMissingError(f"Topic '{topic}' does not exist any more")
     znode = TopicZnode.decode(topic, node.data)
+    _check_not_moving(zk, topic, znode)
     count = len(znode.assignment)
     if partitions <= count:
         raise RefusedError(
             "The number of partitions for a topic can only be increased",
-            now=f"topic {topic} has {count} partitions",
+            now=f"topic {topic} has {in_number(count, 'partition', 'partitions')}",
         )
     brokers = registered_brokers(zk)
     if groups is None:
@@ -57,13 +58,24 @@ def plan_growth(
     else:
         if len(groups) != partitions:
             raise RefusedError(
-                f"--replica-assignment has {len(groups)} groups for {partitions} partitions; "
+                f"--replica-assignment has {in_number(len(groups), 'group', 'groups')} for {partitions} partitions; "
                 "it takes one for every partition, the existing ones included"
             )
         added = dict(enumerate(groups[count:], start=count))
         check_added_lists(added, len(znode.assignment.get(0, ())), [b.id for b in brokers])
     data = znode.with_assignment({**znode.assignment, **added}).encode()
     return Growth(topic, added, (SetData(TopicZnode.path(topic), data, node.version),))
+
+
+def _check_not_moving(zk: ZooKeeper, topic: str, znode: TopicZnode) -> None:
+    """Refuse while partitions move: they have the old and the new replicas, and are no model for those to be added."""
+    request = zk.get(ReassignmentZnode.PATH)
+    moving = ReassignmentZnode.decode(request.data) if request is not None else {}
+    if znode.being_moved or any(p.topic == topic for p in moving):
+        raise RefusedError(
+            f"A partition reassignment is in progress for the topic '{topic}'.",
+            now="kt reassign --list shows what runs; try again when it has ended",
+        )
 
 
 def grow(

@@ -1,6 +1,6 @@
 """Replica lists given by hand: read, and checked for a new topic and for added partitions. No I/O."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.values import join_ids
@@ -19,13 +19,15 @@ def parse_replica_lists(text: str) -> list[tuple[int, ...]]:
     return groups
 
 
-def check_replica_lists(groups: Sequence[tuple[int, ...]]) -> None:
+def check_replica_lists(
+    groups: Sequence[tuple[int, ...]], shown: Callable[[Iterable[int]], str] = lambda ids: join_ids(ids, ":")
+) -> None:
     """Check a new topic's lists (TOP-2); live brokers are not required. Raises RefusedError with Kafka's text."""
     for number, group in enumerate(groups):
         if twice := sorted({b for b in group if group.count(b) > 1}):
             raise RefusedError(f"Partition replica lists may not contain duplicate entries: {join_ids(twice)}")
         if len(group) != len(groups[0]):
-            raise RefusedError(f"Partition {number} has different replication factor: {join_ids(group, ':')}")
+            raise RefusedError(f"Partition {number} has different replication factor: {shown(group)}")
 
 
 def check_added_lists(added: Mapping[int, tuple[int, ...]], replication_factor: int, live: Iterable[int]) -> None:

@@ -21,8 +21,11 @@ STALL_S: Final = 5.0  # --once: no progress for so long means that a replica doe
 MIN_ROUND_S: Final = 0.1  # a round without news lasts at least so long (a broker may answer errors at once)
 
 
+ROTTEN: Final = -1  # in place of the checksum of a batch that does not fit its own CRC
+
+
 class Entry(NamedTuple):
-    """A record batch, or a message of format 0 and 1: its last offset and its CRC (RPV-3)."""
+    """A record batch, or a message of format 0 and 1: its last offset and its CRC (RPV-3), or ROTTEN."""
 
     last_offset: int
     checksum: int
@@ -38,10 +41,13 @@ class Fetched:
 
 
 class Mismatch(NamedTuple):
-    """Two replicas that differ: in their next offset, or in the checksum of the entry at ``offset``."""
+    """Two replicas that differ: in their next offset, or in the checksum of the entry at ``offset``.
+
+    Or two, or one twice, whose entry there is rotten: rot on both is no agreement.
+    """
 
     partition: TopicPartition
-    kind: Literal["offset", "checksum"]
+    kind: Literal["offset", "checksum", "rotten"]
     offset: int
     replica: int
     value: int
@@ -70,11 +76,18 @@ def compare(partition: TopicPartition, fetched: Mapping[int, Fetched], offset: i
         first, *others = heads
         highest = max(head.last_offset for head in heads.values())
         if all(head.last_offset == highest for head in heads.values()):
+            checksum = heads[first].checksum
             mismatches += [
-                Mismatch(partition, "checksum", highest, first, heads[first].checksum, b, heads[b].checksum)
+                Mismatch(partition, "checksum", highest, first, checksum, b, heads[b].checksum)
                 for b in others
-                if heads[b].checksum != heads[first].checksum
+                if heads[b].checksum != checksum
             ]
+            if checksum == ROTTEN:
+                mismatches += [
+                    Mismatch(partition, "rotten", highest, first, ROTTEN, b, ROTTEN)
+                    for b in others or [first]
+                    if heads[b].checksum == ROTTEN
+                ]
             entries += 1
             offset = highest + 1
             for rows in left.values():
@@ -175,10 +188,9 @@ class Verifier:
         self._layout = layout
         self._reader = reader
         self._on_mismatch = on_mismatch
-        self._resting: dict[int, float] = {}  # broker -> when to try it again
+        self._resting: dict[int, tuple[float, str]] = {}  # broker -> when to try it again, why it is left alone
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(layout.addresses)), thread_name_prefix="verify")
         self.reports = [PartitionReport(p, layout.replicas[p], layout.isr[p]) for p in sorted(layout.replicas)]
-        self._by_partition = {r.partition: r for r in self.reports}
         # In the order they are fetched: only the first of a request gets a batch larger than the fetch size whole.
         self._queue = list(self.reports)
 
@@ -214,7 +226,7 @@ class Verifier:
             if after_all:
                 found.update(self._reader.offsets(broker, after_all, LATEST, committed=committed))
         except BrokerUnreachableError as e:
-            self._rest(broker, str(e), [self._by_partition[p] for p in partitions])
+            self._rest(broker, str(e))  # any replica says where to start; the rounds tell what was not compared
             return {}
         return {p: offset for p, offset in found.items() if isinstance(offset, int) and offset >= 0}
 
@@ -251,11 +263,15 @@ class Verifier:
         return max(self.reports, key=lambda r: r.lag)
 
     def _fetch(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, dict[int, Fetched]]:
+        """Fetch all replicas of the partitions. Each that gives nothing is noted: the others are compared without it."""
         now = time.monotonic()
         by_broker: dict[int, list[PartitionReport]] = {}
         for report in reports:
             for broker in report.replicas:
-                if self._resting.get(broker, 0.0) <= now:
+                until, why = self._resting.get(broker, (0.0, ""))
+                if until > now:
+                    report.missing[broker] = why
+                else:
                     by_broker.setdefault(broker, []).append(report)
         requests = {
             broker: self._pool.submit(self._reader.fetch, broker, {r.partition: r.offset for r in wanted})
@@ -266,19 +282,18 @@ class Verifier:
             try:
                 answer = request.result()
             except BrokerUnreachableError as e:
-                self._rest(broker, str(e), by_broker[broker])
-                continue
-            for partition, value in answer.items():
+                self._rest(broker, str(e))
+                answer = dict.fromkeys((r.partition for r in by_broker[broker]), str(e))
+            for report in by_broker[broker]:
+                value = answer.get(report.partition, "its answer leaves the partition out")
                 if isinstance(value, Fetched):
-                    fetched.setdefault(partition, {})[broker] = value
+                    fetched.setdefault(report.partition, {})[broker] = value
                 else:
-                    self._by_partition[partition].missing[broker] = value
+                    report.missing[broker] = value
         return fetched
 
-    def _rest(self, broker: int, why: str, reports: Iterable[PartitionReport]) -> None:
-        self._resting[broker] = time.monotonic() + RETRY_S
-        for report in reports:
-            report.missing[broker] = why
+    def _rest(self, broker: int, why: str) -> None:
+        self._resting[broker] = (time.monotonic() + RETRY_S, why)
 
     def _judge(self, report: PartitionReport, fetched: dict[int, Fetched]) -> bool:
         """Compare what was fetched and note it. Return whether the partition moved on."""
@@ -306,7 +321,8 @@ class Verifier:
             try:
                 start = self._reader.offsets(broker, [report.partition], EARLIEST, committed=False)[report.partition]
             except BrokerUnreachableError as e:
-                self._rest(broker, str(e), [report])
+                self._rest(broker, str(e))
+                report.missing[broker] = str(e)
                 continue
             if isinstance(start, int):
                 starts.append(start)

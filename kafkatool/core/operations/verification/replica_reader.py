@@ -1,7 +1,6 @@
 """Reads replicas from the brokers that hold them, as a debugging consumer (replica id -2), which followers serve too.
 
-Versions are agreed with each broker by ApiVersions: real Kafka from 0.10.1 on and the broker of this project. Only
-PLAINTEXT listeners are spoken to.
+Versions are agreed with each broker by ApiVersions: real Kafka from 0.10.1 on and the broker of this project.
 """
 
 import threading
@@ -10,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Final, TypeVar
 
-from kafkatool.core.client.connection import Connection
+from kafkatool.core.client.access import PLAINTEXT_ACCESS, BrokerAccess
 from kafkatool.core.errors import BrokerUnreachableError, CorruptRecordsError, ProtocolError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.verification.comparison import Entry, Fetched, Layout
+from kafkatool.core.operations.verification.comparison import ROTTEN, Entry, Fetched, Layout
 from kafkatool.core.operations.verification.read_rate import ReadRate
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.codec.schema import Api, Request
@@ -30,6 +29,9 @@ DEBUGGING_CONSUMER_ID: Final = -2
 TIMEOUT_MS: Final = 10_000
 MAX_RESPONSE_BYTES: Final = 50 * 1024 * 1024  # of one fetch over all its partitions
 
+_LEAST: Final = {fetch.API.key: 3, list_offsets.API.key: 1}
+"""First version that says what is asked here: how much in all, and the one offset of a time."""
+
 TopicSelection = Callable[[Sequence[str]], Sequence[str]]
 _Response = TypeVar("_Response")
 
@@ -37,9 +39,11 @@ _Response = TypeVar("_Response")
 class NegotiatedConnection:
     """A connection that speaks the newest version of each request that both sides know (BRK-11)."""
 
-    def __init__(self, host: str, port: int, *, timeout_ms: int = TIMEOUT_MS) -> None:
-        """Connect and agree on versions. Raises BrokerUnreachableError."""
-        self._connection = Connection(host, port, client_id=CLIENT_ID, timeout_ms=timeout_ms)
+    def __init__(
+        self, host: str, port: int, *, timeout_ms: int = TIMEOUT_MS, access: BrokerAccess = PLAINTEXT_ACCESS
+    ) -> None:
+        """Connect, log in and agree on versions. Raises BrokerUnreachableError."""
+        self._connection = access.connect(host, port, client_id=CLIENT_ID, timeout_ms=timeout_ms)
         self._timeout_ms = timeout_ms
         answer = self._send(api_versions.API, 0, api_versions.ApiVersionsRequest(), timeout_ms)
         self._served = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
@@ -48,11 +52,12 @@ class NegotiatedConnection:
         """Send and return the answer, which the broker may hold back for ``wait_ms``. Raises BrokerUnreachableError."""
         lowest, highest = self._served.get(api.key, (0, -1))
         version = min(highest, api.max_version)
-        if version < max(lowest, api.min_version):
+        least = _LEAST.get(api.key, api.min_version)
+        if version < max(lowest, least):
             self.close()
             raise BrokerUnreachableError(
                 f"{self._connection.host}:{self._connection.port} serves {api.name} up to version {highest}, "
-                f"kt needs {api.min_version}: is it older than Kafka 0.10.1?"
+                f"kt needs {least}: is it older than Kafka 0.10.1?"
             )
         return self._send(api, version, request, self._timeout_ms + wait_ms)
 
@@ -70,12 +75,14 @@ class NegotiatedConnection:
 # --- layout ----------------------------------------------------------------------------------------------------
 
 
-def layout_from_brokers(addresses: Sequence[tuple[str, int]], choose: TopicSelection) -> Layout:
+def layout_from_brokers(
+    addresses: Sequence[tuple[str, int]], choose: TopicSelection, access: BrokerAccess = PLAINTEXT_ACCESS
+) -> Layout:
     """Ask the first broker that answers for the layout. Raises BrokerUnreachableError when none does."""
     errors = []
     for host, port in addresses:
         try:
-            with closing(NegotiatedConnection(host, port)) as connection:
+            with closing(NegotiatedConnection(host, port, access=access)) as connection:
                 answer = connection.send(
                     metadata.API, metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
                 )
@@ -96,18 +103,16 @@ def layout_from_brokers(addresses: Sequence[tuple[str, int]], choose: TopicSelec
     raise BrokerUnreachableError("; ".join(errors))
 
 
-def layout_from_zookeeper(zk: ZooKeeper, choose: TopicSelection) -> Layout:
-    """Read the layout from the znodes (RPV-8X)."""
+def layout_from_zookeeper(zk: ZooKeeper, choose: TopicSelection, access: BrokerAccess = PLAINTEXT_ACCESS) -> Layout:
+    """Read the layout from the znodes (RPV-8X). Raises RefusedError where no broker has a listener that we speak to."""
     view = read_cluster(zk)
+    access.check(view.brokers.values())
     chosen = set(choose(list(view.topics)))
     partitions = [p for p in view.partitions() if p.topic in chosen]
     states = {p: view.states[p].leader_and_isr for p in partitions if p in view.states}
-    plain = {
-        broker_id: next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
-        for broker_id, broker in view.brokers.items()
-    }
+    reached = {broker_id: access.endpoint(broker) for broker_id, broker in view.brokers.items()}
     return Layout(
-        {broker_id: (endpoint.host, endpoint.port) for broker_id, endpoint in plain.items() if endpoint},
+        {broker_id: (endpoint.host, endpoint.port) for broker_id, endpoint in reached.items() if endpoint},
         {p: tuple(view.topics[p.topic].assignment[p.partition]) for p in partitions},
         {p: states[p].leader if p in states else None for p in partitions},
         {p: states[p].isr if p in states else () for p in partitions},
@@ -128,9 +133,11 @@ class BrokerReader:
         fetch_size_bytes: int,
         max_wait_ms: int,
         max_bytes_per_second: int | None = None,
+        access: BrokerAccess = PLAINTEXT_ACCESS,
     ) -> None:
         """Read from those addresses; ``max_bytes_per_second`` is for each broker (RPV-12X)."""
         self._addresses = addresses
+        self._access = access
         self._fetch_size_bytes = fetch_size_bytes
         self._max_wait_ms = max_wait_ms
         self._rate = max_bytes_per_second and ReadRate(max_bytes_per_second, time.monotonic)
@@ -191,7 +198,9 @@ class BrokerReader:
         if connection is None:
             if broker_id not in self._addresses:
                 raise BrokerUnreachableError(f"broker {broker_id} is not registered")
-            connection = self._connections[broker_id] = NegotiatedConnection(*self._addresses[broker_id])
+            connection = self._connections[broker_id] = NegotiatedConnection(
+                *self._addresses[broker_id], access=self._access
+            )
         try:
             return connection.send(api, request, wait_ms=wait_ms)
         except BrokerUnreachableError:
@@ -217,9 +226,9 @@ def _fetched(partition: fetch.FetchResponsePartition) -> Fetched | str:
 
 
 def _entries(records: Buffer) -> tuple[Entry, ...]:
-    """Read the batches; content that does not fit its own CRC has checksum -1, so that rotten data never looks equal."""
+    """Read the batches; content that does not fit its own CRC is ROTTEN, so that it never looks equal."""
     return tuple(
-        Entry(batch.last_offset, batch.crc if check_crc(records, position) else -1)
+        Entry(batch.last_offset, batch.crc if check_crc(records, position) else ROTTEN)
         for position, batch in iter_batches(records)
     )
 

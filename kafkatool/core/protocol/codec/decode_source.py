@@ -5,10 +5,16 @@ Every length is held against the bytes left before anything is allocated or slic
 
 from typing import Any
 
-from kafkatool.core.protocol.codec.primitives import malformed, numbers_struct, read_uvarint, skip_tagged_fields
+from kafkatool.core.protocol.codec.primitives import (
+    malformed,
+    numbers_struct,
+    read_uvarint,
+    skip_tagged_fields,
+    too_many,
+)
 from kafkatool.core.protocol.codec.schema import NO_DEFAULT, Array, Blob, Field, Struct, Text, WireType, fields_of
 from kafkatool.core.protocol.codec.source import Source
-from kafkatool.core.protocol.codec.types import INT16, INT32, Fixed
+from kafkatool.core.protocol.codec.types import INT8, INT16, INT32, Fixed
 
 
 class DecodeSource(Source):
@@ -23,22 +29,46 @@ class DecodeSource(Source):
             "numbers": numbers_struct,
             "read_uvarint": read_uvarint,
             "skip_tagged_fields": skip_tagged_fields,
+            "too_many": too_many,
         }
+        self._most_elements: int | None = getattr(cls, "most_elements", None)
         self.line("size = len(data)")
+        if self._most_elements is not None:
+            self.line(f"left = {self._most_elements}")
         self._struct(cls, self.fields(cls), "m", 0)
         self.line("return m")
 
     def _struct(self, cls: type[object], fields: list[Field], target: str, depth: int) -> None:
         """Read ``fields``, then build the object; a grouped element's topic is read already."""
         for field in fields:
-            self._field(field, f"v{depth}_{field.name}", depth)
+            if field.tag is None:
+                self._field(field, f"v{depth}_{field.name}", depth)
         self._flush()
-        if self.flexible:
+        if tagged := [field for field in fields if field.tag is not None]:
+            self._tagged(tagged, depth)
+        elif self.flexible:
             with self.block("if data[pos]:"):
                 self.line("pos = skip_tagged_fields(data, pos)")
             with self.block("else:"):
                 self.line("pos += 1")
         self._build(cls, target, depth)
+
+    def _tagged(self, fields: list[Field], depth: int) -> None:
+        """Read the tagged fields that are known, in any order, and pass over the others."""
+        for field in fields:
+            self.line(f"v{depth}_{field.name} = {field.default!r}")
+        self.line("n, pos = read_uvarint(data, pos)")
+        with self.block("for _ in range(n):"):
+            self.line("tag, pos = read_uvarint(data, pos)")
+            self.line("n, pos = read_uvarint(data, pos)")
+            self.line(f"end{depth} = pos + n")
+            with self.block(f"if end{depth} > size:"):
+                self.line("raise malformed('tagged field', n)")
+            for field in fields:
+                with self.block(f"if tag == {field.tag}:"):
+                    self._field(field, f"v{depth}_{field.name}", depth)
+                    self._flush()
+            self.line(f"pos = end{depth}")
 
     def _build(self, cls: type[object], target: str, depth: int) -> None:
         name = self.name(cls)
@@ -63,6 +93,9 @@ class DecodeSource(Source):
         if isinstance(field.type, Fixed):
             self.pending.append((field.type.code, target))
             return
+        if isinstance(field.type, Struct):
+            self._nested(field.type.type, target, self.may_be_null(field), depth + 1)
+            return
         self._length(INT16 if isinstance(field.type, Text) else INT32)
         if self.may_be_null(field):
             with self.block("if n == -1:"):
@@ -73,6 +106,18 @@ class DecodeSource(Source):
             self._grouped(field, target, depth)
         else:
             self._content(field.type, target, field.name, depth)
+
+    def _nested(self, cls: type[object], target: str, nullable: bool, depth: int) -> None:
+        """Read a struct; a nullable one has a byte in front of it, -1 for null."""
+        if not nullable:
+            self._struct(cls, self.fields(cls), target, depth)
+            return
+        self.pending.append((INT8.code, "n"))
+        self._flush()
+        with self.block("if n < 0:"):
+            self.line(f"{target} = None")
+        with self.block("else:"):
+            self._struct(cls, self.fields(cls), target, depth)
 
     def _length(self, width: Fixed) -> None:
         """Read the pending values and, after them, a length or count into ``n``; -1 is null."""
@@ -110,6 +155,7 @@ class DecodeSource(Source):
     def _array(self, element: WireType, target: str, label: str, depth: int) -> None:
         if isinstance(element, Fixed):
             self._check_end(f"n * {element.width}", label)
+            self._count(label)
             self.line(f"{target} = list(numbers({element.code!r}, n).unpack_from(data, pos))")
             self.line("pos = end")
             return
@@ -127,9 +173,18 @@ class DecodeSource(Source):
         """Make the list and open the loop over ``n`` elements."""
         with self.block(f"if n < 0 or n * {fewest_bytes} > size - pos:"):
             self.line(f"raise malformed({label!r}, n)")
+        self._count(label)
         self.line(f"{target} = []")
         self.line(f"add{depth} = {target}.append")
         return self.block("for _ in range(n):")
+
+    def _count(self, label: str) -> None:
+        """Take the ``n`` elements off those that the request may still have."""
+        if self._most_elements is None:
+            return
+        self.line("left -= n")
+        with self.block("if left < 0:"):
+            self.line(f"raise too_many({label!r})")
 
     def _grouped(self, field: Field, target: str, depth: int) -> None:
         """Read an array of topics, each with an array of elements that lack it, into one flat list."""
@@ -145,6 +200,7 @@ class DecodeSource(Source):
             bare = len(inner) == 1 and isinstance(inner[0].type, Fixed)  # numbers have no tagged fields of their own
             with self.block(f"if n < 0 or n * {max(1, fewest)} > size - pos:"):
                 self.line(f"raise malformed({field.name!r}, n)")
+            self._count(field.name)
             with self.block("for _ in range(n):"):
                 if bare:
                     self._field(inner[0], f"v{depth + 1}_{inner[0].name}", depth + 1)

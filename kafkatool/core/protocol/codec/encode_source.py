@@ -29,20 +29,58 @@ class EncodeSource(Source):
         self.line("return out")
 
     def _struct(self, fields: list[Field], source: str, depth: int) -> None:
+        tagged = [field for field in fields if field.tag is not None]
         for field in fields:
+            if field.tag is not None:
+                continue
             value = f"{source}.{field.name}"
             self._field(field, f"throttle_time_ms or {value}" if value == _THROTTLE_TIME else value, depth)
         self._flush()
-        if self.flexible:
+        if tagged:
+            self._tagged(tagged, source, depth)
+        elif self.flexible:
             self.line("out.append(0)")  # no tagged fields
+
+    def _tagged(self, fields: list[Field], source: str, depth: int) -> None:
+        """Write the tagged fields that differ from their defaults; nearly always there is none."""
+        tests = [f"{source}.{field.name} != {field.default!r}" for field in fields]
+        with self.block(f"if {' or '.join(tests)}:"):
+            self.line(f"tagged{depth} = []")
+            for field, test in zip(fields, tests, strict=True):
+                with self.block(f"if {test}:"):
+                    self.line(f"before{depth}, out = out, bytearray()")
+                    self._field(field, f"{source}.{field.name}", depth)
+                    self._flush()
+                    self.line(f"tagged{depth} += [uvarint({field.tag}), uvarint(len(out)), out]")
+                    self.line(f"out = before{depth}")
+            self.line(f"out += uvarint(len(tagged{depth}) // 3)")
+            self.line(f"out += b''.join(tagged{depth})")
+        with self.block("else:"):
+            self.line("out.append(0)")
 
     def _field(self, field: Field, source: str, depth: int) -> None:
         if isinstance(field.type, Fixed):
             self.pending.append((field.type.code, source))
+        elif isinstance(field.type, Struct):
+            self._nested(field.type.type, source, self.may_be_null(field), depth)
         elif self.is_grouped(field):
             self._grouped(field, source, depth)
         else:
             self._sized(field.type, source, self.may_be_null(field), depth)
+
+    def _nested(self, cls: type[object], source: str, nullable: bool, depth: int) -> None:
+        """Write a struct; a nullable one has a byte in front of it, -1 for null."""
+        value = f"v{depth}"
+        self.line(f"{value} = {source}")
+        if not nullable:
+            self._struct(self.fields(cls), value, depth + 1)
+            return
+        self._flush()
+        with self.block(f"if {value} is None:"):
+            self.line("out.append(0xFF)")
+        with self.block("else:"):
+            self.line("out.append(1)")
+            self._struct(self.fields(cls), value, depth + 1)
 
     def _sized(self, wire_type: WireType, source: str, nullable: bool, depth: int) -> None:
         """Write a value with a length in front."""

@@ -25,6 +25,11 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+def too_many(field: str) -> ProtocolError:
+    """Return the error of a request with more elements than are taken."""
+    return ProtocolError(f"{field}: more elements than one request may have")
+
+
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
     """Return the value and the position after it. ProtocolError past 5 bytes, IndexError past the end."""
     value = 0

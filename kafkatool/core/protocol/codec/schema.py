@@ -3,7 +3,7 @@
 import dataclasses
 import types
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.types import (
@@ -14,6 +14,7 @@ from kafkatool.core.protocol.codec.types import (
     NullSince,
     RecordsMark,
     Since,
+    Tagged,
     Until,
     cached,
 )
@@ -27,6 +28,9 @@ class Request(Generic[Response]):
     """The base of request classes: names the class of the answer, so that ``Connection.send`` is typed."""
 
     __slots__ = ()
+    most_elements: ClassVar[int | None] = 250_000
+    """What all arrays of one request may hold together, None: no bound. The smallest element, of two bytes on the wire,
+    takes a hundred times that in memory, and as much again in the answer. No client asks about so many partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Field:
     until: int = _ALWAYS
     null_since: int = _ALWAYS
     grouped_since: int = _ALWAYS
+    tag: int | None = None  # None: in its place among the others
     default: Any = NO_DEFAULT  # value in versions without the field
     default_is_list: bool = False  # instead: a new empty list
 
@@ -112,8 +117,10 @@ def fields_of(cls: type[object]) -> tuple[Field, ...]:
 def _field(field: "dataclasses.Field[Any]", hint: Any) -> Field:
     marks: list[Any] = []
     wire_type, nullable = _resolve(hint, marks)
-    versions: dict[type[object], int] = {type(m): m.version for m in marks}
+    versions: dict[type[object], int] = {type(m): m.version for m in marks if not isinstance(m, Tagged)}
     since = versions.get(Since, 0)
+    tag = next((m.number for m in marks if isinstance(m, Tagged)), None)
+    nullable = nullable and not (tag is not None and isinstance(wire_type, Struct))
     return Field(
         name=field.name,
         type=wire_type,
@@ -121,6 +128,7 @@ def _field(field: "dataclasses.Field[Any]", hint: Any) -> Field:
         until=versions.get(Until, _ALWAYS),
         null_since=versions.get(NullSince, since) if nullable else _ALWAYS,
         grouped_since=versions.get(GroupedSince, _ALWAYS),
+        tag=tag,
         default=NO_DEFAULT if field.default is dataclasses.MISSING else field.default,
         default_is_list=field.default_factory is list,
     )
@@ -130,7 +138,7 @@ def _resolve(hint: Any, marks: list[Any]) -> tuple[WireType, bool]:
     """Return the wire type and whether null is allowed; version marks found on the way go to ``marks``."""
     if get_origin(hint) is Annotated:
         inner, *notes = get_args(hint)
-        marks += [n for n in notes if isinstance(n, Since | Until | NullSince | GroupedSince)]
+        marks += [n for n in notes if isinstance(n, Since | Until | NullSince | GroupedSince | Tagged)]
         for note in notes:
             if isinstance(note, Fixed):
                 return note, False

@@ -77,11 +77,14 @@ class Source:
         if isinstance(wire_type, Fixed):
             return wire_type.width
         if isinstance(wire_type, StructType):
-            fields = self.fields(wire_type.type)
-            return max(1, sum(self.fewest_bytes(f.type) for f in fields) + self.flexible)
+            fields = [f for f in self.fields(wire_type.type) if f.tag is None]
+            return max(1, sum(self._fewest_bytes_of(f) for f in fields) + self.flexible)
         if self.flexible:
             return 1
         return 2 if isinstance(wire_type, Text) else 4
+
+    def _fewest_bytes_of(self, field: Field) -> int:
+        return 1 if isinstance(field.type, StructType) and self.may_be_null(field) else self.fewest_bytes(field.type)
 
     def compile(self, head: str, title: str) -> Any:
         """Return the finished function. Its text is kept for tracebacks under ``title``."""

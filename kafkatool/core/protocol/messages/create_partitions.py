@@ -1,4 +1,6 @@
-"""CreatePartitions (key 37), versions 0-1. Source: Kafka 2.3.1 message/CreatePartitions*.json."""
+"""CreatePartitions (key 37), versions 0-3, 2 flexible. Source: Kafka 2.8.2 message/CreatePartitions*.json."""
+
+from typing import ClassVar
 
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import Int16, Int32, message
@@ -24,6 +26,7 @@ class CreatePartitionsTopic:
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     """``validate_only``: say what would happen."""
 
+    most_elements: ClassVar[int | None] = 2_000_000  # the largest topic, each replica written out
     topics: list[CreatePartitionsTopic]
     timeout_ms: Int32
     validate_only: bool = False
@@ -46,4 +49,4 @@ class CreatePartitionsResponse:
     results: list[CreatePartitionsResult]
 
 
-API = Api(37, "CreatePartitions", 0, 1, CreatePartitionsRequest, CreatePartitionsResponse)
+API = Api(37, "CreatePartitions", 0, 3, CreatePartitionsRequest, CreatePartitionsResponse, flexible_from=2)

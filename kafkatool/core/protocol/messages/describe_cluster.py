@@ -1,17 +1,24 @@
-"""DescribeCluster (key 60), version 0, flexible: brokers and controller (KIP-700).
+"""DescribeCluster (key 60), versions 0-2, flexible: brokers and controller (KIP-700, KIP-919, KIP-1073).
 
-Source: Kafka 2.8.0 message/DescribeCluster*.json.
+Source: Kafka 4.1.0 message/DescribeCluster*.json.
 """
 
+from typing import Annotated
+
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, message
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Since, message
+
+BROKERS, CONTROLLERS = 1, 2
+"""Kinds of endpoints."""
 
 
 @message
 class DescribeClusterRequest(Request["DescribeClusterResponse"]):
-    """Asks for the live brokers."""
+    """Asks for the live brokers; one to a KRaft controller for the controllers."""
 
     include_cluster_authorized_operations: bool = False
+    endpoint_type: Annotated[Int8, Since(1)] = BROKERS
+    include_fenced_brokers: Annotated[bool, Since(2)] = False
 
 
 @message
@@ -22,6 +29,7 @@ class DescribeClusterBroker:
     host: str
     port: Int32
     rack: str | None = None
+    is_fenced: Annotated[bool, Since(2)] = False
 
 
 @message
@@ -31,10 +39,11 @@ class DescribeClusterResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
+    endpoint_type: Annotated[Int8, Since(1)] = BROKERS
     cluster_id: str
     controller_id: Int32 = -1
     brokers: list[DescribeClusterBroker]
     cluster_authorized_operations: Int32 = -(2**31)
 
 
-API = Api(60, "DescribeCluster", 0, 0, DescribeClusterRequest, DescribeClusterResponse, flexible_from=0)
+API = Api(60, "DescribeCluster", 0, 2, DescribeClusterRequest, DescribeClusterResponse, flexible_from=0)

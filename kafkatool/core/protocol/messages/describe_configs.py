@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32), versions 0-2. Source: Kafka 2.3.1 message/DescribeConfigs*.json."""
+"""DescribeConfigs (key 32), versions 0-4, 4 flexible. Source: Kafka 2.8.2 message/DescribeConfigs*.json."""
 
 from dataclasses import field
 from typing import Annotated
@@ -22,6 +22,7 @@ class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
 
     resources: list[DescribeConfigsResource]
     include_synonyms: Annotated[bool, Since(1)] = False
+    include_documentation: Annotated[bool, Since(3)] = False
 
 
 @message
@@ -35,7 +36,7 @@ class DescribeConfigsSynonym:
 
 @message
 class DescribeConfigsEntry:
-    """One setting. ``config_source``: 1 topic, 2 dynamic broker, 4 static broker, 5 default."""
+    """One setting. ``config_source``: 1 topic, 2 dynamic broker, 3 dynamic default, 4 static broker, 5 default."""
 
     name: str
     value: str | None
@@ -44,6 +45,8 @@ class DescribeConfigsEntry:
     config_source: Annotated[Int8, Since(1)] = -1
     is_sensitive: bool = False
     synonyms: Annotated[list[DescribeConfigsSynonym], Since(1)] = field(default_factory=list)
+    config_type: Annotated[Int8, Since(3)] = 0
+    documentation: Annotated[str | None, Since(3)] = None
 
 
 @message
@@ -65,4 +68,4 @@ class DescribeConfigsResponse:
     results: list[DescribeConfigsResult]
 
 
-API = Api(32, "DescribeConfigs", 0, 2, DescribeConfigsRequest, DescribeConfigsResponse)
+API = Api(32, "DescribeConfigs", 0, 4, DescribeConfigsRequest, DescribeConfigsResponse, flexible_from=4)

@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15), versions 0-3. Source: Kafka 2.3.1 message/DescribeGroups*.json."""
+"""DescribeGroups (key 15), versions 0-5, 5 flexible. Source: Kafka 2.8.2 message/DescribeGroups*.json."""
 
 from dataclasses import field
 from typing import Annotated
@@ -20,6 +20,7 @@ class DescribedGroupMember:
     """A member; metadata and assignment are filled in a stable group only."""
 
     member_id: str
+    group_instance_id: Annotated[str | None, Since(4)] = None
     client_id: str
     client_host: str
     member_metadata: bytes
@@ -47,4 +48,4 @@ class DescribeGroupsResponse:
     groups: list[DescribedGroup]
 
 
-API = Api(15, "DescribeGroups", 0, 3, DescribeGroupsRequest, DescribeGroupsResponse)
+API = Api(15, "DescribeGroups", 0, 5, DescribeGroupsRequest, DescribeGroupsResponse, flexible_from=5)

@@ -1,9 +1,10 @@
-"""DescribeLogDirs (key 35), versions 0-1. Source: Kafka 2.3.1 message/DescribeLogDirs*.json."""
+"""DescribeLogDirs (key 35), versions 0-4, 2 flexible. Source: Kafka 4.1.0 message/DescribeLogDirs*.json."""
 
 from dataclasses import field
+from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, message
+from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Since, message
 
 
 @message
@@ -41,11 +42,13 @@ class DescribeLogDirsTopic:
 
 @message
 class DescribeLogDirsResult:
-    """One log directory, by its absolute path."""
+    """One log directory, by its absolute path; its disk's bytes are -1 where they are not known."""
 
     error_code: Int16 = 0
     log_dir: str
     topics: list[DescribeLogDirsTopic] = field(default_factory=list)
+    total_bytes: Annotated[Int64, Since(4)] = -1
+    usable_bytes: Annotated[Int64, Since(4)] = -1
 
 
 @message
@@ -53,7 +56,8 @@ class DescribeLogDirsResponse:
     """One entry for each directory."""
 
     throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, Since(3)] = 0
     results: list[DescribeLogDirsResult]
 
 
-API = Api(35, "DescribeLogDirs", 0, 1, DescribeLogDirsRequest, DescribeLogDirsResponse)
+API = Api(35, "DescribeLogDirs", 0, 4, DescribeLogDirsRequest, DescribeLogDirsResponse, flexible_from=2)

@@ -1,9 +1,11 @@
-"""Error codes of the wire. Codes above 82 are newer than Kafka 2.3: understood, never sent.
+"""Error codes of the wire. Codes above 82 are newer than Kafka 2.3: sent in answer to newer requests only.
 
 Source: Kafka 2.4.1 common/protocol/Errors.java.
 """
 
 from enum import IntEnum
+
+from kafkatool.core.errors import BrokerAnswerError
 
 
 class ErrorCode(IntEnum):
@@ -91,6 +93,20 @@ class ErrorCode(IntEnum):
     NO_REASSIGNMENT_IN_PROGRESS = 85
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
+    PRODUCER_FENCED = 90
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    INCONSISTENT_CLUSTER_ID = 104
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
+    TRANSACTION_ABORTABLE = 120
 
 
 def error_name(code: int) -> str:
@@ -99,3 +115,8 @@ def error_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return f"error {code}"
+
+
+def answer_error(code: int, message: str | None = None) -> BrokerAnswerError:
+    """Return the error that a broker's refusal is."""
+    return BrokerAnswerError(code, error_name(code), message)

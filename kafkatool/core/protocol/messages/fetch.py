@@ -1,22 +1,27 @@
-"""Fetch (key 1), versions 3-11: read record batches, as a consumer or as a follower (BRK-92 to 108).
+"""Fetch (key 1), versions 0-12, 12 flexible: read record batches, as a consumer or as a follower (BRK-92 to 108, ADM-85).
 
-Brokers serve 4 and above. Version 3 is there to ask Kafka 0.10 for its replicas, whose messages are of format 0 or 1.
+Versions below 4 are of before record batches: they read entries of format 1 (from 2 on) or 0 (ADM-93). Not here:
+snapshot_id of version 12, which is for KRaft alone. Source: Kafka 2.8.2 message/Fetch*.json.
 """
 
 from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import FileRecords, Int8, Int16, Int32, Int64, Since, message
+from kafkatool.core.protocol.codec.types import FileRecords, Int8, Int16, Int32, Int64, Since, Tagged, message
 
 
 @message
 class FetchRequestPartition:
-    """A partition to read, and from where. ``log_start_offset`` is the follower's, ``current_leader_epoch`` -1 unchecked."""
+    """A partition to read, and from where. ``log_start_offset`` is the follower's, ``current_leader_epoch`` -1 unchecked.
+
+    ``last_fetched_epoch``: of the last record the reader has, -1 where it does not want it compared.
+    """
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, Since(9)] = -1
     fetch_offset: Int64
+    last_fetched_epoch: Annotated[Int32, Since(12)] = -1
     log_start_offset: Annotated[Int64, Since(5)] = -1
     partition_max_bytes: Int32
 
@@ -41,10 +46,11 @@ class ForgottenTopic:
 class FetchRequest(Request["FetchResponse"]):
     """``replica_id``: follower's broker id, -1 consumer, -2 debugging; ``max_bytes`` bounds the whole response."""
 
+    cluster_id: Annotated[str | None, Since(12), Tagged(0)] = None
     replica_id: Int32 = -1
     max_wait_ms: Int32
     min_bytes: Int32
-    max_bytes: Int32
+    max_bytes: Annotated[Int32, Since(3)] = 0x7FFFFFFF
     isolation_level: Annotated[Int8, Since(4)] = 0
     session_id: Annotated[Int32, Since(7)] = 0
     session_epoch: Annotated[Int32, Since(7)] = -1
@@ -62,6 +68,22 @@ class AbortedTransaction:
 
 
 @message
+class EpochEnd:
+    """Where an epoch ends in the leader's log: the newest that is not above the one asked about."""
+
+    epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+@message
+class LeaderIdAndEpoch:
+    """The leader a partition has now."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+@message
 class FetchResponsePartition:
     """Whole batches from the offset on, the last one perhaps cut; offsets are -1 on error (BRK-93)."""
 
@@ -70,6 +92,8 @@ class FetchResponsePartition:
     high_watermark: Int64 = -1
     last_stable_offset: Annotated[Int64, Since(4)] = -1
     log_start_offset: Annotated[Int64, Since(5)] = -1
+    diverging_epoch: Annotated[EpochEnd | None, Since(12), Tagged(0)] = None
+    current_leader: Annotated[LeaderIdAndEpoch | None, Since(12), Tagged(1)] = None
     aborted_transactions: Annotated[list[AbortedTransaction] | None, Since(4)] = None
     preferred_read_replica: Annotated[Int32, Since(11)] = -1
     records: FileRecords | None = b""
@@ -87,10 +111,10 @@ class FetchResponseTopic:
 class FetchResponse:
     """``error_code`` is for the fetch session (70, 71), and then there are no topics; ``session_id`` 0 is none."""
 
-    throttle_time_ms: Int32 = 0
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Annotated[Int16, Since(7)] = 0
     session_id: Annotated[Int32, Since(7)] = 0
     topics: list[FetchResponseTopic]
 
 
-API = Api(1, "Fetch", 3, 11, FetchRequest, FetchResponse)
+API = Api(1, "Fetch", 0, 12, FetchRequest, FetchResponse, flexible_from=12)

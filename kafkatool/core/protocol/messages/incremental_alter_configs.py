@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (key 44), version 0: single settings of a resource (KIP-339).
+"""IncrementalAlterConfigs (key 44), versions 0-1, 1 flexible: single settings of a resource (KIP-339).
 
-Source: Kafka 2.3.1 message/IncrementalAlterConfigs*.json.
+Source: Kafka 2.8.2 message/IncrementalAlterConfigs*.json.
 """
 
 from kafkatool.core.protocol.codec.schema import Api, Request
@@ -42,4 +42,12 @@ class IncrementalAlterConfigsResponse:
     responses: list[AlterConfigsResult]
 
 
-API = Api(44, "IncrementalAlterConfigs", 0, 0, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse)
+API = Api(
+    44,
+    "IncrementalAlterConfigs",
+    0,
+    1,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    flexible_from=1,
+)

@@ -2,7 +2,7 @@
 
 Version 2 sends the partitions grouped by topic; here they are one flat list in every version."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, message
@@ -36,6 +36,7 @@ class LeaderAndIsrLiveLeader:
 class LeaderAndIsrRequest(Request["LeaderAndIsrResponse"]):
     """``broker_epoch``: the receiver's incarnation, -1 unchecked (BRK-25)."""
 
+    most_elements: ClassVar[int | None] = None  # as many as the cluster has
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Annotated[Int64, Since(2)] = -1

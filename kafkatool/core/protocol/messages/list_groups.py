@@ -1,5 +1,6 @@
-"""ListGroups (key 16), versions 0-2. Source: Kafka 2.3.1 message/ListGroups*.json."""
+"""ListGroups (key 16), versions 0-4, flexible from 3 (KIP-518). Source: Kafka 2.8.2 message/ListGroups*.json."""
 
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
@@ -8,7 +9,9 @@ from kafkatool.core.protocol.codec.types import Int16, Int32, Since, message
 
 @message
 class ListGroupsRequest(Request["ListGroupsResponse"]):
-    """Asks for all groups the broker keeps."""
+    """Asks for the groups the broker keeps; ``states_filter`` empty: in whatever state."""
+
+    states_filter: Annotated[list[str], Since(4)] = field(default_factory=list)
 
 
 @message
@@ -17,6 +20,7 @@ class ListedGroup:
 
     group_id: str
     protocol_type: str
+    group_state: Annotated[str, Since(4)] = ""
 
 
 @message
@@ -28,4 +32,4 @@ class ListGroupsResponse:
     groups: list[ListedGroup]
 
 
-API = Api(16, "ListGroups", 0, 2, ListGroupsRequest, ListGroupsResponse)
+API = Api(16, "ListGroups", 0, 4, ListGroupsRequest, ListGroupsResponse, flexible_from=3)

@@ -1,18 +1,20 @@
-"""ListOffsets (key 2), versions 1-5: the offset that belongs to a time (BRK-107, 108)."""
+"""ListOffsets (key 2), versions 0-6, 6 flexible: the offset that belongs to a time (BRK-107, 108; ADM-96)."""
 
+from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Int64, Since, message
+from kafkatool.core.protocol.codec.types import Int8, Int16, Int32, Int64, Since, Until, message
 
 
 @message
 class ListOffsetsRequestPartition:
-    """``timestamp``: ms since 1970, -1 latest, -2 earliest."""
+    """``timestamp``: ms since 1970, -1 latest, -2 earliest. ``max_offsets``: how many a client of version 0 takes."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, Since(4)] = -1
     timestamp: Int64
+    max_offsets: Annotated[Int32, Until(0)] = 1
 
 
 @message
@@ -34,12 +36,13 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
 
 @message
 class ListOffsetsResponsePartition:
-    """First record at or after the time; -1 for what is not known."""
+    """First record at or after the time; -1 for what is not known. Version 0: offsets, the newest first."""
 
     partition: Int32
     error_code: Int16 = 0
-    timestamp: Int64 = -1
-    offset: Int64 = -1
+    offsets: Annotated[list[Int64], Until(0)] = field(default_factory=list)
+    timestamp: Annotated[Int64, Since(1)] = -1
+    offset: Annotated[Int64, Since(1)] = -1
     leader_epoch: Annotated[Int32, Since(4)] = -1
 
 
@@ -59,4 +62,4 @@ class ListOffsetsResponse:
     topics: list[ListOffsetsResponseTopic]
 
 
-API = Api(2, "ListOffsets", 1, 5, ListOffsetsRequest, ListOffsetsResponse)
+API = Api(2, "ListOffsets", 0, 6, ListOffsetsRequest, ListOffsetsResponse, flexible_from=6)

@@ -1,16 +1,20 @@
-"""Metadata (key 3), versions 0-9, 9 flexible: brokers, controller, topics and who leads them (BRK-114 to 117)."""
+"""Metadata (key 3), versions 0-12, 9 flexible: brokers, controller, topics and who leads them (BRK-114 to 117).
+
+Topics are asked for by name here, so names are never null: ids are read since version 10 and not sent.
+"""
 
 from dataclasses import field
 from typing import Annotated
 
 from kafkatool.core.protocol.codec.schema import Api, Request
-from kafkatool.core.protocol.codec.types import Int16, Int32, NullSince, Since, message
+from kafkatool.core.protocol.codec.types import NO_UUID, Int16, Int32, NullSince, Since, Until, Uuid, message
 
 
 @message
 class MetadataRequestTopic:
     """A topic asked about."""
 
+    topic_id: Annotated[Uuid, Since(10)] = NO_UUID
     topic: str
 
 
@@ -20,7 +24,7 @@ class MetadataRequest(Request["MetadataResponse"]):
 
     topics: Annotated[list[MetadataRequestTopic] | None, NullSince(1)]
     allow_auto_topic_creation: Annotated[bool, Since(4)] = True
-    include_cluster_authorized_operations: Annotated[bool, Since(8)] = False
+    include_cluster_authorized_operations: Annotated[bool, Since(8), Until(10)] = False
     include_topic_authorized_operations: Annotated[bool, Since(8)] = False
 
 
@@ -53,6 +57,7 @@ class MetadataResponseTopic:
 
     error_code: Int16 = 0
     topic: str
+    topic_id: Annotated[Uuid, Since(10)] = NO_UUID
     is_internal: Annotated[bool, Since(1)] = False
     partitions: list[MetadataResponsePartition]
     topic_authorized_operations: Annotated[Int32, Since(8)] = -(2**31)
@@ -67,7 +72,7 @@ class MetadataResponse:
     cluster_id: Annotated[str | None, Since(2)] = None
     controller_id: Annotated[Int32, Since(1)] = -1
     topics: list[MetadataResponseTopic]
-    cluster_authorized_operations: Annotated[Int32, Since(8)] = -(2**31)
+    cluster_authorized_operations: Annotated[Int32, Since(8), Until(10)] = -(2**31)
 
 
-API = Api(3, "Metadata", 0, 9, MetadataRequest, MetadataResponse, flexible_from=9)
+API = Api(3, "Metadata", 0, 12, MetadataRequest, MetadataResponse, flexible_from=9)

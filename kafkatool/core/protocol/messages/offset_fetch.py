@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9), versions 0-5: how far a group has read. Version 0 is about offsets in ZooKeeper."""
+"""OffsetFetch (key 9), versions 0-7, 6 flexible: how far a group has read. Version 0 is about offsets in ZooKeeper."""
 
 from typing import Annotated
 
@@ -16,10 +16,14 @@ class OffsetFetchRequestTopic:
 
 @message
 class OffsetFetchRequest(Request["OffsetFetchResponse"]):
-    """``topics`` None: all the group has committed."""
+    """``topics`` None: all the group has committed.
+
+    ``require_stable``: an offset that a transaction is about to change is refused, not told (KIP-447).
+    """
 
     group_id: str
     topics: Annotated[list[OffsetFetchRequestTopic] | None, NullSince(2)]
+    require_stable: Annotated[bool, Since(7)] = False
 
 
 @message
@@ -50,4 +54,4 @@ class OffsetFetchResponse:
     error_code: Annotated[Int16, Since(2)] = 0
 
 
-API = Api(9, "OffsetFetch", 0, 5, OffsetFetchRequest, OffsetFetchResponse)
+API = Api(9, "OffsetFetch", 0, 7, OffsetFetchRequest, OffsetFetchResponse, flexible_from=6)

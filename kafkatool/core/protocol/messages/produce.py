@@ -1,4 +1,4 @@
-"""Produce (key 0), versions 0-8: append record batches. Versions 0-2 are known only to be refused (BRK-155)."""
+"""Produce (key 0), versions 0-9, 9 flexible: append record batches; below 3 entries of format 0 or 1 (ADM-90)."""
 
 from dataclasses import field
 from typing import Annotated
@@ -9,7 +9,7 @@ from kafkatool.core.protocol.codec.types import Int16, Int32, Int64, Records, Si
 
 @message
 class ProduceRequestPartition:
-    """The records for one partition: exactly one v2 batch (BRK-84); None: nothing."""
+    """The records for one partition: exactly one v2 batch (BRK-84), below version 3 entries (ADM-90); None: nothing."""
 
     partition: Int32
     records: Records | None
@@ -70,4 +70,4 @@ class ProduceResponse:
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
 
 
-API = Api(0, "Produce", 0, 8, ProduceRequest, ProduceResponse)
+API = Api(0, "Produce", 0, 9, ProduceRequest, ProduceResponse, flexible_from=9)

@@ -2,7 +2,7 @@
 
 Versions from 1 on send the partitions grouped by topic; here they are one flat list in every version."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.schema import Api, Request
@@ -13,6 +13,7 @@ from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int6
 class StopReplicaRequest(Request["StopReplicaResponse"]):
     """``delete_partitions`` holds for all partitions named; ``broker_epoch`` -1 is unchecked."""
 
+    most_elements: ClassVar[int | None] = None  # as many as the cluster has
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Annotated[Int64, Since(1)] = -1

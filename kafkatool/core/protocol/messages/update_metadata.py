@@ -3,7 +3,7 @@
 Version 5 sends the partitions grouped by topic; here they are one flat list in every version."""
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.codec.types import GroupedSince, Int16, Int32, Int64, Since, Until, message
@@ -52,6 +52,7 @@ class UpdateMetadataBroker:
 class UpdateMetadataRequest(Request["UpdateMetadataResponse"]):
     """``controller_id`` below 0: none. ``broker_epoch``: the receiver's incarnation, -1 unchecked."""
 
+    most_elements: ClassVar[int | None] = None  # as many as the cluster has
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Annotated[Int64, Since(5)] = -1

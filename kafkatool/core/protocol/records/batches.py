@@ -13,7 +13,7 @@ import crc32c
 
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.codec.types import Buffer
-from kafkatool.core.protocol.records.compression import compress, decompress
+from kafkatool.core.protocol.records.compression import compress, unpacked
 from kafkatool.core.protocol.records.legacy import CODEC_MASK, LOG_APPEND_TIME, NO_TIMESTAMP, read_entries
 from kafkatool.core.protocol.records.varints import append_varint, read_varint
 
@@ -172,19 +172,23 @@ def decode_records(batch: Buffer) -> list[Record]:
 
     Raises CorruptRecordsError. The checksum is not looked at: ``check_crc``.
     """
+    return list(iter_records(batch))
+
+
+def iter_records(batch: Buffer) -> Iterator[Record]:
+    """Do as ``decode_records``, one by one: a small batch may hold so many that their list takes hundreds of megabytes."""
     header = read_header(batch)
     if header is None or header.size_bytes > len(batch):
         raise CorruptRecordsError(f"batch of {len(batch)} bytes is cut off")
     if header.magic < 2:
         entries = read_entries(memoryview(batch)[: header.size_bytes])
-        return [Record(e.offset, e.timestamp, e.key, e.value) for e in entries]
-    records = bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes])
-    if header.codec:
-        records = decompress(header.codec, records)
-    try:
-        return list(_records(header, records))
-    except IndexError as short:
-        raise CorruptRecordsError(f"records of the batch at offset {header.base_offset} are cut off") from short
+        yield from (Record(e.offset, e.timestamp, e.key, e.value) for e in entries)
+        return
+    with unpacked(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes]) as records:
+        try:
+            yield from _records(header, records)
+        except IndexError as short:
+            raise CorruptRecordsError(f"records of the batch at offset {header.base_offset} are cut off") from short
 
 
 def _records(header: BatchHeader, data: bytes) -> Iterator[Record]:
@@ -255,15 +259,13 @@ def encode_batch(
     first_time = times[0] if base_timestamp is None else base_timestamp
     body = bytearray()
     for record in records:
-        _append_record(body, record, first, first_time)
-    payload: Buffer = compress(codec, body) if codec else body
-    header = BatchHeader(
+        append_record(body, record, first, first_time)
+    return sealed_batch(
+        body,
+        codec=codec,
         base_offset=first,
-        batch_length=HEADER_BYTES - PREFIX_BYTES + len(payload),
-        partition_leader_epoch=leader_epoch,
-        magic=2,
-        crc=0,
-        attributes=attributes | codec,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
         last_offset_delta=last - first,
         base_timestamp=first_time,
         max_timestamp=max(times) if max_timestamp is None else max_timestamp,
@@ -272,6 +274,40 @@ def encode_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
+
+
+def sealed_batch(
+    body: Buffer,
+    *,
+    codec: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    last_offset_delta: int,
+    record_count: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    attributes: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """Return a v2 batch of the encoded records in ``body``, packed with that codec."""
+    payload: Buffer = compress(codec, body) if codec else body
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=HEADER_BYTES - PREFIX_BYTES + len(payload),
+        partition_leader_epoch=leader_epoch,
+        magic=2,
+        crc=0,
+        attributes=attributes | codec,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=record_count,
+    )
     batch = bytearray(_HEADER.pack(*header))
     batch += payload
     with memoryview(batch) as view:
@@ -279,7 +315,8 @@ def encode_batch(
     return batch
 
 
-def _append_record(out: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
+def append_record(out: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
+    """Append the record as a v2 batch with that base holds it."""
     body = bytearray(1)  # attributes
     append_varint(body, record.timestamp - base_timestamp)
     append_varint(body, record.offset - base_offset)

@@ -1,15 +1,18 @@
 """The facts about a partition, each once, with all brokers that logged it (SCL-17X, SCL-19X). Pure functions."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kafkatool.core.statelog.history.leadership import DELETING, NO_LEADER, State, states_of
+from kafkatool.core.statelog.history.lives import ECHO_MS, lives_of
 from kafkatool.core.statelog.history.observations import DISK_FAILED, FAILURES, IGNORED, Observation, milliseconds
+from kafkatool.core.statelog.lines.forms import KRAFT
 
-ECHO_MS: Final = 5000
-"""The same words of several brokers within this time are one fact."""
+RECOVERED: Final = "RECOVERED"
+RECOVERING: Final = "RECOVERING"
 
 
 class Witness(NamedTuple):
@@ -27,11 +30,13 @@ class Fact:
     """One thing that happened to a partition. Fields that its kind does not have are None or empty.
 
     Kinds: created, first_seen, elected, offline, isr_shrunk, isr_grown, reassigned, disk_failed, failed, ignored,
-    deletion_started, deleted.
+    deletion_started, deleted; gap: ``count`` changes before ``time`` that no line tells of.
 
     ``time`` is the decider's clock where the decider was heard, else the earliest witness's. ``controller`` and
     ``controller_epoch``: the decider; of an ISR change by a leader ``decided_by_leader`` is True. ``count`` and
-    ``until``: how often a failure repeated, and its last time.
+    ``until``: how often a failure repeated, and its last time. ``unclean``: the leader was elected from outside the ISR,
+    so records may be lost. ``handed_over``: the old leader was alive, as the controller's line tells.
+    ``mode``: "zookeeper" or "kraft", where the lines tell it.
     """
 
     time: str
@@ -49,6 +54,14 @@ class Fact:
     reason: str | None = None
     count: int = 1
     until: str | None = None
+    unclean: bool = False
+    handed_over: bool = False
+    partition_epoch: int | None = None
+    topic_id: str | None = None
+    leader_recovery_state: str | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+    mode: str | None = None
     witnesses: tuple[Witness, ...] = ()
 
 
@@ -60,7 +73,10 @@ class History:
     leader: int | None = None
     leader_epoch: int | None = None
     isr: tuple[int, ...] | None = None
-    zk_version: int | None = None
+    partition_epoch: int | None = None
+    topic_id: str | None = None
+    leader_recovery_state: str | None = None
+    mode: str | None = None
     deleted: bool = False
     elections: int = 0
 
@@ -68,12 +84,14 @@ class History:
 def history_of(observations: Iterable[Observation]) -> History:
     """Return the history that all observations of one partition give."""
     history = History([])
-    for observed in _incarnations(sorted(set(observations))):
+    for observed in lives_of(sorted(set(observations))):
         incarnation = _Incarnation(observed)
         history.facts.extend(incarnation.facts())
         final = incarnation.states[-1] if incarnation.states else None
         history.leader, history.leader_epoch = (final.leader, final.leader_epoch) if final else (None, None)
-        history.isr, history.zk_version = (final.isr, final.zk_version) if final else (None, None)
+        history.isr, history.partition_epoch = (final.isr, final.partition_epoch) if final else (None, None)
+        history.leader_recovery_state = incarnation.recovery
+        history.topic_id, history.mode = incarnation.topic_id, final.mode if final else None
         history.deleted = incarnation.deleted
         history.elections += _elections(observed, incarnation.states)
     return history
@@ -94,24 +112,6 @@ def leaderless_ms(facts: Sequence[Fact], end: str) -> list[tuple[str, str, bool]
     return spans
 
 
-def _incarnations(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
-    """Yield the observations of each incarnation: a topic deleted and created again starts anew at leader epoch 0."""
-    created = list(dict.fromkeys(o.time for o in observations if o.event == "partition_created"))
-    if not created:
-        yield list(observations)
-        return
-    incarnations: list[list[Observation]] = [[] for _ in range(len(created) + 1)]
-    for o in observations:
-        number = sum(time <= o.time for time in created)
-        if number < len(created) and o.leader_epoch == 0 and o.zk_version in (0, None):
-            early_ms = milliseconds(created[number]) - milliseconds(o.time)
-            early = o.leader != DELETING and early_ms < ECHO_MS
-            if early and all(before.leader_epoch is None for before in incarnations[number]):
-                number += 1  # a broker whose clock is behind heard of the new one before it was made
-        incarnations[number].append(o)
-    yield from filter(None, incarnations)
-
-
 def _elections(observed: Sequence[Observation], states: Sequence[State]) -> int:
     """Count the elections a controller logged: 0.8 to 0.11 in words, later as the new state; else leaders that changed."""
     online = [o for o in observed if o.event == "partition_online"]
@@ -119,11 +119,15 @@ def _elections(observed: Sequence[Observation], states: Sequence[State]) -> int:
     if online or in_words:
         first = sum(o.leader_epoch is None and o.text == "NewPartition" for o in online)
         return in_words + first + len({o.leader_epoch for o in online if o.leader_epoch is not None})
-    return sum(before.leader != after.leader and after.leader >= 0 for before, after in pairwise(states))
+    first = bool(states) and states[0].leader >= 0 and states[0].leader_epoch == 0 and not states[0].partition_epoch
+    return first + sum(before.leader != after.leader and after.leader >= 0 for before, after in pairwise(states))
 
 
 class _Incarnation:
-    """One incarnation of a partition: its observations, its succession of states, and the facts they make."""
+    """One incarnation of a partition: its observations, sorted, its succession of states, and the facts they make.
+
+    No step looks at all observations for each of them: one partition may have millions.
+    """
 
     def __init__(self, observed: Sequence[Observation]) -> None:
         self._observed = observed
@@ -134,16 +138,29 @@ class _Incarnation:
         self.states = [s for s in everything if s.leader != DELETING and (end is None or s.decision.time < end)]
         self.deleted = end is not None
         self._created = [o for o in observed if o.event == "partition_created"]
+        self._made = [o for o in observed if o.event == "replica_created"]
+        self.topic_id = next((o.topic_id for o in observed if o.topic_id), None)
+        self._offline_times = [o.time for o in observed if o.event == "partition_offline"]
+        self._unclean_starts = _unclean_starts(observed)
+        self.recovery: str | None = None
+        self._tell_modes()
+
+    def _tell_modes(self) -> None:
+        """Tell each state its mode: that of a line about it, else of the state before it, else of the first line."""
+        mode = next((o.mode for o in self._observed if o.mode), None)
+        for state in self.states:
+            mode = state.mode = next((o.mode for o in state.observations if o.mode), mode)
 
     def facts(self) -> list[Fact]:
         """Return all facts in order of time; those of the succession of states keep its order whatever clocks say."""
         placed = [(fact.time, i, fact) for i, fact in enumerate(self._others())]
         latest = ""
-        changes = (self._change(*pair) for pair in zip((None, *self.states), self.states, strict=False))
-        for i, fact in enumerate(chain.from_iterable(changes)):
+        for i, fact in enumerate(self._changes()):
             latest = max(latest, fact.time)
             placed.append((latest, len(placed) + i, fact))
         placed.sort(key=lambda p: (p[0], p[1]))
+        for _, _, fact in placed:
+            fact.topic_id = self.topic_id
         return _one_offline_each([fact for _, _, fact in placed])
 
     def _reassignments(self) -> Iterator[Fact]:
@@ -167,37 +184,78 @@ class _Incarnation:
             replicas, ordered = assigned, in_order
         yield from found
 
-    def _change(self, before: State | None, state: State) -> Iterator[Fact]:
-        new = bool(self._created) or (state.leader_epoch == 0 and not state.zk_version)
+    def _changes(self) -> Iterator[Fact]:
+        isr: tuple[int, ...] | None = None
+        for before, state in zip((None, *self.states), self.states, strict=False):
+            unclean = self._recovers(state) and self.recovery != RECOVERING
+            self.recovery = self._recovery_state(state) or self.recovery
+            known = self._created or before
+            unseen = _unseen(before, state) if known else 0
+            if unseen:
+                yield Fact(state.decision.time, "gap", count=unseen, mode=state.mode)
+            for fact in self._change(before, state, isr, unclean=unclean):
+                fact.leader_recovery_state = self.recovery
+                yield fact
+            isr = state.isr if state.isr is not None else isr
+
+    def _change(
+        self, before: State | None, state: State, isr: tuple[int, ...] | None, *, unclean: bool
+    ) -> Iterator[Fact]:
+        """Yield what happened between two states. ``isr`` is the latest one known."""
+        new = bool(self._created) or (state.leader_epoch == 0 and not state.partition_epoch)
         old_leader = before.leader if before else None
         if before is None and not new:
-            yield _fact("first_seen", state.observations, state)
+            yield _fact("first_seen", state.observations, state, unclean=unclean)
             return
         if state.leader == NO_LEADER:
             if old_leader != NO_LEADER:
                 yield _fact("offline", state.observations, state, old_leader=old_leader)
-        elif state.leader != old_leader or self._offline_between(before, state):
-            yield _fact(
-                "elected", state.observations, state, old_leader=old_leader if old_leader != NO_LEADER else None
-            )
-        if before is None:
+        elif state.leader != old_leader or unclean or self._offline_between(before, state):
+            old = old_leader if old_leader != NO_LEADER else None
+            handed_over = old is not None and self._is_handed_over(before, state)
+            yield _fact("elected", state.observations, state, old_leader=old, unclean=unclean, handed_over=handed_over)
+        if before is None or isr is None or state.isr is None:
             return
-        gone = tuple(b for b in before.isr if b not in state.isr)
-        come = tuple(b for b in state.isr if b not in before.isr)
+        gone = tuple(b for b in isr if b not in state.isr)
+        come = tuple(b for b in state.isr if b not in isr)
+        by_leader = not state.by_controller and state.mode != KRAFT
         for kind, changed in (("isr_shrunk", gone), ("isr_grown", come)):
             if changed:
-                yield _fact(kind, state.observations, state, changed=changed, decided_by_leader=not state.by_controller)
+                yield _fact(kind, state.observations, state, changed=changed, decided_by_leader=by_leader)
+
+    def _recovers(self, state: State) -> bool:
+        """Tell if the leader of a state was elected from outside the ISR and has not yet answered for it."""
+        return any(o.recovery == RECOVERING or (o.source, o.offset) in self._unclean_starts for o in state.observations)
+
+    def _recovery_state(self, state: State) -> str | None:
+        if self._recovers(state):
+            return RECOVERING
+        # A leader that starts says so if it recovers; only versions that know of it tell the partition epoch then.
+        told = (o.recovery or o.event == "leader_started" for o in state.observations if o.partition_epoch is not None)
+        return RECOVERED if any(told) else None
+
+    def _is_handed_over(self, before: State | None, state: State) -> bool:
+        """Tell if the controller's line says that the partition was online until then, so its old leader was alive."""
+        return not self._offline_between(before, state) and any(
+            o.event == "partition_online" and o.text == "OnlinePartition" for o in state.observations
+        )
 
     def _offline_between(self, before: State | None, state: State) -> bool:
         """Tell if the controller saw the partition offline between two states: then its old leader was elected again."""
         if before is None or before.leader_epoch == state.leader_epoch:
             return False
         start, end = before.decision.time, state.decision.time
-        return any(o.event == "partition_offline" and start <= o.time <= end for o in self._observed)
+        if any(o.event == "partition_online" and o.text == "OfflinePartition" for o in state.observations):
+            return True
+        at = bisect_left(self._offline_times, start)
+        return at < len(self._offline_times) and self._offline_times[at] <= end
 
     def _others(self) -> Iterator[Fact]:
         for o in self._created[:1]:
             yield _simple("created", self._created, o, replicas=o.replicas)
+        if self._made and not self._created and self.states and _is_first(self.states[0]):
+            made = [o for o in self._made if _near(self._made[0].time, o.time)]  # later ones: a broker was started
+            yield _simple("created", made, made[0])
         yield from self._reassignments()
         removed = [o for o in self._observed if o.event == "partition_removed"]
         for o in self._observed:
@@ -209,13 +267,44 @@ class _Incarnation:
         if gone:
             observed = [o for o in self._observed if o.event in ("partition_removed", "metadata_deleted")]
             yield _simple("deleted", observed, min(gone))
-        yield from _failures([o for o in self._observed if o.event in FAILURES or o.event in (IGNORED, DISK_FAILED)])
+        yield from _failures(
+            [o for o in self._observed if o.event in FAILURES or o.event in IGNORED or o.event == DISK_FAILED]
+        )
 
     def _only_to_be_removed(self, o: Observation, removed: Sequence[Observation]) -> bool:
         """Tell if a partition was taken offline by its deletion, which is no outage."""
         end = min((r.time for r in removed if r.time >= o.time), default=None)
         started = min((d.time for d in self._deleting), default=end)
         return end is not None and started is not None and (started <= o.time or _near(o.time, end))
+
+
+def _is_first(state: State) -> bool:
+    return state.leader_epoch == 0 and state.partition_epoch == 0
+
+
+def _unseen(before: State | None, state: State) -> int:
+    """Return how many changes lie between two states: each raises the partition epoch by one."""
+    since = before.partition_epoch if before else -1
+    if since is None or state.partition_epoch is None:
+        return 0
+    return max(state.partition_epoch - since - 1, 0)
+
+
+def _unclean_starts(observed: Sequence[Observation]) -> frozenset[tuple[int, int]]:
+    """Return the places of the lines of leaders that start after an unclean election: the line before says so."""
+    starts: dict[tuple[int, int], list[int]] = {}
+    for o in observed:
+        if o.event == "leader_started":
+            starts.setdefault((o.source, o.actor_id), []).append(o.offset)
+    for offsets in starts.values():
+        offsets.sort()
+    found = set()
+    for said in (o for o in observed if o.event == "leader_recovering"):
+        offsets = starts.get((said.source, said.actor_id), [])
+        at = bisect_right(offsets, said.offset)
+        if at < len(offsets):
+            found.add((said.source, offsets[at]))
+    return frozenset(found)
 
 
 def _near(earlier: str, later: str) -> bool:
@@ -225,13 +314,19 @@ def _near(earlier: str, later: str) -> bool:
 def _fact(kind: str, observed: Sequence[Observation], state: State, **more: object) -> Fact:
     decision = state.decision if len(observed) > 1 else observed[0]
     leader = state.leader if state.leader >= 0 else None
-    more |= {"leader": leader, "leader_epoch": state.leader_epoch, "isr": state.isr}
+    more |= {"leader": leader, "leader_epoch": state.leader_epoch, "isr": state.isr, "mode": state.mode}
+    more |= {"partition_epoch": state.partition_epoch}
+    for name, values in (
+        ("adding_replicas", [o.adding for o in observed]),
+        ("removing_replicas", [o.removing for o in observed]),
+    ):
+        more[name] = next((value for value in values if value is not None), None)
     decider = {"controller": state.controller, "controller_epoch": state.controller_epoch}
     return _simple(kind, observed, decision, **decider, **more)
 
 
 def _simple(kind: str, observed: Sequence[Observation], o: Observation, **more: object) -> Fact:
-    more = {"controller": o.controller, "controller_epoch": o.epoch, **more}
+    more = {"controller": o.controller, "controller_epoch": o.epoch, "mode": o.mode, **more}
     return Fact(o.time, kind, witnesses=_witnesses(observed), **more)  # type: ignore[arg-type]
 
 
@@ -256,8 +351,9 @@ def _failures(observed: Sequence[Observation]) -> Iterator[Fact]:
             open_runs[key] = [o]
             runs.append(open_runs[key])
     for run in runs:
-        kind = {IGNORED: "ignored", DISK_FAILED: "disk_failed"}.get(run[0].event, "failed")
-        reason = run[0].event.replace("_", " ") + (f": {run[0].text}" if run[0].text else "")
+        event = run[0].event
+        kind = "ignored" if event in IGNORED else "disk_failed" if event == DISK_FAILED else "failed"
+        reason = event.replace("_", " ") + (f": {run[0].text}" if run[0].text else "")
         yield _simple(kind, run, run[0], reason=reason, count=len(run), until=run[-1].time if len(run) > 1 else None)
 
 
@@ -269,7 +365,7 @@ def _one_offline_each(facts: list[Fact]) -> list[Fact]:
         if fact.kind == "offline" and offline is not None:
             first = {(w.broker, w.role): w for w in (*fact.witnesses, *offline.witnesses)}
             offline.witnesses = tuple(sorted(first.values(), key=lambda w: (w.time, w.role != "controller", w.broker)))
-            for name in ("leader_epoch", "isr", "old_leader", "controller_epoch"):
+            for name in ("leader_epoch", "partition_epoch", "isr", "old_leader", "controller_epoch"):
                 if getattr(offline, name) is None:
                     setattr(offline, name, getattr(fact, name))
             continue

@@ -1,18 +1,19 @@
 """Observations: what one line says of one partition, the raw material of facts (SCL-17X). Pure functions."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
-from kafkatool.core.statelog.lines.details import number, numbers
+from kafkatool.core.statelog.lines.details import Details, read_numbers, read_recovery_state
 from kafkatool.core.statelog.sources.chunks import Record
 
 LEADERSHIP_EVENTS: Final = frozenset(
     {
         *("partition_online", "isr_shrunk", "reassignment_sent", "leader_and_isr_sent", "update_metadata_sent"),
-        *("leader_and_isr_received", "metadata_cached", "leader_started", "follower_started"),
+        *("leader_and_isr_received", "metadata_cached", "leader_started", "follower_started", "partition_changed"),
     }
 )
 """Lines that tell leader, ISR or leader epoch of a partition."""
@@ -21,17 +22,25 @@ FAILURES: Final = frozenset(
     {
         *("partition_change_failed", "replica_change_failed", "election_failed", "election_aborted"),
         *("reassignment_send_failed", "leader_and_isr_failed", "transition_failed", "leader_unavailable"),
-        *("zookeeper_failed", "topic_id_mismatch", "response_error"),
+        *("zookeeper_failed", "topic_id_mismatch", "response_error", "fetcher_failed", "replica_removal_failed"),
     }
 )
 """Lines that tell that something did not work."""
 
 LIFE_EVENTS: Final = frozenset(
-    {"partition_created", "partition_offline", "partition_removed", "metadata_deleted", "leader_elected"}
+    {
+        *("partition_created", "partition_offline", "partition_removed", "metadata_deleted", "leader_elected"),
+        *("replica_created", "leader_recovering"),
+    }
 )
-IGNORED: Final = "leader_and_isr_ignored"
+IGNORED: Final = frozenset({"leader_and_isr_ignored", "partition_change_ignored"})
+"""Lines that tell of what was out of date: the state in them is not the partition's."""
+
 DISK_FAILED: Final = "replicas_marked_offline"
-OBSERVED: Final = LEADERSHIP_EVENTS | FAILURES | LIFE_EVENTS | {IGNORED, DISK_FAILED}
+OBSERVED: Final = LEADERSHIP_EVENTS | FAILURES | LIFE_EVENTS | IGNORED | {DISK_FAILED}
+
+NO_CONTROLLER: Final = -1
+"""The controller epoch in what brokers log without ZooKeeper."""
 
 REASON_BYTES: Final = 300
 """As much of an error's text as is kept."""
@@ -41,7 +50,8 @@ class Observation(NamedTuple):
     """One line's statement about one partition. ``time`` compares as text; ``line`` is its number in log ``source``.
 
     ``controller`` and ``epoch``: whose decision or request it is. ``leader`` -1: none, -2: topic being deleted.
-    ``targets`` are the brokers a controller sends to. ``text`` is an error's words, or a state left.
+    ``targets`` are the brokers a controller sends to. ``text`` is an error's words, or a state left. ``recovery`` is
+    RECOVERED or RECOVERING; ``mode`` "zookeeper" or "kraft", where the form tells it.
     """
 
     time: str
@@ -56,56 +66,129 @@ class Observation(NamedTuple):
     leader: int | None = None
     leader_epoch: int | None = None
     isr: tuple[int, ...] | None = None
-    zk_version: int | None = None
+    partition_epoch: int | None = None
     state_epoch: int | None = None
     replicas: tuple[int, ...] | None = None
+    topic_id: str | None = None
     targets: tuple[int, ...] = ()
     text: str | None = None
+    recovery: str | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    mode: str | None = None
+
+
+Values = TypeVar("Values", bound=tuple[Any, ...])
+"""An Observation, or the plain tuple of it that goes from the first round to the second."""
+
+_AT: Final = {name: at for at, name in enumerate(Observation._fields)}
+_TARGETS, _LEADER_EPOCH, _TEXT = _AT["targets"], _AT["leader_epoch"], _AT["text"]
+_NOT_OF_IGNORED: Final = ("leader", "leader_epoch", "isr", "partition_epoch")
+
+
+class Statement:
+    """What lines of one shape say of partitions: which values of an Observation stand where, and those that are given."""
+
+    __slots__ = ("_given", "_numbers", "_numbers_of", "_spans", "_told", "_words")
+
+    def __init__(self, details: Details, event: str, actor_id: slice) -> None:
+        """Take the details of the shape, and the event and the writer's place among them, which are there."""
+        is_controller = details.actor == "controller"
+        places: dict[str, tuple[slice | None, Callable[[bytes], Any]]] = {
+            "actor_id": (actor_id, int),
+            "controller": (actor_id if is_controller else details.sender, int),
+            "epoch": (details.epoch, int),
+            "leader": (actor_id if event == "leader_started" else details.leader, int),
+            "leader_epoch": (details.leader_epoch, int),
+            "isr": (details.isr, read_numbers),
+            "partition_epoch": (details.partition_epoch, int),
+            "state_epoch": (details.state_epoch, _state_epoch),
+            "replicas": (details.replicas, read_numbers),
+            "topic_id": (details.topic_id, _text),
+            "targets": (details.target if event in LEADERSHIP_EVENTS else None, read_numbers),
+            "recovery": (details.recovery, read_recovery_state),
+            "adding": (details.adding, read_numbers),
+            "removing": (details.removing, read_numbers),
+        }
+        if event in IGNORED:
+            places |= dict.fromkeys(_NOT_OF_IGNORED, (None, int))
+        told = [(_AT[name], at, read) for name, (at, read) in places.items() if at is not None]
+        self._told = [(at, place, read) for at, place, read in told if read is not int]
+        self._numbers = [at for at, _, read in told if read is int]
+        # Twice the writer, which a single one would not be a tuple of.
+        self._numbers_of = itemgetter(*(place for _, place, read in told if read is int), actor_id)
+        self._words = event in FAILURES or event in IGNORED or event == DISK_FAILED
+        given: dict[str, Any] = {"event": event, "actor": details.actor, "targets": (), "mode": details.shape.mode}
+        given["text"] = None if self._words else details.from_state
+        self._given = [given.get(name) for name in Observation._fields]
+        self._spans = details.shape.spans
+
+    @property
+    def tells_isr(self) -> bool:
+        """Tell if the lines have a partition's ISR and are of those that tell also of the leader's own changes."""
+        isr_told = any(at == _AT["isr"] for at, _, _ in self._told)
+        return isr_told and self._given[_AT["event"]] in ("metadata_cached", "update_metadata_sent")
+
+    def values(self, record: Record, source: int, line_number: int) -> tuple[Any, ...]:
+        """Return the values of the Observation that a record is."""
+        line = record.line
+        values = self._given.copy()
+        values[0:4] = record.time.decode("latin-1"), source, record.offset, line_number
+        for at, text in zip(self._numbers, self._numbers_of(line), strict=False):
+            values[at] = int(text)
+        for at, place, read in self._told:
+            values[at] = read(line[place])
+        if self._words:
+            values[_TEXT] = _words(record)
+        return tuple(values)
+
+    def partitions(self, line: bytes) -> Iterator[tuple[str, int]]:
+        """Yield topic and number of the partitions that a line names."""
+        for topic_start, topic_end, start, end in self._spans:
+            yield _name(line[topic_start:topic_end]), int(line[start:end])
+
+
+def statement_of(details: Details) -> Statement | None:
+    """Return what lines with these details say of partitions; None: nothing."""
+    event = details.shape.event
+    if event is None or event not in OBSERVED or details.actor_id is None or details.actor is None:
+        return None
+    return Statement(details, event, details.actor_id) if details.shape.spans else None
 
 
 def observe(record: Record, source: int, line: int) -> Iterator[tuple[str, int, Observation]]:
     """Yield topic, partition and observation for each partition that a record says something of."""
-    details, text = record.details, record.line
-    event = details.shape.event
-    if event not in OBSERVED or details.actor_id is None or details.actor is None or event is None:
-        return
-    if event == "stop_replica_ignored" and details.shape.level != "ERROR":
-        return
-    actor_id = int(text[details.actor_id])
-    said = Observation(
-        record.time.decode("latin-1"),
-        source,
-        record.offset,
-        line,
-        event,
-        details.actor,
-        actor_id,
-        actor_id if details.actor == "controller" else number(text, details.sender),
-        number(text, details.epoch),
-        number(text, details.leader),
-        number(text, details.leader_epoch),
-        numbers(text, details.isr),
-        number(text, details.zk_version),
-        number(text, details.state_epoch),
-        numbers(text, details.replicas),
-        numbers(text, details.target) or () if event in LEADERSHIP_EVENTS else (),
-        _words(record) if event in FAILURES or event in (IGNORED, DISK_FAILED) else details.from_state,
-    )
-    if event == "leader_started":
-        said = said._replace(leader=actor_id)
-    for span in details.shape.spans:
-        topic = _name(text[span.topic_start : span.topic_end])
-        yield topic, int(text[span.partition_start : span.partition_end]), said
+    statement = statement_of(record.details)
+    if statement is not None:
+        said = Observation(*statement.values(record, source, line))
+        for topic, partition in statement.partitions(record.line):
+            yield topic, partition, said
 
 
-def drop_repeats(observed: Iterable[tuple[str, int, Observation]]) -> Iterator[tuple[str, int, Observation]]:
-    """Yield topic, partition and observation but for those that a broker repeats word by word."""
+def drop_repeats(observed: Iterable[tuple[str, int, Values]]) -> Iterator[tuple[str, int, Values]]:
+    """Yield topic, partition and observation, as a tuple at least, but for those that a broker repeats word by word.
+
+    What it says after it created the partition anew is no repeat, though it may be the same: the topic may be another.
+    """
     latest: dict[tuple[object, ...], tuple[object, ...]] = {}
-    for topic, partition, o in observed:
-        key, content = (topic, partition, o.source, o.actor, o.actor_id, o.event, o.targets), o[7:15]
-        if o.leader_epoch is None or latest.get(key) != content:
+    for said in observed:
+        topic, partition, o = said
+        _, source, _, _, event, actor, actor_id = o[:7]
+        key, content = (topic, partition, source, actor, actor_id, event, o[_TARGETS]), o[7:_TARGETS]
+        if event == "replica_created":
+            latest.pop((topic, partition, source, actor, actor_id, "follower_started", ()), None)
+        if o[_LEADER_EPOCH] is None or latest.get(key) != content:
             latest[key] = content
-            yield topic, partition, o
+            yield said
+
+
+def _state_epoch(text: bytes) -> int | None:
+    epoch = int(text)
+    return None if epoch == NO_CONTROLLER else epoch
+
+
+def _text(text: bytes) -> str:
+    return text.decode("latin-1")
 
 
 def join_into(mine: dict[Any, Any], others: Mapping[Any, Any]) -> None:
@@ -137,7 +220,7 @@ def _words(record: Record) -> str:
     text = record.line.decode("utf-8", "replace")
     if record.tail:
         return record.tail[0].decode("utf-8", "replace").strip()[:REASON_BYTES]
-    for mark in (" due to: ", " due to ", " since ", " as ", ". "):
+    for mark in (" due to: ", " due to ", " since ", " because ", " as ", ". "):
         _, found, words = text.partition(mark)
         if found:
             return words.removesuffix(" (state.change.logger)").strip()[:REASON_BYTES]

@@ -1,14 +1,22 @@
 """The logs as a whole: which brokers and controllers wrote when, lines of each kind. Pure; added up from chunks."""
 
+import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from kafkatool.core.statelog.history.observations import Observation, join_into, observe
+from kafkatool.core.statelog.history.observations import join_into, statement_of
+from kafkatool.core.statelog.lines.details import Details
+from kafkatool.core.statelog.lines.forms import events_of_mode
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.sources.chunks import Record
 
+UNKNOWN = "unknown form"
+"""Stands for the event in a record of unknown form."""
+
+_NOWHERE = slice(0, 0)
 MINUTE_LENGTH = 16
 """Characters of ``yyyy-MM-dd HH:mm``."""
 
@@ -32,7 +40,9 @@ class Overview:
     ``controllers``: by (epoch, id), lines that controllers wrote themselves, as brokers of their own requests too;
     ``heard``: lines that other brokers wrote of their requests, which is all there is where a controller's log is
     missing. ``isr_passed_on``: lines with a partition's ISR that tell also of the leader's own changes; without any,
-    those cannot be seen.
+    those cannot be seen. ``unknown_records``: all records of unknown form, whenever written; ``first_unknown``: where the
+    first dated line of unknown form stands, as FILE:LINE.
+    ``near``: where a topic is asked for, a few others that lines name and whose names are like it.
     """
 
     first: str | None = None
@@ -42,7 +52,10 @@ class Overview:
     heard: dict[tuple[int, int], Activity] = field(default_factory=dict)
     events: Counter[str] = field(default_factory=Counter)
     levels: Counter[str] = field(default_factory=Counter)
+    near: set[str] = field(default_factory=set)
     isr_passed_on: int = 0
+    unknown_records: int = 0
+    first_unknown: str | None = None
     counts: Counts = field(default_factory=Counts)
     files: int = 0
 
@@ -55,48 +68,97 @@ class Overview:
         join_into(self.heard, other.heard)
         self.events.update(other.events)
         self.levels.update(other.levels)
+        self.near |= other.near
         self.isr_passed_on += other.isr_passed_on
+        self.unknown_records += other.unknown_records
+
+    @property
+    def unknown(self) -> int:
+        """Return how many dated lines of unknown form are in the time asked for, or have no time that can be read."""
+        return self.events[UNKNOWN] + self.counts.unknown_form - self.unknown_records
+
+    @property
+    def dated(self) -> int:
+        """Return how many dated lines there are."""
+        return self.counts.records + self.counts.unknown_form - self.unknown_records
+
+    def runs_by(self, mode: str) -> bool:
+        """Tell if any line is one that only a cluster run that way writes."""
+        return any(self.events[event] for event in events_of_mode(mode))
+
+
+def near_topics(topic: str, names: Iterable[str]) -> list[str]:
+    """Return those names that one may have meant who wrote ``topic``, the likeliest first; it may be itself."""
+    return difflib.get_close_matches(topic, sorted(names), n=3)
 
 
 def observe_chunk(
     records: Iterable[Record], source: int, selection: Selection, overview: Overview, minutes: Counter[bytes]
-) -> Iterator[tuple[str, int, Observation]]:
-    """Yield topic, partition and observation for what the records of one chunk say of the partitions selected.
+) -> Iterator[tuple[str, int, tuple[Any, ...]]]:
+    """Yield topic, partition and an Observation's values for what the records of one chunk say of the partitions selected.
 
     ``overview``, and ``minutes`` (lines in each), are complete when the iteration is over.
     """
-    activity: dict[tuple[int, int, int | None], list[Any]] = {}
+    activity: dict[tuple[bytes, bytes, bytes], list[Any]] = {}
+    others: set[str] = set()
     wanted = selection.partition_filter()
     start, end = selection.start_time.encode(), selection.end_time.encode()
+    kinds: dict[int, _Kind] = {}
     for record in records:
-        details, time = record.details, record.time
-        shape = details.shape
+        time, _, line_number, line, details, _ = record
+        kind = kinds.get(id(details)) or kinds.setdefault(id(details), _Kind(details))
+        kind.lines += 1
         if start <= time <= end:
+            kind.in_time += 1
             minutes[time[:MINUTE_LENGTH]] += 1
-            overview.levels[shape.level or "none"] += 1
-            overview.events[shape.event or "unknown form"] += 1
-        if details.actor_id is not None:
-            actor = int(record.line[details.actor_id])
-            epoch = int(record.line[details.epoch]) if details.epoch else None
-            if details.actor == "controller" or details.sender is None:
-                sender = actor
-            else:
-                sender = int(record.line[details.sender])
-            so_far = activity.get((actor, sender, epoch))
+        if kind.who_of is not None:
+            key = kind.who_of(line)
+            so_far = activity.get(key)
             if so_far is None:
-                activity[actor, sender, epoch] = [1, time, time]
+                activity[key] = [1, time, time]
             else:
                 so_far[0] += 1
-                so_far[1], so_far[2] = min(so_far[1], time), max(so_far[2], time)
-        if not shape.spans or time > end:
+                if time > so_far[2]:
+                    so_far[2] = time
+                elif time < so_far[1]:
+                    so_far[1] = time
+        statement = kind.statement
+        if statement is None or time > end:
             continue
-        for topic, partition, o in observe(record, source, record.line_number):
+        values = statement.values(record, source, line_number)
+        for topic, partition in statement.partitions(line):
+            overview.isr_passed_on += kind.tells_isr
             if wanted(topic, partition):
-                overview.isr_passed_on += o.isr is not None and o.event in ("metadata_cached", "update_metadata_sent")
-                yield topic, partition, o
+                yield topic, partition, values
+            else:
+                others.add(topic)
+    for kind in kinds.values():
+        shape = kind.details.shape
+        if kind.in_time:
+            overview.levels[shape.level or "none"] += kind.in_time
+            overview.events[shape.event or UNKNOWN] += kind.in_time
+        overview.unknown_records += kind.lines if shape.event is None else 0
+    if selection.topic is not None:
+        overview.near.update(near_topics(selection.topic, others))
     for (actor, controller, epoch), (lines, first, last) in activity.items():
         own = Activity(lines, first.decode("latin-1"), last.decode("latin-1"))
-        part = Overview(own.first, own.last, {actor: own})
-        if epoch is not None:
-            (part.controllers if actor == controller else part.heard)[epoch, controller] = own
+        part = Overview(own.first, own.last, {int(actor): own})
+        if epoch:
+            (part.controllers if int(actor) == int(controller) else part.heard)[int(epoch), int(controller)] = own
         overview.add(part)
+
+
+class _Kind:
+    """The lines of one shape in a chunk: how many there are, and where what is wanted of them stands."""
+
+    __slots__ = ("details", "in_time", "lines", "statement", "tells_isr", "who_of")
+
+    def __init__(self, details: Details) -> None:
+        self.details = details  # and so its id stays its own
+        self.lines = self.in_time = 0
+        by_itself = details.actor == "controller" or details.sender is None
+        sender = details.actor_id if by_itself else details.sender
+        # Writer, controller whose request it is about, and its epoch; None: nobody says that he wrote it.
+        self.who_of = itemgetter(details.actor_id, sender, details.epoch or _NOWHERE) if details.actor_id else None
+        self.statement = statement_of(details)
+        self.tells_isr = self.statement is not None and self.statement.tells_isr

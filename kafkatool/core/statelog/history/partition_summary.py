@@ -24,7 +24,10 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionSummary:
-    """One partition's events, counted. Times in milliseconds; ``leaderless_open``: without leader at the end."""
+    """One partition's events, counted. Times in milliseconds; ``leaderless_open``: without leader at the end.
+
+    ``unseen``: changes that no line tells of; ``unclean``: elections from outside the ISR.
+    """
 
     topic: str
     partition: int
@@ -38,6 +41,8 @@ class PartitionSummary:
     leaderless_open: bool = False
     failed: int = 0
     ignored: int = 0
+    unseen: int = 0
+    unclean: int = 0
     leader: int | None = None
     isr: tuple[int, ...] | None = None
     deleted: bool = False
@@ -65,6 +70,8 @@ def summarise_partition(topic: str, partition: int, history: History, start: str
         isr_growths=kinds["isr_grown"],
         failed=kinds["failed"],
         ignored=kinds["ignored"],
+        unseen=kinds["gap"],
+        unclean=sum(fact.unclean for fact in facts),
         leader=history.leader if history.leader is not None and history.leader >= 0 else None,
         isr=history.isr,
         deleted=history.deleted,
@@ -92,7 +99,7 @@ def _spans(facts: Sequence[Fact], start: str, end: str) -> Iterable[Span]:
             case "created" | "reassigned":
                 after = (leader, in_sync, len(fact.replicas or ()), alive)
             case "first_seen" | "elected":
-                after = (fact.leader, len(fact.isr or ()), replicas or most, True)
+                after = (fact.leader, in_sync if fact.isr is None else len(fact.isr), replicas or most, True)
             case "offline":
                 after = (None, in_sync, replicas, True)
             case "isr_shrunk" | "isr_grown":

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
+from kafkatool.core.statelog.history.chronology import Moment, Standing, chronology, standings
 from kafkatool.core.statelog.history.facts import Fact, history_of
 from kafkatool.core.statelog.history.observations import Observation, join_into, milliseconds
 from kafkatool.core.statelog.history.overview import Overview
 from kafkatool.core.statelog.history.partition_summary import PartitionSummary, summarise_partition
 from kafkatool.core.statelog.history.skew import Skew, skews
+from kafkatool.core.statelog.history.verdict import Verdict, Visibility, brokers_named, judge, visibility_of
+from kafkatool.core.statelog.lines.forms import KRAFT
 
 PLOT_STEPS: Final = 480
 """Steps of time in the plots."""
@@ -20,6 +23,9 @@ MOST_BARS: Final = 240
 """Bars of the plot of lines per minute; longer logs have several minutes in a bar."""
 
 MINUTE_MS: Final = 60_000
+
+MOST_STRETCHES: Final = 20_000
+"""Stretches of time, of a second or longer, by which it is told who was gone."""
 
 BROKER_EVENTS: Final = ("lost", "gained", "left_isr", "joined_isr", "led_at_end")
 """Counted for each broker: leaderships lost and gained, times out of an ISR and back, partitions led at the end."""
@@ -36,9 +42,9 @@ class Minute:
 
 @dataclass(slots=True)
 class Sums:
-    """The sums over partitions. ``brokers``: by broker and one of BROKER_EVENTS.
+    """The sums over partitions. ``brokers``: by broker and one of BROKER_EVENTS; ``named``: all that partitions name.
 
-    Keys of plots: (broker, step) and step; values are changes at that step.
+    Keys of plots: (broker, step) and step; values are changes at that step. ``standing``: by broker and stretch of time.
     """
 
     partitions: int = 0
@@ -51,8 +57,10 @@ class Sums:
     led: Counter[tuple[int, int]] = field(default_factory=Counter)
     leaderless: Counter[int] = field(default_factory=Counter)
     missing: Counter[int] = field(default_factory=Counter)
+    standing: dict[tuple[int, int], Standing] = field(default_factory=dict)
     in_minutes: Counter[tuple[str, str]] = field(default_factory=Counter)
     skew: dict[tuple[int, int], Skew] = field(default_factory=dict)
+    named: set[int] = field(default_factory=set)
 
     def add(self, other: "Sums", top: int) -> None:
         """Add another part, keeping the ``top`` partitions."""
@@ -64,15 +72,17 @@ class Sums:
             for key, number in getattr(other, name).items():  # update() and += drop what is below zero
                 mine[key] += number
         self.top = heapq.nsmallest(top, [*self.top, *other.top], key=lambda summary: summary.rank)
+        join_into(self.standing, other.standing)
         join_into(self.skew, other.skew)
+        self.named |= other.named
 
 
 @dataclass(slots=True)
 class Report:
     """All numbers. ``first`` and ``last`` bound what is counted; ``bars`` are lines by bar of ``bar_minutes`` minutes.
 
-    ``sees_leader_isr``, ``sees_offline``: whether such changes can be in these logs at all (SCL-19X); where not, their
-    counts are lower bounds and 0 means "not visible".
+    Where ``visibility`` says that such changes cannot be in these logs, their counts are lower bounds and 0 means "not
+    visible" (SCL-19X).
     """
 
     overview: Overview
@@ -84,14 +94,23 @@ class Report:
     bars: dict[int, int]
 
     @property
-    def sees_leader_isr(self) -> bool:
-        """Return whether ISR changes that leaders make can be seen."""
-        return self.overview.isr_passed_on > 0
+    def visibility(self) -> Visibility:
+        """Return what can be seen at all."""
+        return visibility_of(self.overview)
 
     @property
-    def sees_offline(self) -> bool:
-        """Return whether partitions going offline and being deleted can be seen: they are logged at TRACE only."""
-        return self.overview.levels["TRACE"] > 0
+    def chronology(self) -> list[Moment]:
+        """Return who was gone and came back, and who ruled."""
+        overview = self.overview
+        told = {**overview.heard, **overview.controllers}
+        ruled = [(told[epoch, broker].first, broker) for epoch, broker in sorted(told)]
+        told_of = chronology(self.sums.standing, ruled, deletions_hidden=KRAFT in self.visibility.modes)
+        return [moment for moment in told_of if self.first <= moment.time <= self.last]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return how far these logs answer."""
+        return judge(self.overview, self.sums.named, self.sums.totals["unseen"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +147,10 @@ class ReportScope:
         sums.longest_leaderless_ms = summary.longest_leaderless_ms
         for name in ("elections", "leader_changes", "isr_shrinks", "isr_growths", "outages", "leaderless_ms"):
             sums.totals[name] = getattr(summary, name)
-        sums.totals.update(failed=summary.failed, ignored=summary.ignored)
+        sums.totals.update(
+            failed=summary.failed, ignored=summary.ignored, unseen=summary.unseen, unclean=summary.unclean
+        )
+        sums.named = brokers_named(history)
         for controller in {o.controller for o in observations if o.controller is not None}:
             requests = [o for o in observations if o.controller == controller]
             sums.skew.update(skews(requests, self.heard_from.get(controller, self.first)))
@@ -138,6 +160,7 @@ class ReportScope:
         if summary.leader is not None and not summary.deleted:
             sums.brokers[summary.leader, "led_at_end"] += 1
         self._draw(summary, sums)
+        self._place(history.facts, sums)
         return sums
 
     def _count(self, fact: Fact, sums: Sums) -> None:
@@ -164,6 +187,14 @@ class ReportScope:
                 else:
                     sums.led[span.leader, at] += change
                 sums.missing[at] += change * max(span.replicas - span.in_sync, 0)
+
+    def _place(self, facts: Sequence[Fact], sums: Sums) -> None:
+        origin = milliseconds(self.first)
+        stretch_ms = max((milliseconds(self.last) - origin) / MOST_STRETCHES, 1000.0)
+        for time, broker, standing in standings(facts):
+            after_ms = milliseconds(time) - origin
+            key = broker, int(max(after_ms, 0) / stretch_ms)
+            join_into(sums.standing, {key: standing if time >= self.first else Standing(standing.change)})
 
 
 def running(changes: Mapping[int, int]) -> list[int]:

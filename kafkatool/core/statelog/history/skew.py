@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from kafkatool.core.statelog.history.observations import Observation, join_into, milliseconds, observe
 from kafkatool.core.statelog.lines.details import find_details
 from kafkatool.core.statelog.lines.shapes import ByShape
-from kafkatool.core.statelog.sources.chunks import Chunk, ChunkAccount, read_records
+from kafkatool.core.statelog.sources.chunks import ChunkAccount, read_records
 from kafkatool.core.statelog.sources.clocks import Clock
 from kafkatool.core.statelog.sources.source import Source
 
@@ -89,13 +89,13 @@ def skew_at_the_end(sources: Sequence[Source], clocks: Sequence[Clock | None]) -
     heard_from: dict[int, str] = {}
     for number in range(max(len(sources) - MOST_LOGS, 0), len(sources)):
         source, size = sources[number], sources[number].size
-        chunk = Chunk(0, number, source.next_record(max(size - LOOK_BYTES, 0))[0], size)
+        start = source.next_record(max(size - LOOK_BYTES, 0))[0]
         first_heard: dict[int, str] = {}
-        for record in read_records(source, clocks[number], chunk, store, ChunkAccount()):
+        for record in read_records([source.read(start, size)], clocks[number], start, store, ChunkAccount()):
             details = record.details
             if details.actor == "controller" and details.actor_id is not None:
                 controller, time = int(record.line[details.actor_id]), record.time.decode("latin-1")
-                first_heard.setdefault(controller, _later(time) if chunk.start else time)
+                first_heard.setdefault(controller, _later(time) if start else time)
             for topic, partition, o in observe(record, number, record.line_number):
                 if o.controller is not None:
                     told.setdefault((topic, partition, o.controller), []).append(o)

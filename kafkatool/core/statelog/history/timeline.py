@@ -1,7 +1,7 @@
 """The facts about one partition as data, as ``kt logs timeline`` prints them (SCL-17X). Pure functions."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 from kafkatool.core.statelog.history.facts import Fact, History, Witness
@@ -12,12 +12,14 @@ FINAL: Final = "final"
 
 Item = dict[str, Any]
 
+_PLAIN: Final = tuple(f.name for f in fields(Fact) if f.name not in ("time", "kind", "witnesses"))
+
 
 def partition_items(
     topic: str,
     partition: int,
     history: History,
-    names: Sequence[str],
+    names: Mapping[int, str] | Sequence[str],
     *,
     start_time: str,
     end: str,
@@ -37,20 +39,26 @@ def partition_items(
         leader=history.leader if history.leader is not None and history.leader >= 0 else None,
         leader_epoch=history.leader_epoch,
         isr=history.isr,
+        partition_epoch=history.partition_epoch,
+        topic_id=history.topic_id,
+        leader_recovery_state=history.leader_recovery_state,
+        mode=history.mode,
         reason="deleted" if history.deleted else "no leader" if history.leader == -1 else None,
     )
     return [*items, _item(topic, partition, final, ())]
 
 
-def _item(topic: str, partition: int, fact: Fact, names: Sequence[str]) -> Item:
+def _item(topic: str, partition: int, fact: Fact, names: Mapping[int, str] | Sequence[str]) -> Item:
     """Return a fact as JSON has it: every key always there. ``late_ms``: a witness's clock against the fact's time."""
-    values = asdict(fact)
-    about = {"time": values.pop("time"), "topic": topic, "partition": partition, "fact": values.pop("kind")}
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    return {**about, **plain, "witnesses": [_witness(w, fact, names) for w in fact.witnesses]}
+    item: Item = {"time": fact.time, "topic": topic, "partition": partition, "fact": fact.kind}
+    for name in _PLAIN:
+        value = getattr(fact, name)
+        item[name] = list(value) if isinstance(value, tuple) else value
+    item["witnesses"] = [_witness(w, fact, names) for w in fact.witnesses]
+    return item
 
 
-def _witness(witness: Witness, fact: Fact, names: Sequence[str]) -> Item:
+def _witness(witness: Witness, fact: Fact, names: Mapping[int, str] | Sequence[str]) -> Item:
     return {
         "broker": witness.broker,
         "role": witness.role,

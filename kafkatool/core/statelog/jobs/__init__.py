@@ -1,9 +1,8 @@
-"""The jobs of ``kt logs``: rounds of tasks over files that all tasks can read, with files between the rounds.
+"""The jobs of ``kt logs``: a first round reads chunks, a second one works on what belongs together.
 
-Doors: ``merge``, ``ordered_merge``, ``gathering``, ``timeline``, ``report``; ``tasks`` for what a caller brings. What a
-task computes is in the rooms below, as pure functions; how tasks are started is the caller's ``Mapper``: Spark, or in
-tests the process itself. A second carrier of the same functions would be a room beside this one. pyspark is never
-imported here.
+Doors: ``merge`` (the fast way, for files here alone), ``ordered_merge``, ``gathering``, ``timeline``, ``report``;
+``carrier`` for what carries a job, ``here`` for the carrier of files that all tasks can read, ``tasks`` for what that one
+is brought. What a task computes is in the rooms below, as pure functions. pyspark is never imported here.
 """
 
-__all__ = ["gathering", "merge", "ordered_merge", "report", "tasks", "timeline"]
+__all__ = ["carrier", "gathering", "here", "merge", "ordered_merge", "report", "tasks", "timeline"]

@@ -8,15 +8,14 @@ never lines or facts (SCL-22X); cuts and buckets decide only who does what, so t
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from functools import partial
+from typing import Final
 
 from kafkatool.core.statelog.history.observations import Observation, drop_repeats
 from kafkatool.core.statelog.history.overview import Overview, observe_chunk
-from kafkatool.core.statelog.jobs import shuffle
-from kafkatool.core.statelog.jobs.tasks import Logs, Mapper, map_chunks
+from kafkatool.core.statelog.jobs.carrier import Buckets, Carrier, Entry, Logs, Scattered
 from kafkatool.core.statelog.lines.details import find_details
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.lines.shapes import ByShape
@@ -29,72 +28,102 @@ from kafkatool.core.statelog.sources.chunks import (
     first_lines,
     read_records,
 )
-
-MINUTES = -1
-"""The bucket of lines per minute."""
+from kafkatool.core.statelog.sources.clocks import Clock
 
 MOST_BUCKETS = 256
+
+_observation: Callable[[Entry], Observation] = partial(
+    tuple.__new__, Observation
+)  # a third of the time of a call of it
+
+_DETAILS: Final = ByShape(find_details)
+"""Of the shapes met by this process: the logs of a cluster share them, so the next chunk brings few new ones."""
+
+Note = tuple[ChunkAccount, Overview]
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The end of round one: what was asked for, the overview, and where each bucket's observations are."""
+    """The end of round one: what was asked for, the overview, and each bucket's observations.
 
-    logs: Logs
+    Buckets up to ``buckets`` are of partitions; the one of that number has the lines per minute. ``names`` are those of
+    the logs.
+    """
+
+    names: tuple[str, ...]
     selection: Selection
     overview: Overview
-    batches: dict[int, shuffle.Batches]
+    scattered: Scattered[Note]
+    buckets: int
     first_lines: tuple[int, ...]
-
-    def buckets(self) -> list[tuple[int, shuffle.Batches]]:
-        """Return the buckets of partitions, in order."""
-        return sorted((bucket, batches) for bucket, batches in self.batches.items() if bucket != MINUTES)
 
 
 @dataclass(frozen=True, slots=True)
 class _GatherTask:
-    logs: Logs
+    clocks: tuple[Clock | None, ...]
     selection: Selection
     buckets: int
 
-    def gather(self, chunk: Chunk) -> tuple[shuffle.ShuffleFile, ChunkAccount, Overview]:
+    def gather(self, chunk: Chunk, blocks: Iterable[bytes]) -> tuple[Buckets, Note]:
         account, overview = ChunkAccount(), Overview()
         minutes: Counter[bytes] = Counter()
-        entries: dict[int, list[shuffle.Entry]] = {}
-        source, clock = self.logs.sources[chunk.source], self.logs.clocks[chunk.source]
-        records = read_records(source, clock, chunk, ByShape(find_details), account)
+        entries: dict[int, list[Entry]] = {}
+        records = read_records(blocks, self.clocks[chunk.source], chunk.start, _DETAILS, account)
         observed = observe_chunk(records, chunk.source, self.selection, overview, minutes)
-        for topic, partition, o in drop_repeats(observed):
-            bucket = zlib.crc32(f"{topic}-{partition}".encode("utf-8", "surrogateescape")) % self.buckets
-            entries.setdefault(bucket, []).append((topic, partition, chunk.number, tuple(o)))
-        entries[MINUTES] = [(minute.decode("latin-1"), number) for minute, number in minutes.items()]
-        path = self.logs.directory / f"observations-{chunk.number:06d}"
-        return shuffle.write_file(path, entries), account, overview
+        bucket_of: dict[tuple[str, int], list[Entry]] = {}
+        for topic, partition, values in drop_repeats(observed):
+            bucket = bucket_of.get((topic, partition))
+            if bucket is None:
+                number = zlib.crc32(f"{topic}-{partition}".encode("utf-8", "surrogateescape")) % self.buckets
+                bucket = bucket_of[topic, partition] = entries.setdefault(number, [])
+            bucket.append((topic, partition, chunk.number, values))
+        entries[self.buckets] = [(minute.decode("latin-1"), number) for minute, number in minutes.items()]
+        return entries, (account, overview)
 
 
-def gather(logs: Logs, selection: Selection, mapper: Mapper, files: int, *, chunk_bytes: int = CHUNK_BYTES) -> Gathered:
+def gather(
+    logs: Logs, selection: Selection, carrier: Carrier, files: int, *, chunk_bytes: int = CHUNK_BYTES
+) -> Gathered:
     """Run round one. Of the selection, topic and partitions are used; its times bound only the counts in the overview.
 
     SourceChangedError, SparkError, OSError.
     """
     chunks = cut_chunks(logs.sources, chunk_bytes)
     size = sum(chunk.end - chunk.start for chunk in chunks)
-    task = _GatherTask(logs, selection, min(max(size // chunk_bytes, 1), MOST_BUCKETS))
-    found = map_chunks(mapper, task.gather, chunks, chunk_bytes)
-    overview = Overview(counts=add_accounts(chunks, [account for _, account, _ in found]), files=files)
-    for _, _, part in found:
+    buckets = min(max(size // chunk_bytes, 1), MOST_BUCKETS)
+    task = _GatherTask(logs.clocks, selection, buckets)
+    scattered = carrier.scatter(logs.sources, chunks, task.gather, buckets=buckets + 1, chunk_bytes=chunk_bytes)
+    accounts = [account for account, _ in scattered.notes]
+    overview = Overview(counts=add_accounts(chunks, accounts), files=files)
+    for _, part in scattered.notes:
         overview.add(part)
-    numbers = first_lines(logs.sources, chunks, [account.lines for _, account, _ in found])
-    return Gathered(logs, selection, overview, shuffle.batches_by_bucket(file for file, _, _ in found), tuple(numbers))
+    numbers = first_lines(logs.sources, chunks, [account.lines for account in accounts])
+    unknown = (
+        f"{logs.sources[chunk.source].name}:{number + account.first_unknown}"
+        for chunk, number, account in zip(chunks, numbers, accounts, strict=True)
+        if account.first_unknown is not None
+    )
+    overview.first_unknown = next(unknown, None)
+    names = tuple(source.name for source in logs.sources)
+    return Gathered(names, selection, overview, scattered, buckets, tuple(numbers))
 
 
-def partitions_of(batches: shuffle.Batches, first_lines: Sequence[int]) -> Iterator[tuple[str, int, list[Observation]]]:
+def partitions_of(found: Iterable[Entry], first_lines: Sequence[int]) -> Iterator[tuple[str, int, list[Observation]]]:
     """Yield the partitions of a bucket by name, each with all observations of it; lines are numbered in their file.
 
     Repeats are dropped again here: where chunks were cut must not show.
     """
-    entries = sorted(shuffle.read_batches(batches), key=lambda entry: (entry[0], entry[1], entry[3][1:3]))
-    for (topic, partition), group in groupby(entries, key=itemgetter(0, 1)):
-        in_chunks = ((Observation(*values), first_lines[chunk]) for _, _, chunk, values in group)
-        observed = ((topic, partition, o._replace(line=o.line + first)) for o, first in in_chunks)
-        yield topic, partition, [o for _, _, o in drop_repeats(observed)]
+    by_partition: dict[tuple[str, int], list[Entry]] = {}
+    for entry in found:
+        by_partition.setdefault(entry[:2], []).append(entry[2:])
+    for topic, partition in sorted(by_partition):
+        said = by_partition.pop((topic, partition))
+        said.sort(key=_place)
+        numbered = ((topic, partition, (*v[:3], v[3] + first_lines[chunk], *v[4:])) for chunk, v in said)
+        yield topic, partition, [_observation(values) for _, _, values in drop_repeats(numbered)]
+
+
+def _place(entry: Entry) -> tuple[int, int]:
+    """Return where the line stands: its log, and the offset."""
+    values = entry[1]
+    return values[1], values[2]

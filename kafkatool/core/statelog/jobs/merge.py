@@ -6,7 +6,6 @@ other machines both must be on a shared disk.
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.statelog.jobs.here import PartFiles
 from kafkatool.core.statelog.jobs.tasks import Mapper
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import SliceMerger, descents_between
@@ -29,8 +29,6 @@ SLICE_BYTES = 64 * 1024 * 1024
 SMALL_BYTES = 4 * 1024 * 1024
 """Input not worth more than one slice."""
 
-COPY_BYTES = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Merged:
@@ -39,14 +37,12 @@ class Merged:
     There are no parts if the result stands already in the output that ``merge`` was given.
     """
 
-    parts: tuple[Path, ...]
+    parts: PartFiles
     counts: Counts
 
     def write_to(self, output: BinaryIO) -> None:
         """Copy the parts to ``output``, the one that ``merge`` was given if it was given one."""
-        for path in self.parts:
-            with path.open("rb") as part:
-                shutil.copyfileobj(part, output, COPY_BYTES)
+        self.parts.write_to(output)
 
 
 def plan_merge(sources: Sequence[Source], mapper: Mapper) -> Plan:
@@ -86,10 +82,10 @@ def merge(
         counts.add(result.counts)
     parts = [result.part for result in results]
     if slots is None:
-        return Merged(tuple(part.path for part in parts), counts)
+        return Merged(PartFiles(part.path for part in parts), counts)
     if not all(slots.fits(index, part) for index, part in enumerate(parts)):
         put_right(slots.path, parts)
-    return Merged((), counts)
+    return Merged(PartFiles(), counts)
 
 
 @contextmanager

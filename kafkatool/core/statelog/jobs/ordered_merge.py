@@ -1,27 +1,22 @@
-"""The merge where ``merge`` does not serve: rows instead of text, and order by UTC where clocks have zones.
+"""The merge where ``merge`` does not serve: rows instead of text, order by UTC where clocks have zones, logs elsewhere.
 
-Two rounds of tasks. The first writes each chunk's selected records to the bucket of the time range they belong to, with
-their place in the total order; the second sorts one range and writes one part of the result. Cut times come from
-samples and decide only how the work is shared out: the bytes are the same for any (SCL-8). A worker holds a chunk or a
-range, the driver neither (SCL-22X).
+Two rounds of tasks. The first sends each chunk's selected records to the range of the total order that they belong to,
+the second sorts one range and writes it. Cuts come from samples and decide only how the work is shared out: the bytes
+are the same for any (SCL-8). A cut is a place in the total order, not just a time: a second with a million lines is
+shared out like any other stretch. A worker holds a chunk or a range, the driver neither (SCL-22X).
 """
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
-from pathlib import Path
 
-import orjson
-
-from kafkatool.core.statelog.jobs import shuffle
-from kafkatool.core.statelog.jobs.merge import Merged
-from kafkatool.core.statelog.jobs.tasks import Logs, Mapper, map_chunks
-from kafkatool.core.statelog.lines.details import find_details
-from kafkatool.core.statelog.lines.selection import Selection
-from kafkatool.core.statelog.lines.shapes import ByShape
-from kafkatool.core.statelog.merging.rows import rows
+from kafkatool.core.statelog.jobs.carrier import Buckets, Carrier, Entry, Logs, Parts
+from kafkatool.core.statelog.lines.details import Details, find_details
+from kafkatool.core.statelog.lines.selection import Counts, Selection
+from kafkatool.core.statelog.lines.shapes import ByShape, classify_like_kafka
+from kafkatool.core.statelog.merging.rows import as_json, rows
 from kafkatool.core.statelog.sources.chunks import (
     CHUNK_BYTES,
     Chunk,
@@ -32,113 +27,141 @@ from kafkatool.core.statelog.sources.chunks import (
     first_lines,
     read_records,
 )
+from kafkatool.core.statelog.sources.clocks import Clock
 
 SAMPLES_PER_CHUNK = 16
-"""Times looked up in each chunk to find where to cut: each is a read of 8 KB on the driver."""
+"""Places looked up in each chunk to find where to cut: each is a read of 8 KB on the driver."""
+
+MOST_SAMPLES = 1024
+"""Places looked up in all; but one in each chunk."""
+
+PIECE_RECORDS = 1000
+"""Records that are written at a time."""
+
+Place = tuple[bytes, int, int]
+"""A place in the total order: time, source, offset."""
 
 _order = itemgetter(0, 1, 2)
-_written = itemgetter(3)
-"""Of an entry (time, source, offset, what is written): its place in the total order, and the bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class _MergeTask:
-    """All that a task of any round needs; small."""
+class Ordered:
+    """The result: the merged log or the rows, the account of every line, and how many rows there are."""
 
-    logs: Logs
+    parts: Parts
+    counts: Counts
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Collecting:
+    """The first round: a chunk's records by range, as (time, source, offset, chunk, line, first line, its tail)."""
+
+    clocks: tuple[Clock | None, ...]
     selection: Selection
-    as_rows: bool
-    show_source: bool
-    cuts: tuple[bytes, ...] = ()
-    first_lines: tuple[int, ...] = ()
+    cuts: tuple[Place, ...]
 
-    def count_lines(self, chunk: Chunk) -> int:
-        data = self.logs.sources[chunk.source].read(chunk.start, chunk.end)
-        return data.count(b"\n") + (not data.endswith(b"\n"))
-
-    def collect(self, chunk: Chunk) -> tuple[shuffle.ShuffleFile, ChunkAccount, int]:
-        """Write a chunk's records by time range; the last value returned is the number of rows."""
+    def collect(self, chunk: Chunk, blocks: Iterable[bytes]) -> tuple[Buckets, tuple[ChunkAccount, int]]:
+        """Return the entries, the account of the chunk, and the number of rows that its records make."""
         account = ChunkAccount()
         counts = account.counts
         verdict = self.selection.filter()
-        source = self.logs.sources[chunk.source]
-        ranges: dict[int, list[shuffle.Entry]] = {}
+        continuation = self.selection.continuation
+        store = ByShape(_like_kafka if self.selection.kafka_compatible else find_details)
+        ranges: dict[int, list[Entry]] = {}
+        cuts, source, number = self.cuts, chunk.source, chunk.number
         total_rows = 0
-        for record in read_records(source, self.logs.clocks[chunk.source], chunk, ByShape(find_details), account):
-            if verdict and (reason := verdict(record.time, record.line, record.details.shape)):
+        for record in read_records(blocks, self.clocks[source], chunk.start, store, account):
+            time, offset, line_number, line, details, tail = record
+            if verdict and (reason := verdict(time, line, details.shape)):
                 counts.drop(reason)
                 continue
             counts.written += 1
-            counts.lines_written += 1 + (len(record.tail) if self.selection.continuation else 0)
-            text, number = self._render(record, chunk, source.label)
-            total_rows += number
-            ranges.setdefault(bisect_right(self.cuts, record.time), []).append(
-                (record.time, chunk.source, record.offset, text)
-            )
-        file = shuffle.write_file(self.logs.directory / f"records-{chunk.number:06d}", ranges)
-        return file, account, total_rows
+            tail = tail if continuation else ()
+            counts.lines_written += 1 + len(tail)
+            total_rows += len(details.shape.spans) or 1
+            entry = (time, source, offset, number, line_number, line, tail)
+            ranges.setdefault(bisect_right(cuts, (time, source, offset)), []).append(entry)
+        return ranges, (account, total_rows)
 
-    def write(self, part: tuple[int, shuffle.Batches]) -> Path:
-        number, batches = part
-        path = self.logs.directory / f"part-{number:06d}"
-        entries = sorted(shuffle.read_batches(batches), key=_order)
-        with path.open("wb") as file:
-            file.writelines(map(_written, entries))
-        return path
 
-    def _render(self, record: Record, chunk: Chunk, label: str) -> tuple[bytes, int]:
-        if self.as_rows:
-            line = self.first_lines[chunk.number] + record.line_number
-            utc = self.logs.clocks[chunk.source] is not None
-            continuation = self.selection.continuation
-            found = [
-                orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
-                for row in rows(record, label, line, utc=utc, continuation=continuation)
-            ]
-            return b"".join(found), len(found)
-        tail = record.tail if self.selection.continuation else ()
-        prefix = os.fsencode(f"{label}\t") if self.show_source else b""
-        return prefix + b"\n".join((record.line, *tail)) + b"\n", 0
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """The second round: a range in order, as text or as rows. ``utc``: by source, whether its times are UTC."""
+
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    utc: tuple[bool, ...]
+    first_lines: tuple[int, ...]
+    show_source: bool
+    with_places: bool
+
+    def text(self, found: Iterator[Entry]) -> Iterator[bytes]:
+        entries = sorted(found, key=_order)
+        prefixes = [os.fsencode(f"{label}\t") if self.show_source else b"" for label in self.labels]
+        for at in range(0, len(entries), PIECE_RECORDS):
+            lines: list[bytes] = []
+            for _, source, _, _, _, line, tail in entries[at : at + PIECE_RECORDS]:
+                lines.append(prefixes[source] + line if self.show_source else line)
+                lines += tail
+            lines.append(b"")
+            yield b"\n".join(lines)
+
+    def rows(self, found: Iterator[Entry]) -> Iterator[bytes]:
+        store = ByShape(find_details)
+        for time, source, offset, chunk, number, line, tail in sorted(found, key=_order):
+            record = Record(time, offset, number, line, store.of(line), tail)
+            for row in rows(record, self.labels[source], self.first_lines[chunk] + number, utc=self.utc[source]):
+                if self.with_places:
+                    row |= {"file": self.names[source], "file_number": source, "offset": offset}
+                yield as_json(row)
 
 
 def merge_ordered(
     logs: Logs,
     selection: Selection,
-    mapper: Mapper,
+    carrier: Carrier,
     *,
     as_rows: bool,
     show_source: bool = False,
+    with_places: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
-) -> tuple[Merged, int]:
-    """Merge the logs into parts in their directory, as text or as JSON rows; also return the number of rows.
+) -> Ordered:
+    """Merge the logs into parts, as text or as JSON rows, one on a line; ``with_places`` adds PLACE_COLUMNS.
 
-    SourceChangedError, SparkError, OSError.
-    """
+    SourceChangedError, SparkError, OSError."""
     chunks = cut_chunks(logs.sources, chunk_bytes)
     cuts = tuple(_cuts(logs, chunks, sum(source.size for source in logs.sources) // chunk_bytes))
-    task = _MergeTask(logs, selection, as_rows, show_source, cuts)
-    if as_rows:
-        lines = map_chunks(mapper, task.count_lines, chunks, chunk_bytes)
-        task = replace(task, first_lines=tuple(first_lines(logs.sources, chunks, lines)))
-    collected = map_chunks(mapper, task.collect, chunks, chunk_bytes)
-    ranges = sorted(shuffle.batches_by_bucket(file for file, _, _ in collected).items())
-    parts = mapper.map(task.write, ranges)
-    counts = add_accounts(chunks, [account for _, account, _ in collected])
-    return Merged(tuple(parts), counts), sum(number for _, _, number in collected)
+    collecting = _Collecting(logs.clocks, selection, cuts)
+    scattered = carrier.scatter(
+        logs.sources, chunks, collecting.collect, buckets=len(cuts) + 1, chunk_bytes=chunk_bytes
+    )
+    accounts = [account for account, _ in scattered.notes]
+    numbers = first_lines(logs.sources, chunks, [account.lines for account in accounts])
+    names, labels = zip(*((source.name, source.label) for source in logs.sources), strict=True)
+    utc = tuple(clock is not None for clock in logs.clocks)
+    writing = _Writing(names, labels, utc, tuple(numbers) if as_rows else (), show_source, with_places)
+    parts = scattered.parts(writing.rows if as_rows else writing.text)
+    return Ordered(parts, add_accounts(chunks, accounts), sum(number for _, number in scattered.notes))
 
 
-def _cuts(logs: Logs, chunks: Sequence[Chunk], number: int) -> list[bytes]:
-    """Return times that cut the records into about ``number`` ranges more than one."""
+def _like_kafka(text: str) -> Details:
+    return Details(classify_like_kafka(text))
+
+
+def _cuts(logs: Logs, chunks: Sequence[Chunk], number: int) -> list[Place]:
+    """Return places that cut the records into about ``number`` ranges more than one."""
     if number < 1:
         return []
-    times = sorted(time for chunk in chunks for time in _samples(logs, chunk))
-    return sorted({times[len(times) * k // (number + 1)] for k in range(1, number + 1)}) if times else []
+    each = max(min(SAMPLES_PER_CHUNK, MOST_SAMPLES // len(chunks)), 1)
+    places = sorted(place for chunk in chunks for place in _samples(logs, chunk, each))
+    return sorted({places[len(places) * k // (number + 1)] for k in range(1, number + 1)}) if places else []
 
 
-def _samples(logs: Logs, chunk: Chunk) -> Iterator[bytes]:
+def _samples(logs: Logs, chunk: Chunk, number: int) -> Iterator[Place]:
     source, clock = logs.sources[chunk.source], logs.clocks[chunk.source]
-    distance = max((chunk.end - chunk.start) // SAMPLES_PER_CHUNK, 1)
-    for offset in range(chunk.start, chunk.end, distance):
-        place, time = source.next_record(offset)
+    distance = max((chunk.end - chunk.start) // number, 1)
+    for start in range(chunk.start, chunk.end, distance):
+        offset, time = source.next_record(start)
         if time is not None:
-            yield clock.utc(time, place) if clock else time
+            yield (clock.utc(time, offset) if clock else time), chunk.source, offset

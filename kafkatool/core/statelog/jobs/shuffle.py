@@ -8,10 +8,9 @@ import marshal
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Entry = tuple[Any, ...]
-"""One piece of data, of what ``marshal`` takes: tuples, lists, bytes, texts, numbers, None."""
+from kafkatool.core.statelog.jobs.carrier import Entry
 
 Batches = list[tuple[str, int]]
 """Where batches of entries begin: path and offset of each."""

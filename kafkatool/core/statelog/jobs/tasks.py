@@ -1,26 +1,12 @@
-"""The start of a job's tasks: the logs and the mapper that the caller brings, and small chunks put in one task."""
+"""The start of a job's tasks: the mapper that the caller brings, and small chunks put in one task."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kafkatool.core.statelog.sources.chunks import Chunk
-from kafkatool.core.statelog.sources.clocks import Clock
-from kafkatool.core.statelog.sources.source import Source
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Logs:
-    """Opened logs with the clock of each, and the directory for what is found in them."""
-
-    sources: tuple[Source, ...]
-    clocks: tuple[Clock | None, ...]
-    directory: Path
 
 
 class Mapper(Protocol):
@@ -34,10 +20,8 @@ class Mapper(Protocol):
         """Return ``function`` of each item, in the items' order."""
 
 
-def map_chunks(
-    mapper: Mapper, function: Callable[[Chunk], Result], chunks: Sequence[Chunk], chunk_bytes: int
-) -> list[Result]:
-    """Return ``function`` of each chunk; small ones (hourly files of a quiet cluster) go many to a task."""
+def grouped(chunks: Sequence[Chunk], chunk_bytes: int) -> list[list[Chunk]]:
+    """Return the chunks in groups for one task each; small ones (hourly files of a quiet cluster) go together."""
     groups: list[list[Chunk]] = []
     room = 0
     for chunk in chunks:
@@ -47,8 +31,4 @@ def map_chunks(
             room = chunk_bytes
         groups[-1].append(chunk)
         room -= size
-    return [result for results in mapper.map(partial(_apply, function), groups) for result in results]
-
-
-def _apply(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    return [function(item) for item in items]
+    return groups

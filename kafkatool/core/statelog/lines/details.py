@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from kafkatool.core.statelog.lines.forms import LEADERSHIP
+from kafkatool.core.statelog.lines.forms import LEADERSHIP, TOPIC_ID
 from kafkatool.core.statelog.lines.grammar import parse_head
 from kafkatool.core.statelog.lines.shapes import Shape, classify
 
@@ -19,6 +19,7 @@ _SENDER = re.compile(
     r"(?:from|by|from an old) controller (?P<sender>\d+)(?: with correlation id \d+)?(?: (?:with )?epoch (?P<epoch>\d+))?",
     re.ASCII,
 )
+_TOPIC_ID = re.compile(rf"\b(?:topic )?(?:id|ID) (?:Some\()?(?P<topic_id>{TOPIC_ID})(?![A-Za-z0-9_-])", re.ASCII)
 _CORRELATION = re.compile(r"\bcorrelation ?[iI]d (?P<correlation_id>\d+)", re.ASCII)
 _STATES = re.compile(r"\bfrom (?P<from>[A-Z]\w+) to (?P<to>[A-Z]\w+)", re.ASCII)
 _TARGET = re.compile(r" to brokers? (?P<target>\d+|\w+\([\d, ]*\))", re.ASCII)
@@ -26,6 +27,8 @@ _REPLICA = re.compile(r"\breplica (?P<replica>\d+) ", re.ASCII)
 _ACTOR_ID = re.compile(r"(?:\[(?:Controller|Broker) id=|(?:Controller|Broker|Error on broker) )(\d+)", re.ASCII)
 _ACTOR_EPOCH = re.compile(r"\[Controller id=\d+ epoch=(\d+)\]|Controller \d+ epoch (\d+) ", re.ASCII)
 _NUMBER = re.compile(rb"\d+")
+_BROKER_ID = re.compile(rb"brokerId=(\d+)")
+_RECOVERY_STATES = {b"0": "RECOVERED", b"1": "RECOVERING"}
 
 LONGEST_UNKNOWN = 64 * 1024
 """Characters; taking a line of 10 MB apart costs a second."""
@@ -47,12 +50,16 @@ class Details(NamedTuple):
     leader: slice | None = None
     leader_epoch: slice | None = None
     isr: slice | None = None
-    zk_version: slice | None = None
+    partition_epoch: slice | None = None
     state_epoch: slice | None = None
     replicas: slice | None = None
     correlation_id: slice | None = None
     target: slice | None = None
     replica: slice | None = None
+    topic_id: slice | None = None
+    recovery: slice | None = None
+    adding: slice | None = None
+    removing: slice | None = None
     from_state: str | None = None
     to_state: str | None = None
 
@@ -64,13 +71,23 @@ def number(line: bytes, at: slice | None) -> int | None:
 
 def numbers(line: bytes, at: slice | None) -> tuple[int, ...] | None:
     """Return the list of numbers that stands there, as ``1,2`` or ``1, 2``."""
-    return _numbers(line[at]) if at is not None else None
+    return read_numbers(line[at]) if at is not None else None
+
+
+def recovery_state(line: bytes, details: Details) -> str | None:
+    """Return the leader recovery state that a line tells: RECOVERED, or RECOVERING after an unclean election."""
+    return read_recovery_state(line[details.recovery]) if details.recovery is not None else None
 
 
 @lru_cache(maxsize=10_000)
-def _numbers(text: bytes) -> tuple[int, ...]:
-    """Parse a list once: a cluster has few lists of replicas, and its logs name them in every line."""
-    return tuple(map(int, _NUMBER.findall(text)))
+def read_numbers(text: bytes) -> tuple[int, ...]:
+    """Return the numbers of a list, parsed once: a cluster has few lists of replicas, and its logs name them everywhere."""
+    return tuple(map(int, (_BROKER_ID if text.startswith(b"B") else _NUMBER).findall(text)))
+
+
+def read_recovery_state(text: bytes) -> str:
+    """Return the leader recovery state of that name or number."""
+    return _RECOVERY_STATES.get(text) or text.decode("latin-1")
 
 
 def find_details(text: str) -> Details:
@@ -93,7 +110,7 @@ def find_details(text: str) -> Details:
         return True
 
     any(take(pattern) for pattern in _PAYLOADS)
-    for pattern in (_REPLICAS, _SENDER, _CORRELATION, _TARGET, _REPLICA):
+    for pattern in (_REPLICAS, _SENDER, _CORRELATION, _TARGET, _REPLICA, _TOPIC_ID):
         take(pattern)
     states = _STATES.search(head.body)
     actor_id = _ACTOR_ID.search(text, 0, start)

@@ -1,11 +1,13 @@
-"""Every message Kafka 0.8 to 2.8 writes to state-change.log, as a table of templates, and the events they tell of.
+"""Every message Kafka 0.8 to 4.1 writes to state-change.log, as a table of templates, and the events they tell of.
 
-Ids and texts are those of the specification (state-change-log, sections 3 to 5): A = 0.8 to 0.11, B = 1.0 to 2.x,
-C = 2.6 to 2.8 where it differs from B. A template is the message without its actor ("Broker 1 ", "[Controller id=1
-epoch=3] "); what varies stands in braces and is spelled in PLACEHOLDERS. No template contains a digit outside a
-placeholder: recognition may therefore be cached for lines that differ in digits only (see ``shapes``).
+Ids and texts are those of the specification (state-change-log, sections 3 to 5, 10 and 11): A = 0.8 to 0.11, B = 1.0 to
+2.x, C = 2.6 to 2.8 where it differs from B, D = 3.0 to 3.9 where it differs from C, E = without ZooKeeper. A template
+is the message without its actor ("Broker 1 ", "[Controller id=1 epoch=3] "); what varies stands in braces and is spelled
+in PLACEHOLDERS. No template contains a digit outside a placeholder: recognition may therefore be cached for lines that
+differ in digits only (see ``shapes``).
 
-Lines of ZooKeeper-less mode ("Metadata batch ...") are left out on purpose: they are of unknown form here.
+Lines that only the first versions without ZooKeeper wrote ("Metadata batch ..." of 2.8) are left out on purpose: they
+are of unknown form here.
 """
 
 import re
@@ -15,19 +17,34 @@ from typing import NamedTuple
 
 TOPIC = r"[a-zA-Z0-9._-]{1,249}"
 
+ZOOKEEPER, KRAFT = "zookeeper", "kraft"
+"""How a cluster is run."""
+
+TOPIC_ID = r"[A-Za-z0-9_-]{22}"
+
 LEADERSHIP = (
-    r"\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)"
-    r"(?:,ZkVersion:(?P<zk_version>\d+))?,ControllerEpoch:(?P<state_epoch>\d+)\)",
-    r"LeaderAndIsr\(leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), isr=List\((?P<isr>[\d, ]*)\), "
-    r"zkVersion=(?P<zk_version>\d+)\)",
+    r"\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*)(?:,LeaderRecoveryState:(?P<recovery>\w+))?"
+    r",LeaderEpoch:(?P<leader_epoch>-?\d+)(?:,ZkVersion:(?P<partition_epoch>-?\d+))?"
+    r",ControllerEpoch:(?P<state_epoch>-?\d+)\)",
+    r"LeaderAndIsr\(leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), "
+    r"isr(?:WithBrokerEpoch)?=List\((?P<isr>(?:[\d, ]|BrokerState\(brokerId=\d+, brokerEpoch=-?\d+\))*)\)"
+    r"(?:, leaderRecoveryState=(?P<recovery>\w+))?, (?:zkVersion|partitionEpoch)=(?P<partition_epoch>-?\d+)\)",
     r"PartitionState\((?:topicName='[^']*', )?(?:partitionIndex=\d+, )?controllerEpoch=(?P<state_epoch>-?\d+), "
     r"leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>-?\d+), isr=\[?(?P<isr>[\d, ]*?)\]?, "
-    r"zkVersion=(?P<zk_version>-?\d+), replicas=\[?(?P<replicas>[\d, ]*?)\]?"
-    r"(?=\)|, (?:isNew|offlineReplicas|addingReplicas)=)",
-    r"starts at leader epoch (?P<leader_epoch>\d+) from offset -?\d+ with high watermark -?\d+"
-    r"(?: ISR \[(?P<isr>[\d, ]*)\])?",
+    r"(?:zkVersion|partitionEpoch)=(?P<partition_epoch>-?\d+), replicas=\[?(?P<replicas>[\d, ]*?)\]?"
+    r"(?=\)|, (?:isNew|offlineReplicas|addingReplicas)=)"
+    r"(?:, addingReplicas=\[(?P<adding>[\d, ]*)\], removingReplicas=\[(?P<removing>[\d, ]*)\])?"
+    r"(?:, isNew=\w+)?(?:, leaderRecoveryState=(?P<recovery>\d+))?",
+    r"starts at leader epoch (?P<leader_epoch>\d+) from offset -?\d+ with "
+    r"(?:partition epoch (?P<partition_epoch>\d+)(?:,| and) )?high watermark -?\d+"
+    r"(?:,? ISR \[(?P<isr>[\d, ]*)\],? adding ?[rR]eplicas \[(?P<adding>[\d, ]*)\]"
+    r"(?: and)? removing ?[rR]eplicas \[(?P<removing>[\d, ]*)\] ?(?:\(under-min-isr\))?)?"
+    r"(?:\. Current leader is (?P<leader>-?\d+))?",
 )
-"""The spellings of leader, ISR and leader epoch: payloads LI, LA, PS and PK, and the start of a leader."""
+"""The spellings of leader, ISR and epochs: payloads LI, LA, PS and PK, and the start of a leader or follower.
+
+What Kafka calls zkVersion, ZkVersion and partitionEpoch is one number, the partition epoch: it rises with every change.
+"""
 
 
 def _anonymous(pattern: str) -> str:
@@ -54,6 +71,14 @@ PLACEHOLDERS: Mapping[str, str] = {
     "last": r"(?: \(last update controller epoch -?\d+\))?",
     "new_leader": r"(?: with leader -?\d+)?",
     "text": r".*",
+    "id": rf"(?:Some\({TOPIC_ID}\)|None|{TOPIC_ID})",
+    "maybe": r"(?:Some\(-?\d+\)|None|-?\d+)",
+    "previous": r"(?:(?:Some\(-?\d+\)|None) and previous leader )?",
+    "under_min": r"(?: (?:\(under-min-isr\))?)?",
+    "local": r"(?:leader|follower)",
+    "disk": r"(?:disk|a storage|storage)",
+    "not_implemented": r"(?: Leader log recovery is not implemented\.)?",
+    "stop_sign": r"\.?",
 }
 
 
@@ -64,6 +89,13 @@ class Form(NamedTuple):
     event: str
     pattern: re.Pattern[str]
 
+    @property
+    def mode(self) -> str | None:
+        """Return how the cluster is run that writes such a line: ZOOKEEPER or KRAFT; None: either."""
+        return _mode(self.id)
+
+
+_OF_BOTH_MODES = frozenset({"C33", "C34", "D6", "D7", "D8"})
 
 _TEMPLATES = """
 A1  partition_created         changed partition {tp} state from {state} to NewPartition with assigned replicas {replicas}
@@ -138,7 +170,7 @@ B20 leader_and_isr_ignored    Ignoring LeaderAndIsr request from controller {n} 
 B21 transition_started        Handling LeaderAndIsr request correlationId {n} {by} starting the {role} transition for partition {tp}{new_leader}
 B22 fetchers_stopped          Stopped fetchers as part of {role} request {by} with correlation id {n} for partition {tp}{last}
 B23 transition_skipped        Skipped the become-leader state change after marking its partition as leader with correlation id {n} {by} for partition {tp}{last} since it is already the leader for the partition.
-B24 transition_failed         Skipped the {role} state change with correlation id {n} {by} for partition {tp}{last}{new_leader} since the replica for the partition is offline due to disk error {text}
+B24 transition_failed         Skipped the {role} state change with correlation id {n} {by} for partition {tp}{last}{new_leader} since the replica for the partition is offline due to {disk} error {text}
 B25 leader_and_isr_failed     Error while processing LeaderAndIsr request correlationId {n} received {by} for partition {tp}
 B25 leader_and_isr_failed     Error while processing LeaderAndIsr request with correlationId {n} received {by}
 B26 transition_finished       Completed LeaderAndIsr request correlationId {n} {by} for the {role} transition for partition {tp}{new_leader}
@@ -175,10 +207,52 @@ C27 fetchers_stopped          Stopped fetchers as part of become-follower reques
 C32 metadata_updated          Add {n} partitions and deleted {n} partitions from metadata cache in response to UpdateMetadata request sent by controller {n} epoch {n} with correlation id {n}
 C33 leader_started            Leader {tp} starts at leader epoch {n} from offset {n} with high watermark {n} ISR [{replicas}] addingReplicas [{replicas}] removingReplicas [{replicas}]. Previous leader epoch was {n}.
 C34 follower_started          Follower {tp} starts at leader epoch {n} from offset {n} with high watermark {n}. Previous leader epoch was {n}.
-C35 zookeeper_failed          A ZooKeeper client exception has occurred and makeLeader will be skipping the state change for the partition {tp} with leader epoch: {n}
-C35 zookeeper_failed          A ZooKeeper client exception has occurred. makeFollower will be skipping the state change for the partition {tp} with leader epoch: {n}
+C35 zookeeper_failed          A ZooKeeper client exception has occurred and makeLeader will be skipping the state change for the partition {tp} with leader epoch: {n}{stop_sign}
+C35 zookeeper_failed          A ZooKeeper client exception has occurred. makeFollower will be skipping the state change for the partition {tp} with leader epoch: {n}{stop_sign}
 C35 topic_id_mismatch         Topic Id in memory: {text} does not match the topic Id for partition {tp} provided in the request: {text}.
+D6  leader_started            Leader {tp} with topic id {id} starts at leader epoch {n} from offset {n} with partition epoch {n}, high watermark {n}, ISR [{replicas}], adding replicas [{replicas}] and removing replicas [{replicas}]{under_min}. Previous leader {previous}epoch was {n}.
+D7  follower_started          Follower {tp} starts at leader epoch {n} from offset {n} with partition epoch {n} and high watermark {n}. Current leader is {n}. Previous leader {previous}epoch was {n}.
+D8  leader_recovering         The topic partition {tp} was marked as RECOVERING.{not_implemented} Marking the topic partition as RECOVERED.
+D9  topic_id_mismatch         Topic ID in memory: {text} does not match the topic ID for partition {tp} received: {text}.
+D10 topic_id_assigned         Updating log for {tp} to assign topic ID {id} from LeaderAndIsr request from controller {n} with correlation id {n} epoch {n}
+D11 topic_id_removed          Updating PartitionFetchState for {tp} to remove log topic ID {id} since LeaderAndIsr request from controller {n} with correlation id {n} epoch {n} did not contain a topic ID
+D12 fetcher_skipped           Skipped the update topic ID step of the become-follower state change with correlation id {n} {by} for partition {tp} since it is shutting down
+D13 leader_and_isr_failed     Error while processing LeaderAndIsr request with correlationId {n} received {by} when trying to update topic IDs in the fetchers
+D14 brokers_changed           Adding brokers {text}, removing brokers {text}.
+D15 replicas_marked_offline   Found {text} on broker {n} as offline
+D16 response_error            Received error {name} in StopReplica response {text} from broker {n}
+D16 response_error            Received error {name} in StopReplica request for partition {tp} from broker {n}
+D17 strays_found              While handling full LeaderAndIsr request from KRaft controller {n} with correlation id {n}, found {n} stray partition(s).
+D18 metadata_deleted          Removing topic {text} with ID {id} from the metadata cache since the full UMR did not include it.
+D18 metadata_deleted          Removing {n} partition(s) from topic {text} with ID {id} from the metadata cache since the full UMR did not include them.
+D18 metadata_failed           Error: {text}
+D19 metadata_unexpected       Received UpdateMetadataRequest with Type=FULL ({n}), {text}
+E1  transition_batch          Transitioning {n} partition(s) to local {local}s.
+E2  replica_created           Creating new partition {tp} with topic id {id}.
+E3  replica_created           Creating new partition {tp} with topic id {id}.A topic with the same name but different id exists but it resides in an offline log directory.
+E4  replica_created           Expected partition {tp} with topic id {id} to exist, but it was missing. Creating...
+E5  transition_failed         Unable to bring up new local {local} {tp} with topic id {id} because it resides in an offline log directory.
+E6  partition_changed         Skipped the become-leader state change for {tp} with topic id {id} and partition state {PS} since it is already the leader with leader epoch {n}. Current high watermark {n}, ISR [{replicas}], adding replicas [{replicas}] and removing replicas [{replicas}].
+E7  partition_changed         Skipped the become-follower state change for {tp} with topic id {id} and partition state {PS} since it is already a follower with leader epoch {n}.
+E8  partition_change_ignored  Skipped the {role} state change for {tp} with topic id {id} and partition state {PS} since the {local} is already at a newer partition epoch {n}.
+E9  fetchers_stopped          Stopped fetchers as part of become-follower for {n} partitions
+E9  fetcher_started           Started fetchers as part of become-follower for {n} partitions
+E10 replicas_removed          Deleting {n} partition(s).
+E11 replica_removal_failed    Unable to delete replica {tp} because {text}
+E12 broker_stopping           Stopped fetchers as part of controlled shutdown for {n} partitions
+E13 transition_failed         Skipped the {role} state change for {tp} with topic id {id} due to a storage error {text}
+E14 fetcher_failed            Unable to start fetching {tp} with topic ID {id} due to {text}
+E15 leader_unavailable        Unable to start fetching {tp} with topic ID {id} from leader {maybe} because it is not alive.
+E16 replica_removal_failed    Unable to delete stray replica {tp} because {text}
+E17 transition_skipped        Skipped the become-leader state change for {tp} with topic id {id} because this partition is already a local leader.
+E17 partition_changed         Skipped the become-follower state change after marking its partition as follower for partition {tp} with id {id} and partition state {PS}.
+E17 transition_failed         Skipped the {role} state change for {tp} with topic id {id} due to disk error {text}
+E17 fetcher_skipped           Unable to start fetching {tp} with topic ID {id} because the replica manager is shutting down.
 """  # noqa: E501 -- a table reads best with one row a line
+
+
+def _mode(form_id: str) -> str | None:
+    return None if form_id in _OF_BOTH_MODES else KRAFT if form_id[0] == "E" else ZOOKEEPER
 
 
 def _rows() -> list[list[str]]:
@@ -189,6 +263,12 @@ def _compile(template: str) -> re.Pattern[str]:
     parts = re.split(r"\{(\w+)\}", template)  # literal, placeholder, literal, ...
     pattern = "".join(PLACEHOLDERS[part] if i % 2 else re.escape(part) for i, part in enumerate(parts))
     return re.compile(pattern, re.ASCII | re.DOTALL)
+
+
+def events_of_mode(mode: str) -> frozenset[str]:
+    """Return the events that only a cluster run that way tells of."""
+    others = {event for form_id, event, _ in _rows() if _mode(form_id) != mode}
+    return EVENTS - others
 
 
 EVENTS: frozenset[str] = frozenset(event for _, event, _ in _rows())

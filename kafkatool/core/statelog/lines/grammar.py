@@ -30,13 +30,19 @@ _ACTOR_NEW = re.compile(
     r"\[(?P<kind>Controller|Broker) id=(?P<id>\d{1,10})(?: epoch=(?P<epoch>\d{1,10}))?\] ", re.ASCII
 )
 _ACTOR_OLD = re.compile(r"(?P<kind>Controller|Broker) (?P<id>\d{1,10})(?: epoch (?P<epoch>\d{1,10}))? ", re.ASCII)
+_NO_ACTOR = re.compile(r"Adding brokers .*, removing brokers .*\.", re.ASCII | re.DOTALL)
 _ERROR_ON_BROKER = re.compile(r"Error on broker (?P<id>\d{1,10}) ", re.ASCII)
 
 _PARTITION = re.compile(
     rf"\b[Pp]artition (?:being reassigned )?(?:\[({TOPIC}), ?(\d+)\]|({TOPIC})-(\d+))(?=$|[\s,.:;'])", re.ASCII
 )
-_START = re.compile(rf"(?:Leader|Follower) ({TOPIC})-(\d+) starts at ", re.ASCII)
-_MARK = re.compile(r"Mark replicas (\S+) on broker \d+ as offline$", re.ASCII)
+_BARE = re.compile(  # forms that name a partition without the word
+    rf"(?:Leader|Follower|Skipped the become-(?:leader|follower) state change for|Updating (?:log|PartitionFetchState) for|"
+    rf"Unable to (?:bring up new local (?:leader|follower)|delete (?:stray )?replica|start fetching)) ({TOPIC})-(\d+)"
+    r"(?= (?:starts at|with|to|because) )",
+    re.ASCII,
+)
+_MARK = re.compile(r"(?:Mark replicas|Found) (\S+) on broker \d+ as offline$", re.ASCII)
 _MARKED = re.compile(rf"({TOPIC})-(\d+)(?:,|$)", re.ASCII)
 _KEYED = (
     re.compile(rf"topicName='({TOPIC})', partitionIndex=(\d+)", re.ASCII),
@@ -61,10 +67,13 @@ class Span(NamedTuple):
 
 
 class Actor(NamedTuple):
-    """The writer of a line. ``kind`` is "controller" or "broker"; ``epoch`` the controller epoch, where it is said."""
+    """The writer of a line. ``kind`` is "controller" or "broker"; ``epoch`` the controller epoch, where it is said.
+
+    ``id`` is None in the one form that does not say who writes.
+    """
 
     kind: str
-    id: int
+    id: int | None
     epoch: int | None
 
 
@@ -104,6 +113,8 @@ def parse_head(line: str) -> Head | None:
             kind = named.get("kind", "broker").lower()
             known_epoch = actor.epoch if actor else None
             actor = Actor(kind, int(found["id"]), int(epoch) if epoch else known_epoch)
+    if actor is None and _NO_ACTOR.fullmatch(message):
+        actor = Actor("controller", None, None)
     return Head(head["level"], actor, message[position:], start + position)
 
 
@@ -112,7 +123,7 @@ def partition_spans(body: str) -> tuple[Span, ...]:
     if found := _PARTITION.search(body):
         group = 1 if found[1] is not None else 3
         return (Span(*found.span(group), *found.span(group + 1)),)
-    if found := _START.match(body):
+    if found := _BARE.match(body):
         return (Span(*found.span(1), *found.span(2)),)
     if found := _MARK.match(body):
         return _spans(_MARKED, body, *found.span(1))

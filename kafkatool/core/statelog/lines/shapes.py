@@ -31,7 +31,8 @@ class Shape(NamedTuple):
     """The class of all lines of one shape.
 
     ``time_at`` is where the time stands in a record's first line, None in any other line. ``known`` is False for a
-    dated line of unknown form. Lines that are no record have ``contains_time`` where a time stands anywhere in them.
+    dated line of unknown form; ``mode`` is the form's. Lines that are no record have ``contains_time`` where a time
+    stands anywhere in them.
     """
 
     time_at: int | None
@@ -40,6 +41,7 @@ class Shape(NamedTuple):
     event: str | None = None
     spans: tuple[Span, ...] = ()
     contains_time: bool = False
+    mode: str | None = None
 
 
 def classify(text: str) -> Shape:
@@ -52,7 +54,9 @@ def classify(text: str) -> Shape:
         return Shape(time_at, known=False, spans=partition_spans(text))
     form = head.form
     spans = tuple(Span(*(at + head.body_start for at in span)) for span in partition_spans(head.body))
-    return Shape(time_at, form is not None, head.level, form.event if form else None, spans)
+    return Shape(
+        time_at, form is not None, head.level, form.event if form else None, spans, mode=form.mode if form else None
+    )
 
 
 def classify_like_kafka(text: str) -> Shape:

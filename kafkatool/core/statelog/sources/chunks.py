@@ -4,17 +4,20 @@ The analyses take chunks, not time slices: what they find carries its own sort k
 decides nothing but how the work is shared out. Chunks are made on the driver from a few reads of each log.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from kafkatool.core.statelog.lines.details import Details
 from kafkatool.core.statelog.lines.grammar import TIME_LENGTH
 from kafkatool.core.statelog.lines.selection import Counts
-from kafkatool.core.statelog.lines.shapes import ByShape
+from kafkatool.core.statelog.lines.shapes import ONE_DIGIT, ByShape
 from kafkatool.core.statelog.sources.blocks import lines_of
 from kafkatool.core.statelog.sources.clocks import Clock
 from kafkatool.core.statelog.sources.source import Source
+
+_record = tuple.__new__  # a tenth of a microsecond instead of a third
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """Input of one chunk: a worker holds it as lines, several times that much memory."""
@@ -45,19 +48,35 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class ChunkAccount:
-    """The counts of a chunk's lines. ``first`` and ``last`` are its records' times."""
+    """The counts of a chunk's lines. ``first`` and ``last`` are its records' times.
+
+    ``first_unknown`` is the number, from 0, of its first dated line of unknown form.
+    """
 
     lines: int = 0
     counts: Counts = field(default_factory=Counts)
     first: bytes | None = None
     last: bytes | None = None
+    first_unknown: int | None = None
+
+    def note_unknown(self, line: int) -> None:
+        """Count a dated line of unknown form."""
+        self.counts.unknown_form += 1
+        if self.first_unknown is None:
+            self.first_unknown = line
 
 
 def cut_chunks(sources: Sequence[Source], chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
-    """Cut the logs into chunks of about that size, in order of source and offset. OSError, SourceChangedError."""
+    """Cut the logs into chunks of about that size, in order of source and offset. OSError, SourceChangedError.
+
+    A log that can only be read as a whole is one chunk.
+    """
     chunks: list[Chunk] = []
     for number, source in enumerate(sources):
         start, size = 0, source.size
+        if size and source.whole:
+            chunks.append(Chunk(len(chunks), number, 0, size))
+            continue
         while start < size:
             end = source.next_record(start + chunk_bytes)[0] if start + chunk_bytes < size else size
             chunks.append(Chunk(len(chunks), number, start, end))
@@ -66,48 +85,62 @@ def cut_chunks(sources: Sequence[Source], chunk_bytes: int = CHUNK_BYTES) -> lis
 
 
 def read_records(
-    source: Source, clock: Clock | None, chunk: Chunk, store: ByShape[Details], account: ChunkAccount
+    blocks: Iterable[bytes], clock: Clock | None, start: int, store: ByShape[Details], account: ChunkAccount
 ) -> Iterator[Record]:
-    """Yield the chunk's records in the order they stand there.
+    """Yield the records of a chunk that starts at that offset of its log, in the order they stand there.
 
-    Every line of the chunk is counted into ``account`` when the iteration is over (SCL-12X).
+    ``blocks`` are its bytes, in pieces of whole lines. Every line is counted into ``account`` when the iteration is over
+    (SCL-12X).
     """
-    lines = lines_of(source.read(chunk.start, chunk.end))
-    account.lines = len(lines)
     counts = account.counts
-    offset = chunk.start
-    of = store.of
-    head: tuple[bytes, int, int, bytes, Details] | None = None
+    offset = start
+    known, learn = store.known.get, store.learn
+    head: Record | None = None
     tail: list[bytes] = []
-    for at, line in enumerate(lines):
-        details = of(line)
+    at = -1
+    records = without_partition = 0
+    last = b""
+    for line in chain.from_iterable(map(lines_of, blocks)):
+        at += 1
+        key = line.translate(ONE_DIGIT)
+        details = known(key) or learn(key)
         shape = details.shape
-        if shape.time_at is not None:
+        time_at = shape.time_at
+        if time_at is not None:
             if head is not None:
-                yield Record(*head, tuple(tail))
-                tail = []
-            time = line[shape.time_at : shape.time_at + TIME_LENGTH]
+                if tail:
+                    head = head._replace(tail=tuple(tail))
+                    tail = []
+                yield head
+            time = line[time_at : time_at + TIME_LENGTH]
             if clock is not None:
                 time = clock.utc(time, offset)
-            counts.records += 1
-            counts.unknown_form += not shape.known
-            counts.without_partition += not shape.spans
-            if account.last is None:
+            if not records:
                 account.first = time
-            elif time < account.last:
+            records += 1
+            if not shape.known:
+                account.note_unknown(at)
+            without_partition += not shape.spans
+            if time < last:
                 counts.out_of_order += 1
-            account.last = time
-            head = (time, offset, at, line, details)
+            last = time
+            head = _record(Record, (time, offset, at, line, details, ()))
         elif head is None:
             counts.orphan_lines += 1
-            counts.unknown_form += not shape.known or shape.contains_time
+            if not shape.known or shape.contains_time:
+                account.note_unknown(at)
         else:
             counts.continuation_lines += 1
-            counts.unknown_form += not shape.known
+            if not shape.known:
+                account.note_unknown(at)
             tail.append(line)
         offset += len(line) + 1
+    account.lines = at + 1
+    account.last = last or None
+    counts.records += records
+    counts.without_partition += without_partition
     if head is not None:
-        yield Record(*head, tuple(tail))
+        yield head._replace(tail=tuple(tail))
 
 
 def add_accounts(chunks: Sequence[Chunk], accounts: Sequence[ChunkAccount]) -> Counts:

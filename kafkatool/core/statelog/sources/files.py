@@ -9,16 +9,16 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.lines.grammar import parse_head
-from kafkatool.core.statelog.sources.source import Extent, Source
+from kafkatool.core.statelog.lines.shapes import classify
+from kafkatool.core.statelog.sources.source import FileExtent, Source
 from kafkatool.core.statelog.sources.spool import GZIP_MAGIC, unpack
 
 STDIN = Path("-")
@@ -30,6 +30,10 @@ COMPARED_BYTES = 4096
 
 _ROLLED = re.compile(r"(?P<live>.*?)(?P<hour>\.\d{4}-\d\d-\d\d-\d\d)?(?:\.gz)?")
 _LABEL_BYTES = 64 * 1024
+_LINES_TRIED = 200
+_SHOWN = 60  # characters of a line in a warning
+_LOGGER = re.compile(r"\(([\w.$]+)\)\s*$")
+_OWN_LOGGER = "state.change.logger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,45 +59,64 @@ def find_files(logs: str | None, logs_regex: str | None) -> list[Path]:
     if not found:
         raise UsageError("no log files named: nothing in --logs")
     unique = {path if path == STDIN else path.resolve(): path for path in reversed(found)}
-    return sorted(unique.values(), key=_rank)
+    return sorted(unique.values(), key=rank)
 
 
 def open_logs(
-    paths: Sequence[Path],
-    directory: Path,
-    *,
-    fetched: Mapping[Path, str] = MappingProxyType({}),
-    labels: Iterable[str] = (),
-    join_rolled: bool = True,
+    paths: Sequence[Path], directory: Path, *, labels: Iterable[str] = (), join_rolled: bool = True
 ) -> OpenedLogs:
-    """Look into the files. UsageError for one that is no text or not readable; SourceChangedError, OSError.
-
-    What cannot be read at any offset is unpacked into ``directory``. ``fetched`` are copies of files from elsewhere and
-    what these are called there; they are read with ``paths``.
-
-    ``labels`` are texts PATH=NAME; other logs are called by the broker id in their lines, else by their file's name
-    (SCL-14X). ``join_rolled`` False leaves each file's first lines in it.
-    """
-    warnings: list[str] = []
+    """Open files that lie here; what cannot be read at any offset is unpacked into ``directory``. As ``look_into``."""
     broken: list[str] = []
     sources: list[Source] = []
-    if fetched:
-        paths = sorted([*paths, *fetched], key=lambda path: _rank(Path(fetched.get(path, path))))
     unpacked = _unpack(paths, directory)
     for path in paths:
-        name = fetched.get(path, str(path))
         data_path, complete = unpacked.get(path, (path, True))
         if not complete:
-            broken.append(f"{name} breaks off: the gzip data is cut or damaged; what came before was read")
+            broken.append(str(path))
         status = data_path.stat()
-        extent = Extent(data_path, status.st_ino, 0, status.st_size)
-        if b"\0" in extent.read(0, min(COMPARED_BYTES, extent.end)):
-            raise UsageError(f"{name} is not text: a state-change log is needed, as it is or gzipped")
-        sources.append(Source(name, "", (extent,)))
+        sources.append(Source(str(path), "", (FileExtent(data_path, status.st_ino, 0, status.st_size),)))
+    return look_into(sources, broken, labels=labels, join_rolled=join_rolled)
+
+
+def look_into(
+    sources: Sequence[Source], broken: Iterable[str], *, labels: Iterable[str] = (), join_rolled: bool = True
+) -> OpenedLogs:
+    """Look into logs, each one extent and without label. UsageError for one that is no text; SourceChangedError, OSError.
+
+    ``broken`` names those whose gzip data is damaged. ``labels`` are texts PATH=NAME; other logs are called by the broker
+    id in their lines, else by their file's name (SCL-14X). ``join_rolled`` False leaves each file's first lines in it.
+    """
+    warnings: list[str] = []
+    for source in sources:
+        if b"\0" in source.read(0, min(COMPARED_BYTES, source.size)):
+            raise UsageError(f"{source.name} is not text: a state-change log is needed, as it is or gzipped")
+        if (why := _unlike_a_log(source.read(0, min(_LABEL_BYTES, source.size)))) is not None:
+            warnings.append(f"{source.name} seems to be no state-change log: {why}")
     chosen = _without_copies(sources, warnings)
     if join_rolled:
         chosen = _join_rolled(chosen)
-    return OpenedLogs(_labelled(chosen, labels), len(paths), tuple(warnings), tuple(broken))
+    told = tuple(f"{name} breaks off: the gzip data is cut or damaged; what came before was read" for name in broken)
+    return OpenedLogs(_labelled(chosen, labels), len(sources), tuple(warnings), told)
+
+
+def _unlike_a_log(start: bytes) -> str | None:
+    """Say why that is not the start of a state-change log; None: a line is of one, or nothing is there."""
+    first, dated, logger = "", 0, ""
+    for text in start.decode("latin-1").split("\n")[:_LINES_TRIED]:
+        shape = classify(text)
+        if shape.time_at is not None:
+            named = _LOGGER.search(text)
+            logger = logger or (named[1] if named is not None else "")
+            dated += 1
+            if shape.known or logger == _OWN_LOGGER:
+                return None
+        first = first or text.strip()
+    if not first:
+        return None
+    if dated:
+        whose = f"; its lines are of {logger}, as in a {'controller' if 'ontroller' in logger else 'server'}.log"
+        return f"none of {dated} dated lines looked at is of a known form{whose if logger else ''}"
+    return f"no line begins with a time such as [2016-01-01 10:00:00,000]; the first is {first[:_SHOWN]!r}"
 
 
 def _expand(name: str) -> list[Path]:
@@ -138,7 +161,7 @@ def _readable(path: Path) -> Path:
     return path
 
 
-def _rank(path: Path) -> tuple[str, bool, str, str]:
+def rank(path: Path) -> tuple[str, bool, str, str]:
     live, hour = _split_name(path)
     return live, not hour, hour, str(path)
 
@@ -166,7 +189,7 @@ def _is_gzip(path: Path) -> bool:
         return file.read(2) == GZIP_MAGIC
 
 
-def _without_copies(sources: list[Source], warnings: list[str]) -> list[Source]:
+def _without_copies(sources: Sequence[Source], warnings: list[str]) -> list[Source]:
     """Drop a file that is the copy of another: the rolled and the live one may have been collected while rolling."""
     seen: dict[tuple[int, bytes, bytes], Source] = {}
     for source in sources:
@@ -187,8 +210,8 @@ def _join_rolled(sources: list[Source]) -> list[Source]:
         first, _ = source.next_record(0)
         if older and first and _goes_on_in(older, source):
             (own,) = source.extents
-            joined[-1] = replace(older, extents=(*older.extents, replace(own, end=first)))
-            joined.append(replace(source, extents=(replace(own, start=first),)))
+            joined[-1] = replace(older, extents=(*older.extents, own.between(own.start, first)))
+            joined.append(replace(source, extents=(own.between(first, own.end),)))
         else:
             joined.append(source)
     return joined

@@ -8,8 +8,9 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.statelog.lines.grammar import TIME, TIME_LENGTH
@@ -22,14 +23,43 @@ class SourceChangedError(KafkatoolError):
     """A file was truncated or removed while it was read."""
 
 
+class Extent(Protocol):
+    """Bytes ``start`` to ``end`` of one file, wherever it lies.
+
+    ``whole``: the file can only be read from its beginning, as gzip that is unpacked on the way.
+    """
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def whole(self) -> bool: ...
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return the bytes of the file from ``start`` to ``end``. SourceChangedError if they are gone; OSError."""
+
+    def between(self, start: int, end: int) -> "Extent":
+        """Return another part of the same file."""
+
+
 @dataclass(frozen=True, slots=True)
-class Extent:
+class FileExtent:
     """Bytes ``start`` to ``end`` of one file. ``inode`` tells the file from a later one of the same name."""
 
     path: Path
     inode: int
     start: int
     end: int
+
+    @property
+    def whole(self) -> bool:
+        """Tell that it can be read at any offset."""
+        return False
+
+    def between(self, start: int, end: int) -> "FileExtent":
+        """Return another part of the same file."""
+        return replace(self, start=start, end=end)
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes of the file from ``start`` to ``end``. SourceChangedError if they are gone; OSError."""
@@ -58,6 +88,11 @@ class Source:
     def size(self) -> int:
         """Return the bytes in all extents."""
         return sum(extent.end - extent.start for extent in self.extents)
+
+    @property
+    def whole(self) -> bool:
+        """Tell if any part of it can only be read as a whole."""
+        return any(extent.whole for extent in self.extents)
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes from ``start`` to ``end``."""

@@ -15,6 +15,9 @@ from typing import cast
 GZIP_MAGIC = b"\x1f\x8b"
 COPY_BYTES = 1 << 20
 
+BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+"""The errors of gzip data that is cut or damaged."""
+
 
 @contextmanager
 def spool() -> Iterator[Path]:
@@ -37,12 +40,17 @@ def unpack(path: Path, directory: Path) -> tuple[Path, bool]:
             shutil.copyfileobj(original, copy, COPY_BYTES)
             return Path(name), True
         try:
-            with gzip.GzipFile(fileobj=original) as unpacked:
-                while piece := unpacked.read1(COPY_BYTES):
-                    copy.write(piece)
-        except (EOFError, gzip.BadGzipFile, zlib.error):
+            copy.writelines(unpacked_pieces(original))
+        except BROKEN_GZIP:
             return Path(name), False
     return Path(name), True
+
+
+def unpacked_pieces(original: io.BufferedReader) -> Iterator[bytes]:
+    """Yield what a gzip file holds; of damaged data all that can be unpacked, and then one of BROKEN_GZIP."""
+    with gzip.GzipFile(fileobj=original) as unpacked:
+        while piece := unpacked.read1(COPY_BYTES):
+            yield piece
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""Spark itself: the JVM from start to end, and the few jobs that run in it alone (fetching logs, writing Parquet).
+"""Spark itself: the JVM from start to end, and the job that runs in it alone (writing Parquet).
 
-Doors: ``session`` (a ``Mapper`` for the jobs), ``parquet``, ``remote``. pyspark is imported here and nowhere else, and
-only when a job runs; its private members only in ``pyspark_private``. Nothing here knows a line of a log.
+Doors: ``session`` (a ``Mapper`` for the jobs), ``parquet``, ``pyspark_private``. pyspark is imported here
+and nowhere else, and only when a job runs; its private members only in ``pyspark_private``. Nothing here knows a line of
+a log.
 """
 
-__all__ = ["parquet", "remote", "session"]
+__all__ = ["parquet", "pyspark_private", "session"]

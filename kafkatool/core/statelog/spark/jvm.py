@@ -9,6 +9,7 @@ from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.java import Java
 
 GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
+SUBMIT_CLASS = "org.apache.spark.deploy.SparkSubmit"
 HEAP = "-Xmx512m"  # the JVM only schedules: rows stay in the Python workers
 
 OPENED_PACKAGES = (  # as org.apache.spark.launcher.JavaModuleOptions of Spark 4
@@ -54,22 +55,31 @@ def jvm_options() -> list[str]:
     ]
 
 
-def archive_options(archive: Path | None) -> list[str]:
-    """Return the options to run with a class-data archive. Mapping it where it was made for saves relocating 80 MB."""
-    if archive is None:
-        return ["-Xshare:auto"]
-    relocation = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
-    return ["-Xshare:auto", f"-XX:SharedArchiveFile={archive}", *relocation]
+def gateway_command(
+    java: Java, directory: Path, settings: Mapping[str, str], more: Sequence[str], *, local: bool
+) -> list[str]:
+    """Return the command that runs Spark's side of PySpark; write its logging's configuration into ``directory``.
 
-
-def gateway_command(java: Java, directory: Path, settings: Mapping[str, str], more: Sequence[str]) -> list[str]:
-    """Return the command that runs Spark's side of PySpark; write its logging's configuration into ``directory``."""
+    With a cluster it is Spark's own submission that runs it: that knows what YARN and Kubernetes need.
+    """
     logging = directory / "log4j2.properties"
     logging.write_text(LOGGING)
     return [
         *(str(java.executable), *more, *jvm_options(), HEAP, f"-Djava.io.tmpdir={directory}"),
         *(f"-XX:ErrorFile={directory / 'crash.log'}", "-XX:-CreateCoredumpOnCrash"),  # not where the user happens to be
         f"-Dlog4j2.configurationFile={logging.as_uri()}",
-        *(f"-D{key}={value}" for key, value in settings.items()),
-        *("-cp", ":".join(map(str, spark_jars())), GATEWAY_CLASS),
+        *(f"-D{key}={value}" for key, value in settings.items() if local),
+        *("-cp", ":".join([*map(str, spark_jars()), *_configurations()])),
+        *([GATEWAY_CLASS] if local else _submission(settings)),
     ]
+
+
+def _submission(settings: Mapping[str, str]) -> list[str]:
+    master, others = settings["spark.master"], [f"{k}={v}" for k, v in settings.items() if k != "spark.master"]
+    return [SUBMIT_CLASS, "--master", master, *(word for s in others for word in ("--conf", s)), "pyspark-shell"]
+
+
+def _configurations() -> list[str]:
+    """Return the directories in which users keep what their Hadoop's file systems and YARN are."""
+    named = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+    return list(dict.fromkeys(directory for directory in named if directory))

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from kafkatool.core.errors import KafkatoolError, UsageError
-from kafkatool.core.statelog.merging.rows import COLUMNS
+from kafkatool.core.statelog.merging.rows import sql_schema
 from kafkatool.core.statelog.spark.pyspark_private import java_context, jvm
 from kafkatool.core.statelog.spark.session import Spark
 
-BLOCK_BYTES = 16 * 1024 * 1024
-"""A row group; it is held in the JVM's memory, whose heap is small."""
+PARQUET_SETTINGS = {"parquet.block.size": str(16 * 1024 * 1024)}
+"""A row group is held in the JVM's memory, whose heap is small."""
 
 
 def write_parquet(parts: Sequence[Path], directory: Path, spark: Spark, *, utc: bool) -> None:
@@ -47,17 +47,15 @@ def new_directory(path: Path) -> Iterator[Path]:
 def _write(context: Any, parts: Sequence[Path], directory: Path, utc: bool) -> None:
     classes, java = jvm(context), java_context(context)
     conf = java.hadoopConfiguration()
-    conf.set("parquet.block.size", str(BLOCK_BYTES))
+    for key, value in PARQUET_SETTINGS.items():
+        conf.set(key, value)
     conf.set("mapreduce.input.fileinputformat.split.minsize", str(1 << 40))  # a part stays whole: so does the order
     session = classes.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
     session.conf().set("spark.sql.session.timeZone", "UTC")
-    schema = ", ".join(
-        f"`{column.name}` {'TIMESTAMP' if utc and column.name == 'time' else column.sql_type}" for column in COLUMNS
-    )
     if parts:
         lines = java.sc().textFile(",".join(part.as_uri() for part in parts), 1)
     else:
         lines = java.parallelize(classes.java.util.ArrayList()).rdd()
     text = session.createDataset(lines, classes.org.apache.spark.sql.Encoders.STRING())
-    rows = session.read().schema(schema).json(text)
+    rows = session.read().schema(sql_schema(utc=utc)).json(text)
     rows.write().option("compression", "zstd").parquet(directory.as_uri())

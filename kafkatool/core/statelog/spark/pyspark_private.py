@@ -1,12 +1,13 @@
-"""The one file that touches pyspark below its public surface: ``_jvm``, ``_jsc``, ``_gateway``, ``_accumulatorServer``.
+"""The one file that touches pyspark below its public surface: ``_jvm``, ``_jsc``, ``_gateway``, ``_accumulatorServer``,
+``RDD._jrdd`` and ``_reserialize``.
 
-They let us connect to a JVM that we started ourselves, and let go of one that is dead. What else is relied on without
-being documented (the launcher's variables and class, the daemon) is spelled in ``jvm``, ``session`` and ``daemon``.
-tests/core/statelog/spark/test_pyspark_private.py names each of them and says what a new pyspark has changed.
+They let us connect to a JVM that we started ourselves, let go of one that is dead, and pass bytes as they are. What else
+is relied on without being documented (the launcher's variables and class, the daemon) is spelled in ``jvm``, ``session``
+and ``daemon``. tests/core/statelog/spark/test_pyspark_private.py names each of them and says what a new pyspark has
+changed.
 """
 
 import os
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 """Environment variables of pyspark: a JVM that runs already."""
 
 
-def connect(connection_file: Path, master: str) -> Any:
-    """Return a SparkContext on the JVM that has written that file. Py4JError, OSError."""
+def connect(connection_file: Path, master: str, python: str) -> Any:
+    """Return a SparkContext on the JVM that has written that file; workers run ``python``. Py4JError, OSError."""
     from pyspark.conf import SparkConf
     from pyspark.core.context import SparkContext
 
@@ -27,7 +28,7 @@ def connect(connection_file: Path, master: str) -> Any:
     ours = {
         PORT: str(int.from_bytes(told[:4], "big")),
         SECRET: told[8 : 8 + int.from_bytes(told[4:8], "big")].decode(),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
     }
     before = {key: os.environ.get(key) for key in ours}
     os.environ.update(ours)  # the only way to hand them to pyspark
@@ -52,6 +53,43 @@ def jvm(context: Any) -> Any:
 def java_context(context: Any) -> Any:
     """Return the JVM's JavaSparkContext."""
     return context._jsc
+
+
+def java_new(context: Any, java_class: Any) -> Any:
+    """Return a new object of a class of the JVM that the gateway cannot find by name."""
+    gateway, classes = context._gateway, context._jvm
+    constructor = java_class.getDeclaredConstructor(gateway.new_array(classes.java.lang.Class, 0))
+    return constructor.newInstance(gateway.new_array(classes.java.lang.Object, 0))
+
+
+def java_strings(context: Any, *texts: str) -> Any:
+    """Return an array of the JVM, for methods that take any number of texts."""
+    array = context._gateway.new_array(context._jvm.java.lang.String, len(texts))
+    for at, text in enumerate(texts):
+        array[at] = text
+    return array
+
+
+def bytes_rdd(context: Any, java_rdd: Any) -> Any:
+    """Return a JavaRDD of byte arrays as an RDD of bytes."""
+    from pyspark.core.rdd import RDD
+    from pyspark.serializers import NoOpSerializer
+
+    return RDD(java_rdd, context, NoOpSerializer())
+
+
+def java_bytes(rdd: Any) -> Any:
+    """Return an RDD of bytes as a JavaRDD of byte arrays."""
+    from pyspark.serializers import NoOpSerializer
+
+    return rdd._reserialize(NoOpSerializer())._jrdd
+
+
+def disk_only() -> Any:
+    """Return the storage level of what is kept on the workers' disks."""
+    from pyspark.storagelevel import StorageLevel
+
+    return StorageLevel.DISK_ONLY
 
 
 def forget(context: Any | None) -> None:

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +18,14 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
+from kafkatool.core import class_data
 from kafkatool.core.errors import KafkatoolError
 from kafkatool.core.java import find_java
-from kafkatool.core.statelog.spark.archive import archive_path, discard, make_in_background, usable
-from kafkatool.core.statelog.spark.jvm import SparkError, archive_options, gateway_command, python_path
+from kafkatool.core.statelog.spark.archive import archive_path, make_in_background
+from kafkatool.core.statelog.spark.jvm import SparkError, gateway_command, python_path
 from kafkatool.core.statelog.spark.pyspark_private import CONNECTION_FILE, connect, forget
 
 Item = TypeVar("Item")
@@ -38,7 +41,7 @@ POLL_S = 0.01
 PROGRESS_S = 0.2
 
 EXECUTOR_MEMORY = "512m"
-"""Of a cluster's JVMs, which only pass tasks on; Spark's default of 1g would keep small workers from being used."""
+"""Of a cluster's JVMs, which read, shuffle and write; Spark's default of 1g would keep small workers from being used."""
 
 LEFT_OUT = {
     "spark.rpc.io.mode": "NIO",
@@ -64,19 +67,28 @@ class Spark(AbstractContextManager["Spark"]):
     announce: Callable[[str], None] | None = None
     progress: Callable[[int, int], None] | None = None
 
-    def __init__(self, master: str, directory: Path, *, jvm_options: Sequence[str] = ()) -> None:
-        """Start the JVM and return at once. JavaNotFoundError, SparkError."""
+    def __init__(
+        self,
+        master: str,
+        directory: Path,
+        *,
+        jvm_options: Sequence[str] = (),
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Start the JVM and return at once; ``settings`` are Spark's, before ours. JavaNotFoundError, SparkError."""
         self.master = master
+        self._given = settings
         self.local = master.startswith("local")
         self._directory = directory
         self._log = directory / "spark.log"
         self._connection = directory / "gateway"
         self._java = find_java()
         self._archive = archive_path(self._java)
-        self._with_archive = not jvm_options and usable(self._archive)
-        self.process = self._launch(jvm_options or archive_options(self._archive if self._with_archive else None))
+        self._with_archive = not jvm_options and class_data.usable(self._archive)
+        self.process = self._launch(jvm_options or class_data.options(self._archive if self._with_archive else None))
         self._closed = False
-        logging.getLogger().addFilter(_not_of_py4j)
+        for name in _PY4J_LOGS:
+            logging.getLogger(name).addFilter(_not_of_py4j)
         self._context: Future[Any] = Future()
         self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._starter.start()
@@ -105,10 +117,12 @@ class Spark(AbstractContextManager["Spark"]):
             try:
                 outcomes = self._collected(function, items)
             except (Py4JError, OSError) as e:
+                _raise_interrupt(e)
                 if not self._revived(e):
                     raise
                 outcomes = self._collected(function, items)
         except (Py4JError, OSError) as e:
+            _raise_interrupt(e)
             raise SparkError(f"Spark's job failed: {self._last_words()}") from e
         for outcome in outcomes:
             if isinstance(outcome, KafkatoolError):
@@ -123,14 +137,16 @@ class Spark(AbstractContextManager["Spark"]):
             )
         return collected
 
-    def with_context(self, action: Callable[[Any], Result]) -> Result:
-        """Return ``action`` of pyspark's SparkContext, for work in the JVM alone. Waits for the start. SparkError."""
+    def with_context(self, action: Callable[[Any], Result], *, tasks: int = 0) -> Result:
+        """Return ``action`` of pyspark's SparkContext, which runs about so many tasks. Waits for the start. SparkError."""
         from py4j.protocol import Py4JError
 
         context = self._connected()
         try:
-            return action(context)
+            with self._progress_told(context, tasks):
+                return action(context)
         except (Py4JError, OSError) as e:
+            _raise_interrupt(e)
             raise SparkError(f"Spark's job failed: {self._last_words()}") from e
 
     def stop_cleanly(self) -> None:
@@ -159,14 +175,15 @@ class Spark(AbstractContextManager["Spark"]):
         self.process.wait()
         if not came_up:
             forget(None if self._context.exception() else self._connected())
-        logging.getLogger().removeFilter(_not_of_py4j)
+        for name in _PY4J_LOGS:
+            logging.getLogger(name).removeFilter(_not_of_py4j)
         if came_up and self.announce and not self._with_archive and make_in_background(self._archive):
             self.announce(f"making {self._archive} in the background, once: kt logs starts faster with it")
 
     def _launch(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
             return subprocess.Popen(
-                gateway_command(self._java, self._directory, self._settings(), options),
+                gateway_command(self._java, self._directory, self._settings(), options, local=self.local),
                 stdin=subprocess.PIPE,  # the JVM ends when this end is closed, however we end
                 stdout=log,
                 stderr=log,
@@ -206,16 +223,16 @@ class Spark(AbstractContextManager["Spark"]):
             self.process.wait(DEATH_S)
         except subprocess.TimeoutExpired:
             return False
-        discard(self._archive)
+        class_data.discard(self._archive)
         self._with_archive = False
         self._connection.unlink(missing_ok=True)
-        self.process = self._launch(archive_options(None))
+        self.process = self._launch(class_data.options(None))
         return True
 
     @contextmanager
     def _progress_told(self, context: Any, tasks: int) -> Iterator[None]:
         """Tell the progress of the job's stage until the block ends."""
-        if self.progress is None:
+        if self.progress is None or not tasks:
             yield
             return
         ended = threading.Event()
@@ -247,19 +264,25 @@ class Spark(AbstractContextManager["Spark"]):
             "spark.local.dir": str(self._directory),
             "spark.shuffle.push.enabled": "false",
             **LEFT_OUT,
-            "spark.python.daemon.module": "kafkatool.core.statelog.spark.daemon",
-            "spark.executorEnv.PYTHONPATH": python_path(),
         }
         if self.local:
-            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            settings |= {
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.python.daemon.module": "kafkatool.core.statelog.spark.daemon",
+                "spark.executorEnv.PYTHONPATH": python_path(),
+            }
         else:
             settings |= {"spark.executor.memory": EXECUTOR_MEMORY}
-        return settings
+        return {**settings, **self._given}
 
     def _environment(self) -> dict[str, str]:
-        """Return ours without the user's Spark installation; with our package on the workers' path."""
+        """Return ours without the user's Spark installation; with our package on the path of workers here."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
-        environment["PYTHONPATH"] = python_path()
+        if self.local:
+            environment["PYTHONPATH"] = python_path()
+        elif (configuration := os.environ.get("SPARK_CONF_DIR")) is not None:
+            environment["SPARK_CONF_DIR"] = configuration
         environment[CONNECTION_FILE] = str(self._connection)
         if self.local:
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -281,9 +304,13 @@ class Spark(AbstractContextManager["Spark"]):
 
         self._await_gateway()
         try:
-            return connect(self._connection, self.master)
+            return connect(self._connection, self.master, self._python())
         except (Py4JError, OSError) as e:
             raise SparkError(f"Spark did not start: {self._last_words()}") from e
+
+    def _python(self) -> str:
+        """Return the Python that workers run: ours where they are ours, else the one found there."""
+        return self._given.get("spark.pyspark.python", sys.executable if self.local else "python3")
 
     def _last_words(self) -> str:
         """Return the last error in the JVM's log (an exception's line, Python's or Java's, before others), on one line."""
@@ -292,8 +319,23 @@ class Spark(AbstractContextManager["Spark"]):
         return (telling or lines or ["it said nothing"])[-1]
 
 
+def _raise_interrupt(error: BaseException) -> None:
+    """Raise the interrupt, if that is what the error came from: py4j may fail itself as it breaks a call off."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt | SystemExit):
+            raise cause
+        cause = cause.__context__
+
+
+_PY4J_LOGS: Final = ("root", "py4j.clientserver", "py4j.java_gateway")  # each by itself: no filter is inherited
+
+
 def _not_of_py4j(record: logging.LogRecord) -> bool:
-    """Tell if a log record is not py4j's, which writes stack traces when the JVM dies; an error of ours tells that."""
+    """Tell if a log record is not py4j's, which writes stack traces when the JVM dies or a call is interrupted.
+
+    An error of ours tells that.
+    """
     return "py4j" not in record.pathname
 
 

@@ -34,7 +34,7 @@ def test_a_new_partition_is_led_by_the_first_live_replica(
     assert first_leader(assigned, live) == expected
 
 
-@pytest.mark.spec("CTL-43")
+@pytest.mark.spec("CTL-43", "ADM-62")
 @pytest.mark.parametrize(
     ("isr", "live", "unclean_allowed", "expected"),
     [
@@ -54,13 +54,21 @@ def test_a_partition_without_leader(
     assert found == expected
 
 
-@pytest.mark.spec("CTL-91", "CTL-95")
+@pytest.mark.spec("CTL-43")
+def test_the_order_of_the_assignment_decides_and_not_that_of_ids() -> None:
+    assigned, live = (4, 3, 1, 2), {1, 2, 3}
+    assert elect_offline(state(4, 1, 2, 3, 4), assigned, live, unclean_allowed=False) == Choice(3, (1, 2, 3))
+    assert elect_offline(state(4, 4), assigned, live, unclean_allowed=True) == Choice(3, (3,), unclean=True)
+
+
+@pytest.mark.spec("CTL-64", "CTL-91", "CTL-95")
 @pytest.mark.parametrize(
     ("wanted", "live", "isr", "expected"),
     [
         ((4, 5, 6), {4, 5, 6}, (1, 2, 3, 4, 5, 6), Choice(4, (1, 2, 3, 4, 5, 6))),
         ((4, 5, 6), {5, 6}, (1, 4, 5, 6), Choice(5, (1, 4, 5, 6))),
         ((4, 5, 6), {4, 5, 6}, (1, 6), Choice(6, (1, 6))),
+        ((4, 5, 6), {4, 5, 6}, (6, 5, 1), Choice(5, (6, 5, 1))),  # the first of RAR, not of the ISR
         ((4, 5, 6), {1}, (1, 4, 5, 6), None),
         ((4, 5, 6), {4}, (1, 5), None),
     ],
@@ -71,7 +79,7 @@ def test_the_leader_of_a_reassigned_partition(
     assert elect_reassigned(state(1, *isr), wanted, live) == expected
 
 
-@pytest.mark.spec("CTL-102", "CTL-103")
+@pytest.mark.spec("CTL-102", "CTL-103", "ELE-7")
 @pytest.mark.parametrize(
     ("live", "isr", "expected"),
     [
@@ -86,12 +94,18 @@ def test_the_preferred_replica_leads_only_live_and_in_sync(
     assert elect_preferred(state(2, *isr), (1, 2, 3), live) == expected
 
 
+@pytest.mark.spec("CTL-64", "CTL-114")
+def test_a_dead_member_of_the_isr_neither_takes_over_nor_leaves_the_isr_with_a_broker_that_stops() -> None:
+    assert elect_for_shutdown(state(1, 1, 2, 3), (1, 2, 3), {3}, {1}) == Choice(3, (2, 3))
+
+
 @pytest.mark.spec("CTL-114")
 @pytest.mark.parametrize(
     ("isr", "stopping", "expected"),
     [
         ((1, 2, 3), {1}, Choice(2, (2, 3))),
         ((1, 2, 3), {1, 2}, Choice(3, (3,))),
+        ((3, 2, 1), {1}, Choice(2, (3, 2))),  # the first of AR, not of the ISR
         ((1,), {1}, None),
         ((1, 2), {1, 2}, None),
     ],
@@ -110,6 +124,7 @@ def test_a_broker_that_stops_hands_over(isr: tuple[int, ...], stopping: set[int]
         (state(1, 1), {1}, (None, (1,))),  # never empty
         (state(2, 1, 2, 3), {1, 2, 3}, (None, (2,))),  # the former leader goes last, and stays in the list
         (state(None, 3), {3}, None),
+        (state(None, 1, 2, 3), {1, 2, 3}, (None, (3,))),  # without a leader the last of the list stays
         (state(1, 1, 2), {1}, (None, (2,))),
     ],
 )

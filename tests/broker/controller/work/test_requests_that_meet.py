@@ -12,7 +12,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PROPERTIES = {"auto.leader.rebalance.enable": "false", "delete.topic.enable": "true"}
 
 
-@pytest.mark.spec("CTL-27", "CTL-79", "CTL-98")
+@pytest.mark.spec("CTL-27", "CTL-78", "CTL-79", "CTL-98")
 def test_at_failover_a_deletion_comes_before_a_reassignment_of_the_same_topic() -> None:
     cluster = FakeCluster(1, 2, 3, properties=PROPERTIES)
     cluster.create_topic("t", {0: [2, 3]})
@@ -123,3 +123,35 @@ def test_a_deletion_that_waits_for_a_broker_goes_on_when_the_topic_has_moved_awa
     cluster.run()
     assert not cluster.exists(ReassignmentZnode.PATH)
     assert not cluster.exists(TopicZnode.path("t"))
+
+
+@pytest.mark.spec("CTL-91")
+def test_a_topic_that_grows_at_any_write_of_a_move_keeps_both() -> None:
+    """As Kafka's own tool lets it, which does not look whether the topic moves."""
+    number, grew = 0, True
+    while grew:
+        number += 1
+        cluster = FakeCluster(1, 2, 3, properties=PROPERTIES)
+        cluster.create_topic("t", {0: [2, 3]})
+        writes = [0]
+
+        _grow_at_write(cluster, number, writes)
+        cluster.reassign({T0: [3, 1]})
+        cluster.run()
+        grew = writes[0] >= number
+        assert not cluster.exists(ReassignmentZnode.PATH), number
+        assert cluster.assignment("t") == ({0: (3, 1), 1: (2,)} if grew else {0: (3, 1)}), number
+        assert cluster.leaders("t") == ([3, 2] if grew else [3]), number
+    assert number > 5
+
+
+def _grow_at_write(cluster: FakeCluster, number: int, writes: list[int]) -> None:
+    def grow(_: MemoryZooKeeper, __: Op) -> None:
+        writes[0] += 1
+        if writes[0] == number:
+            node = cluster.zk.get(TopicZnode.path("t"))
+            assert node is not None
+            topic = TopicZnode.decode("t", node.data)
+            cluster.zk.set(TopicZnode.path("t"), TopicZnode({**topic.assignment, 1: (2,)}).encode(), node.version)
+
+    cluster.ensemble.on_write = grow

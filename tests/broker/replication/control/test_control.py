@@ -1,7 +1,9 @@
 """LeaderAndIsr, StopReplica, UpdateMetadata: what is obeyed, in which order, and what is written about it."""
 
+import json
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +12,19 @@ import pytest
 from kafkatool.broker.replication.following import fetcher_manager
 from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.partition.partition_reads import Reader
-from kafkatool.core.errors import ConnectionLostError
+from kafkatool.core.errors import ConnectionLostError, StorageError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from tests.broker.replication.world import (
     BROKER_EPOCH,
+    CONSUMER,
     TP,
     Clock,
     World,
@@ -67,6 +71,49 @@ def test_an_older_controller_is_refused_by_every_request(broker: World) -> None:
     assert stop(broker, TP, epoch=5).error_code == 0
 
 
+@pytest.mark.spec("BRK-24")
+def test_what_is_refused_for_its_epoch_stops_no_fetcher_and_starts_none(broker: World) -> None:
+    live = [LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)]
+    states = [role(TP, 2, 0, [2], [2, 1]), role(TP1, 1, 0, [1], [1])]
+    assert codes(broker.leader_and_isr(*states, controller_epoch=5, live=live)) == {0: 0, 1: 0}
+    assert stop(broker, TP, delete=True, epoch=4).error_code == 11
+    assert list(broker.manager.fetchers.lags()) == [TP]
+    for leader in (1, 2):
+        states = [role(tp, leader, 1, [leader], [2, 1], controller_epoch=4) for tp in (TP, TP1)]
+        assert codes(broker.leader_and_isr(*states, controller_epoch=4, live=live)) == {0: 11, 1: 11}
+    assert list(broker.manager.fetchers.lags()) == [TP]
+    assert (broker.partition(TP).is_leader, broker.partition(TP1).is_leader) == (False, True)
+
+
+@pytest.mark.spec("BRK-24", "CTL-13")
+@pytest.mark.parametrize("teacher", ["LeaderAndIsr", "UpdateMetadata", "StopReplica"])
+def test_the_highest_epoch_of_any_request_counts_for_all_three(broker: World, teacher: str) -> None:
+    def ask(name: str, epoch: int) -> int:
+        match name:
+            case "LeaderAndIsr":
+                return broker.leader_and_isr(role(TP1, 1, epoch, [1], [1]), controller_epoch=epoch).error_code
+            case "UpdateMetadata":
+                request = metadata_request([TP1], {1: 1}, 1, controller_epoch=epoch)
+                return broker.manager.control.update_metadata(request).error
+            case _:
+                return stop(broker, TP, delete=epoch < 7, epoch=epoch).error_code
+
+    broker.know(TP)
+    broker.lead()
+    assert ask(teacher, 7) == 0
+    led = broker.manager.partitions.get(TP1)
+    before = None if led is None else led.leader_epoch
+    cached = broker.cache.contains(TP1)
+    names = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
+    assert [ask(name, 6) for name in names] == [11, 11, 11]
+    after = broker.manager.partitions.get(TP1)
+    assert (None if after is None else after.leader_epoch, broker.cache.contains(TP1)) == (before, cached)
+    assert broker.partition().is_leader, "the refused deletion deleted nothing"
+    assert [ask(name, 7) for name in names] == [0, 0, 0], "an equal one is accepted"
+    assert [ask(name, 8) for name in names] == [0, 0, 0], "and a higher one"
+    assert ask(teacher, 7) == 11
+
+
 @pytest.mark.spec("BRK-25")
 def test_requests_for_another_life_of_this_broker_are_refused_before_all_else(broker: World) -> None:
     stale = broker.leader_and_isr(role(TP, 1, 0, [1], [1]), controller_epoch=5, broker_epoch=BROKER_EPOCH - 1)
@@ -97,8 +144,16 @@ def test_the_controller_may_know_of_this_brokers_new_registration_before_the_bro
 @pytest.mark.spec("BRK-26", "CTL-58")
 def test_each_partition_is_judged_by_itself_and_all_are_answered(broker: World) -> None:
     broker.lead(epoch=3)
-    response = broker.leader_and_isr(role(TP, 1, 3, [1], [1]), role(TP1, 2, 0, [2], [2, 3]), role(TP2, 1, 0, [1], [1]))
-    assert codes(response) == {0: 11, 1: 3, 2: 0}
+    behind = TopicPartition("t", 3)
+    response = broker.leader_and_isr(
+        role(TP, 1, 3, [1], [1]),
+        role(TP1, 2, 0, [2], [2, 3]),
+        role(TP2, 1, 0, [1], [1]),
+        role(behind, 2, 0, [2], [2, 1]),
+        live=[LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)],
+    )
+    assert codes(response) == {0: 11, 1: 3, 2: 0, 3: 0}
+    assert broker.partition(behind).leader_epoch == 0, "assigned is enough, it need not be in sync"
     assert broker.manager.partitions.get(TP1) is None, "no object for a partition that is not ours"
     assert broker.partition(TP2).is_leader
     ignored = [m for level, m in broker.lines.written if level == "WARN"]
@@ -108,6 +163,31 @@ def test_each_partition_is_judged_by_itself_and_all_are_answered(broker: World) 
         "[Broker id=1] Ignoring LeaderAndIsr request from controller 9 with correlation id 7 epoch 1 for partition "
         "t-1 as itself is not in assigned replica list 2,3",
     ]
+
+
+@pytest.mark.spec("BRK-26", "CTL-58", "CTL-61")
+def test_only_a_greater_leader_epoch_is_taken_and_the_first_is_0(broker: World) -> None:
+    answers = [
+        codes(broker.leader_and_isr(role(TP, 1, epoch, [1], [1])))[0] for epoch in (0, 0, 2, 1, 2, 3)
+    ]  # fmt: skip
+    assert answers == [0, 11, 0, 11, 11, 0]
+    assert broker.partition().leader_epoch == 3
+    assert codes(broker.leader_and_isr(role(TP, 2, 3, [2], [2, 3]))) == {0: 11}, "the epoch is looked at first"
+    assert codes(broker.leader_and_isr(role(TP, 2, 4, [2], [2, 3]))) == {0: 3}
+    assert broker.partition().is_leader and broker.partition().leader_epoch == 3
+
+
+@pytest.mark.spec("CTL-59", "BRK-27")
+def test_who_only_leads_or_only_follows_makes_the_other_transition_for_nothing(broker: World) -> None:
+    broker.leader_and_isr(role(TP, 1, 0, [1], [1]), role(TP2, 1, 0, [1], [1]))
+    assert broker.partition(TP).is_leader and broker.partition(TP2).is_leader
+    assert not [m for _, m in broker.lines.written if "become-follower" in m]
+    broker.lines.written.clear()
+    live = LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)
+    other = TopicPartition("t", 3)
+    broker.leader_and_isr(role(TP1, 2, 0, [2], [2, 1]), role(other, 2, 0, [2], [2, 1]), live=[live])
+    assert sorted(broker.manager.fetchers.lags()) == [TP1, other]
+    assert not [m for _, m in broker.lines.written if "become-leader" in m]
 
 
 @pytest.mark.spec("BRK-27", "BRK-28", "BRK-29", "BRK-32", "CTL-59")
@@ -136,7 +216,7 @@ def test_leaders_first_then_followers_and_the_coordinators_learn_of_both(broker:
     ]
 
 
-@pytest.mark.spec("BRK-28")
+@pytest.mark.spec("BRK-28", "BRK-31", "CTL-59")
 def test_a_follower_that_becomes_leader_is_fetched_for_no_longer(broker: World) -> None:
     live = LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)
     broker.leader_and_isr(role(TP, 2, 0, [2], [2, 1]), live=[live])
@@ -148,7 +228,7 @@ def test_a_follower_that_becomes_leader_is_fetched_for_no_longer(broker: World) 
     assert "since it is already the leader" in broker.lines.written[-2][1]
 
 
-@pytest.mark.spec("BRK-29", "BRK-90", "BRK-100")
+@pytest.mark.spec("BRK-29", "BRK-90", "BRK-100", "CTL-123")
 def test_what_waits_on_a_leader_fails_when_it_becomes_follower(broker: World) -> None:
     broker.lead(isr=(1, 2, 3))
     produced = broker.produce(acks=-1)
@@ -255,7 +335,7 @@ def test_control_requests_take_turns(broker: World) -> None:
     assert broker.cache.contains(TP)
 
 
-@pytest.mark.spec("BRK-33", "BRK-146")
+@pytest.mark.spec("BRK-33", "BRK-80", "BRK-110", "BRK-146", "BRK-159", "Z-47")
 def test_a_disk_error_on_one_partition_leaves_the_rest_alone(tmp_path: Path) -> None:
     dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     with world(tmp_path, clock=Clock(), log_dirs=dirs) as broker:
@@ -270,10 +350,14 @@ def test_a_disk_error_on_one_partition_leaves_the_rest_alone(tmp_path: Path) -> 
         assert broker.produce(lost)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
         assert broker.fetch(0, Reader(-1), lost)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
         assert broker.produce(kept)[0].error == 0
-        response = broker.leader_and_isr(role(lost, 1, 5, [1], [1]), role(kept, 1, 5, [1], [1]))
+        response = broker.leader_and_isr(*(role(tp, 1, 5, [1], [1], is_new=False) for tp in (lost, kept)))
         assert codes(response) == {0: 56, 1: 0}
         assert codes(stop(broker, lost, kept)) == {0: 56, 1: 0}
-        assert [p for p in broker.zookeeper.nodes if "log_dir_event" in p]
+        assert codes(stop(broker, lost, kept, delete=True)) == {0: 56, 1: 0}
+        (event,) = [p for p in broker.zookeeper.nodes if p.startswith("/log_dir_event_notification/")]
+        assert re.fullmatch(r"/log_dir_event_notification/log_dir_event_\d{10}", event)
+        node = broker.zookeeper.nodes[event]
+        assert (json.loads(node.data), node.ephemeral_owner) == ({"version": 1, "broker": 1, "event": 1}, 0)
 
 
 @pytest.mark.spec("BRK-159")
@@ -286,7 +370,7 @@ def test_with_a_dir_offline_only_new_partitions_are_created(tmp_path: Path) -> N
         assert broker.partition(TP1).log.directory.parent == tmp_path / "b"
 
 
-@pytest.mark.spec("BRK-109", "CTL-60")
+@pytest.mark.spec("BRK-109", "BRK-90", "BRK-100", "CTL-60")
 def test_stopping_keeps_the_data_and_ends_every_wait(broker: World) -> None:
     broker.lead(isr=(1, 2, 3))
     produced = broker.produce(acks=-1)
@@ -298,7 +382,29 @@ def test_stopping_keeps_the_data_and_ends_every_wait(broker: World) -> None:
     assert broker.partition().log.log_end_offset == 1
 
 
-@pytest.mark.spec("BRK-109", "BRK-111", "BRK-150", "CTL-60")
+@pytest.mark.spec("BRK-109", "CTL-60")
+@pytest.mark.parametrize("delete", [False, True])
+def test_all_named_are_fetched_for_no_longer_before_the_first_of_them_is_closed(
+    broker: World, monkeypatch: pytest.MonkeyPatch, *, delete: bool
+) -> None:
+    live = LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)
+    broker.leader_and_isr(role(TP, 2, 0, [2], [2, 1]), role(TP1, 2, 0, [2], [2, 1]), live=[live])
+    control = broker.manager.control
+    fetched: list[set[TopicPartition]] = []
+    for name in ("_stop", "_delete"):
+        close = getattr(control, name)
+
+        def noted(partition: TopicPartition, close: Any = close) -> ErrorCode:
+            fetched.append(set(broker.manager.fetchers.lags()))
+            return close(partition)  # type: ignore[no-any-return]
+
+        monkeypatch.setattr(control, name, noted)
+    assert codes(stop(broker, TP, TP1, TP2, delete=delete)) == {0: 0, 1: 0, 2: 0}, "an unknown one is no error"
+    assert fetched == [set(), set(), set()]
+    assert [broker.logs.get(tp) is None for tp in (TP, TP1)] == [delete, delete]
+
+
+@pytest.mark.spec("BRK-109", "BRK-111", "BRK-150", "BRK-90", "BRK-100", "CTL-55", "CTL-60")
 def test_deleting_drops_partition_log_and_every_wait(broker: World, tmp_path: Path) -> None:
     broker.know(TP)
     broker.lead(isr=(1, 2, 3))
@@ -308,9 +414,55 @@ def test_deleting_drops_partition_log_and_every_wait(broker: World, tmp_path: Pa
     assert (produced[0].error, fetched[0].error) == (6, 6)
     assert broker.manager.partitions.get(TP) is None
     assert not (tmp_path / "logs/t-0").exists()
-    assert broker.produce()[0].error == 6
+    for reader in (CONSUMER, follower(2)):
+        assert (broker.produce()[0].error, broker.fetch(0, reader)[0].error) == (6, 6)
     broker.manager.control.update_metadata(metadata_request([TP], {1: 1}, -2))
-    assert broker.produce()[0].error == 3
+    for reader in (CONSUMER, follower(2)):
+        assert (broker.produce()[0].error, broker.fetch(0, reader)[0].error) == (3, 3)
+
+
+@pytest.mark.spec("BRK-109")
+def test_the_fetchers_of_all_listed_partitions_stop_before_the_first_one_is_touched(
+    broker: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)
+    states = [role(tp, 2, 0, [2], [2, 1]) for tp in (TP, TP1, TP2)]
+    broker.leader_and_isr(*states, live=[live], controller_epoch=5)
+    assert stop(broker, TP, TP1, delete=True, epoch=4).error_code == 11
+    assert sorted(broker.manager.fetchers.lags()) == [TP, TP1, TP2], "a refused request stops nothing"
+    fetched_for: list[tuple[TopicPartition, list[TopicPartition]]] = []
+    delete, abandon = broker.logs.delete, broker.manager.delayed.abandon
+
+    def note(act: Callable[[TopicPartition], object]) -> Callable[[TopicPartition], object]:
+        def noted(tp: TopicPartition) -> object:
+            fetched_for.append((tp, list(broker.manager.fetchers.lags())))
+            return act(tp)
+
+        return noted
+
+    monkeypatch.setattr(broker.logs, "delete", note(delete))
+    monkeypatch.setattr(broker.manager.delayed, "abandon", note(abandon))
+    stop(broker, TP, TP1, delete=True, epoch=5)
+    broker.leader_and_isr(*(role(tp, 2, 1, [2], [2, 1]) for tp in (TP, TP1)), live=[live], controller_epoch=5)
+    stop(broker, TP, TP1, epoch=5)
+    assert fetched_for == [(tp, [TP2]) for tp in (TP, TP1, TP, TP1)]
+
+
+@pytest.mark.spec("BRK-111")
+def test_who_still_holds_a_dropped_partition_finds_nothing_to_lead(
+    broker: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.know(TP)
+    partition = broker.lead(isr=(1, 2))
+    broker.produce()
+    held = partition.log
+    stop(broker, TP, delete=True)
+    assert (partition.assigned, partition.isr, partition.is_leader) == ((), (), False)
+    monkeypatch.setattr(broker.manager.partitions, "find", lambda *_, **__: partition)  # looked up just before
+    assert broker.produce()[0].error == 6
+    assert broker.fetch(0, CONSUMER)[0].error == 6
+    assert broker.fetch(0, follower(2))[0].error == 6
+    assert held.log_end_offset == 1
 
 
 @pytest.mark.spec("BRK-110", "CTL-60")
@@ -320,10 +472,33 @@ def test_deleting_works_when_only_the_directory_or_nothing_exists(tmp_path: Path
         broker.produce()
     with world(tmp_path, clock=Clock()) as broker:
         assert broker.manager.partitions.get(TP) is None
+        assert codes(stop(broker, TP, TP1)) == {0: 0, 1: 0}
+        assert (tmp_path / "logs/t-0").exists(), "only delete=true deletes"
         assert codes(stop(broker, TP, TP1, delete=True)) == {0: 0, 1: 0}
         assert not (tmp_path / "logs/t-0").exists()
         assert ("TRACE", "[Broker id=1] Ignoring stop replica (delete=true) for partition t-1 as replica doesn't exist "
                 "on broker") in broker.lines.written  # fmt: skip
+
+
+@pytest.mark.spec("BRK-110")
+@pytest.mark.parametrize("error", [StorageError("no"), OSError(5, "Input/output error")])
+def test_what_the_disk_does_not_let_go_is_told_and_the_others_are_deleted(
+    broker: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    for tp in (TP, TP1):
+        broker.lead(tp)
+    delete = broker.logs.delete
+
+    def fail(tp: TopicPartition) -> None:
+        if tp == TP:
+            raise error
+        delete(tp)
+
+    monkeypatch.setattr(broker.logs, "delete", fail)
+    assert codes(stop(broker, TP, TP1, delete=True)) == {0: 56, 1: 0}
+    assert broker.logs.get(TP1) is None
+    line = "[Broker id=1] Ignoring stop replica (delete=true) for partition t-0 due to storage exception"
+    assert [written for written in broker.lines.written if written[0] == "ERROR"] == [("ERROR", line)]
 
 
 @pytest.mark.spec("BRK-41")
@@ -353,14 +528,91 @@ def test_metadata_goes_to_the_cache_and_what_was_removed_comes_back(broker: Worl
     )
 
 
-@pytest.mark.spec("BRK-26", "BRK-32")
-def test_a_topic_whose_configs_cannot_be_read_costs_no_other_partition_its_role(tmp_path: Path) -> None:
+@pytest.mark.spec("BRK-26", "BRK-32", "BRK-33")
+@pytest.mark.parametrize("leader", [1, 2])
+@pytest.mark.parametrize("error", [ConnectionLostError("lost"), StorageError("disk"), OSError("disk")])
+def test_a_log_that_cannot_be_opened_costs_no_other_partition_its_role(
+    tmp_path: Path, leader: int, error: Exception
+) -> None:
     def unreadable(topic: str) -> Mapping[str, str]:
         if topic == "u":
-            raise ConnectionLostError("lost")
+            raise error
         return {}
 
-    states = [role(TP, 1, 0, [1], [1]), role(TopicPartition("u", 5), 1, 0, [1], [1]), role(TP1, 1, 0, [1], [1])]
+    live = [LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)]
+    states = [role(tp, leader, 0, [leader], [leader, 1]) for tp in (TP, TopicPartition("u", 5), TP1)]
     with world(tmp_path, clock=Clock(), overrides_of=unreadable) as broker:
-        assert codes(broker.leader_and_isr(*states)) == {0: 0, 5: ErrorCode.KAFKA_STORAGE_ERROR, 1: 0}
-        assert broker.leaders == [TP, TP1]
+        assert codes(broker.leader_and_isr(*states, live=live)) == {0: 0, 5: ErrorCode.KAFKA_STORAGE_ERROR, 1: 0}
+        assert (broker.leaders if leader == 1 else broker.followers) == [TP, TP1]
+        assert set(broker.manager.fetchers.lags()) == (set() if leader == 1 else {TP, TP1})
+
+
+@pytest.mark.spec("BRK-41", "BRK-150")
+@pytest.mark.parametrize(
+    ("state", "broker_epoch", "adopted"),
+    [
+        (role(TP, 1, 0, [1], [1]), BROKER_EPOCH, False),  # a new topic
+        (role(TP, 2, 0, [2, 1], [2, 1]), BROKER_EPOCH, False),
+        (role(TP, 2, 7, [2], [2, 1]), BROKER_EPOCH, False),  # a replica that a move begins
+        (role(TP, 1, 0, [1], [1], is_new=False), BROKER_EPOCH, True),
+        (role(TP, 1, 7, [1], [1]), BROKER_EPOCH, True),  # it is counted on
+        (role(TP, 1, 0, [1], [1]), -1, True),  # may be for a former life
+    ],
+)
+def test_a_new_partition_never_adopts_what_an_earlier_topic_left(
+    tmp_path: Path, state: LeaderAndIsrPartition, broker_epoch: int, adopted: bool
+) -> None:
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.lead()
+        broker.produce(count=5)
+    with world(tmp_path, clock=Clock()) as broker:
+        live = [LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)]
+        broker.manager.control.shutting_down = True  # no fetcher is started
+        assert codes(broker.leader_and_isr(state, broker_epoch=broker_epoch, live=live)) == {0: 0}
+        partition = broker.partition()
+        assert partition.log.log_end_offset == (5 if adopted else 0)
+        assert partition.high_watermark.offset == (5 if adopted else 0)
+        assert bool(list((tmp_path / "logs").glob("t-0.*-stray"))) is not adopted
+
+
+@pytest.mark.spec("BRK-41", "BRK-150")
+def test_it_is_asked_once_for_each_request_which_topics_new_logs_are_made_for(
+    broker: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[str]] = []
+
+    def expect(topics: set[str]) -> None:
+        asked.append(topics)
+        assert not topics or broker.logs.get(TP) is None, "before the logs are made"
+
+    monkeypatch.setattr(broker.logs, "expect", expect)
+    other = TopicPartition("u", 5)
+    broker.leader_and_isr(*(role(tp, 1, 0, [1], [1]) for tp in (TP, TP1, other)))
+    broker.leader_and_isr(*(role(tp, 1, 1, [1], [1]) for tp in (TP, TP1, other)))
+    assert asked == [{"t", "u"}, set()]
+
+
+@pytest.mark.spec("BRK-41")
+def test_news_told_twice_in_one_life_costs_no_record(broker: World) -> None:
+    for epoch in (0, 0):
+        broker.leader_and_isr(role(TP, 1, epoch, [1], [1]), broker_epoch=BROKER_EPOCH)
+        broker.produce(count=5)
+    assert broker.partition().log.log_end_offset == 10
+
+
+@pytest.mark.spec("BRK-109", "BRK-24", "BRK-80")
+def test_a_refused_stop_forgets_no_high_watermark(tmp_path: Path) -> None:
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.lead()
+        broker.produce(count=5)
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.leader_and_isr(controller_epoch=5)
+        assert stop(broker, TP, delete=True, epoch=4).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert stop(broker, TP, epoch=5, broker_epoch=BROKER_EPOCH - 1).error_code == ErrorCode.STALE_BROKER_EPOCH
+        broker.manager.checkpoint_high_watermarks()
+        assert broker.logs.read_high_watermarks() == {TP: 5}
+        state = role(TP, 2, 1, [2], [2, 1], is_new=False, controller_epoch=5)
+        live = [LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)]
+        broker.manager.control.shutting_down = True
+        broker.leader_and_isr(state, controller_epoch=5, live=live)
+        assert broker.partition().high_watermark.offset == 5

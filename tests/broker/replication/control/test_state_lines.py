@@ -54,7 +54,7 @@ def test_every_line_of_a_brokers_life_is_of_a_known_form(tmp_path: Path) -> None
     for level, message in written:
         head = parse_head(f"[2016-01-01 10:00:00,000] {level} {message} (state.change.logger)")
         assert head is not None and head.actor is not None, message
-        assert head.form is not None, message
+        assert head.form is not None and head.form.id[0] == "B", message
         assert head.actor.id == 1 or head.actor.kind == "broker", message
         forms.add(head.form)
         if "controller epoch" not in message:

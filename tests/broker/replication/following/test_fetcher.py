@@ -1,17 +1,29 @@
 """One fetcher's rounds against a scripted leader: whose turn it is, who waits, what is counted; and becoming follower."""
 
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkatool.broker.replication.following import leader_endpoint
 from kafkatool.broker.replication.following.fetch_state import FollowedPartition
 from kafkatool.broker.replication.following.fetcher import ReplicaFetcher
-from kafkatool.broker.replication.following.follower_session import FetchQuestion
-from kafkatool.core.errors import BrokerUnreachableError
+from kafkatool.broker.replication.following.follow import Follow, FollowStep
+from kafkatool.broker.replication.following.follower_session import FetchQuestion, FollowerSession
+from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
+from kafkatool.broker.replication.partition.partition_reads import EARLIEST, LATEST
+from kafkatool.core.errors import BrokerUnreachableError, StorageError
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.messages.fetch import FetchResponse, FetchResponsePartition, FetchResponseTopic
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+)
 from tests.broker.replication.world import TP, Clock, World, follower, role, world
 from tests.broker.storage.batch_builders import batch
 
@@ -97,6 +109,25 @@ def test_lag_is_known_from_the_first_answer_until_the_partition_is_dropped(broke
 
 
 @pytest.mark.spec("BRK-157")
+@pytest.mark.parametrize(("high_watermark", "lag"), [(4, 2), (2, 0), (1, 0)])
+def test_who_is_ahead_of_the_leaders_high_watermark_lags_by_nothing(
+    broker: World, high_watermark: int, lag: int
+) -> None:
+    partition = broker.follow(TP)
+    partition.append_as_follower(
+        memoryview(batch(2, epoch=0)), 0, fetched_at=0, high_watermark=high_watermark, log_start_offset=0
+    )
+    followed = FollowedPartition(partition, 0)
+    followed.fetch_offset = 2
+    answer = FetchResponsePartition(partition=0, high_watermark=high_watermark, log_start_offset=0, records=b"")
+    endpoint: Any = FullResponses()
+    follow = Follow(broker.config, endpoint, lambda _: None)
+    assert follow.nothing_new(followed, answer) and followed.lag == lag
+    followed.lag = None
+    assert follow.take(followed, answer) is FollowStep.DONE and followed.lag == lag
+
+
+@pytest.mark.spec("BRK-157")
 def test_isr_changes_and_failed_writes_are_counted(broker: World) -> None:
     broker.lead(isr=(1,), replicas=(1, 2))
     counters = broker.manager.isr_writer
@@ -113,7 +144,7 @@ def test_isr_changes_and_failed_writes_are_counted(broker: World) -> None:
     assert (counters.expansions, counters.shrinks, counters.failures) == (1, 1, 1)
 
 
-@pytest.mark.spec("BRK-76")
+@pytest.mark.spec("BRK-68", "BRK-76")
 def test_a_throttled_replica_that_is_behind_is_left_out_of_the_request(broker: World) -> None:
     leader = FullResponses(high_watermark=5)
     fetcher = fetcher_of(broker, leader, *PARTITIONS)
@@ -164,3 +195,116 @@ def test_another_epoch_of_the_same_leader_counts_as_a_change(broker: World) -> N
     assert not partition.make_follower(role(TP, 2, 5, [2], [2, 1], 11)), "the same once more"
     assert partition.make_follower(role(TP, 3, 6, [3], [3, 1], 12))
     assert partition.make_follower(role(TP, -1, 7, [3], [3, 1], 13)) and partition.leader_id is None
+    assert partition.make_follower(role(TP, 2, 7, [3], [3, 1], 13)), "another leader, though in the same epoch"
+
+
+class OutOfRange(FullResponses):
+    """A leader that has the offsets from ``earliest`` to ``latest``."""
+
+    def __init__(self, earliest: int, latest: int) -> None:
+        super().__init__()
+        self.edges = {EARLIEST: earliest, LATEST: latest}
+
+    def fetch(self, question: FetchQuestion) -> FetchResponse:
+        answers = [
+            FetchResponsePartition(partition=p.partition, error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=b"")
+            for p in question.wanted["t"]
+        ]
+        return FetchResponse(topics=[FetchResponseTopic(topic="t", partitions=answers)])
+
+    def log_edge(self, partition: TopicPartition, leader_epoch: int, timestamp: int) -> int:
+        return self.edges[timestamp]
+
+
+@pytest.mark.spec("BRK-73", "BRK-74")
+@pytest.mark.parametrize(
+    ("earliest", "latest", "edge", "reset_to", "starts_at"),
+    [(0, 3, "latest offset 3", 3, 0), (8, 20, "start offset 8", 8, 8), (2, 20, "start offset 2", 5, 0)],
+)
+def test_an_offset_out_of_range_is_told_in_the_documents_words(
+    broker: World,
+    caplog: pytest.LogCaptureFixture,
+    earliest: int,
+    latest: int,
+    edge: str,
+    reset_to: int,
+    starts_at: int,
+) -> None:
+    partition = broker.follow(TP)
+    sent = b"".join(bytes(batch(base_offset=offset, epoch=0)) for offset in range(5))
+    partition.append_as_follower(memoryview(sent), 0, fetched_at=0, high_watermark=0, log_start_offset=0)
+    fetcher = fetcher_of(broker, OutOfRange(earliest, latest))
+    followed = FollowedPartition(partition, 0)
+    followed.truncating, followed.fetch_offset = False, 5
+    fetcher.add([followed])
+    fetcher.run_once()
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("WARNING", f"Replica 1 for partition t-0 reset its fetch offset from 5 to current leader 2's {edge}"),
+        ("ERROR", f"Current offset 5 for partition [t,0] out of range; reset offset to {reset_to}"),
+    ]
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (starts_at, reset_to)
+
+
+@pytest.mark.spec("BRK-72")
+def test_a_disk_that_fails_while_it_replicates_is_told(broker: World, caplog: pytest.LogCaptureFixture) -> None:
+    fetcher = fetcher_of(broker, FullResponses(), TP)
+    broker.partition(TP).log.abandon()
+    fetcher.run_once()
+    (told,) = [r for r in caplog.records if r.levelname == "CRITICAL"]
+    assert told.getMessage() == "Disk error while replicating data for t-0"
+    assert told.exc_info is not None and told.exc_info[0] is StorageError
+    assert fetcher.lags() == {}
+
+
+@pytest.mark.spec("BRK-161")
+def test_after_batches_of_old_formats_the_next_cut_goes_by_the_high_watermark(broker: World) -> None:
+    partition = broker.follow(TP)
+    partition.append_as_follower(memoryview(batch(epoch=0)), 0, fetched_at=0, high_watermark=0, log_start_offset=0)
+    assert partition.log.leader_epochs.latest == 0
+    body = b"\0\0" + b"\xff" * 4 + (1).to_bytes(4, "big") + b"v"
+    for offset in (1, 2):
+        old = (
+            offset.to_bytes(8, "big") + (4 + len(body)).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+        )
+        partition.append_as_follower(memoryview(old), 0, fetched_at=offset, high_watermark=2, log_start_offset=0)
+    assert (partition.log.log_end_offset, partition.log.leader_epochs.latest) == (3, None)
+    leader = FullResponses()  # it has no answer to a question about epochs
+    leader.down = True  # nor records
+    fetcher = fetcher_of(broker, leader)
+    fetcher.add([FollowedPartition(broker.follow(TP, epoch=1), 1)])
+    fetcher.run_once()
+    assert partition.log.log_end_offset == 2
+
+
+@pytest.mark.spec("BRK-160")
+@pytest.mark.parametrize("protocol", ["1.0", "2.3"])
+def test_a_fetch_names_no_rack_and_beside_its_session_nothing(
+    broker: World, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    sent: list[tuple[int, FetchRequest]] = []
+
+    class Noted:
+        """A connection that notes what is sent on it."""
+
+        closed = False
+
+        def __init__(self, *_: object, **__: object) -> None:
+            """Connect to nobody."""
+
+        def send(self, api: Any, version: int, request: FetchRequest) -> FetchResponse:
+            sent.append((version, request))
+            return FetchResponse(topics=[])
+
+        def close(self) -> None:
+            """Do nothing."""
+
+    monkeypatch.setattr(leader_endpoint, "Connection", Noted)
+    config = replace(broker.config, inter_broker_protocol_version=protocol)
+    endpoint = LeaderEndpoint(config, 1, "test", "127.0.0.1", 1)
+    session = FollowerSession(sessions=endpoint.knows_sessions)
+    session.want(FollowedPartition(broker.follow(TP), 0))
+    endpoint.fetch(session.question())
+    ((version, request),) = sent
+    assert (version >= 7) is endpoint.knows_sessions is (protocol == "2.3")
+    assert (request.rack_id, request.forgotten_topics, request.session_id) == ("", [], 0)
+    assert request.session_epoch == (0 if protocol == "2.3" else -1)

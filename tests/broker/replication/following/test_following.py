@@ -10,10 +10,14 @@ import pytest
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.replication.following.fetcher_manager import fetcher_number
 from kafkatool.broker.replication.following.truncation import Truncation, decide_truncation
+from kafkatool.broker.settings.config import RACK_AWARE
 from kafkatool.broker.storage.log.leader_epochs import LeaderEpochCache
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages import fetch
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
-from tests.broker.handlers.served import broker_of, handler_context
+from kafkatool.core.protocol.records.batches import decode_records
+from tests.broker.handlers.served import Client, broker_of, handler_context, live, update
+from tests.broker.network.raw_client import network_config
 from tests.broker.replication.leading.test_session_fetches import closing
 from tests.broker.replication.world import TP, World, role, world
 from tests.broker.storage.batch_builders import batch
@@ -180,6 +184,10 @@ def test_a_log_start_inside_a_batch_is_no_obstacle(tmp_path: Path) -> None:
         partition.log.advance_log_start(4)
         follow(two, port)
         eventually(lambda: two.partition().log.log_end_offset == 10, "caught up")
+        eventually(lambda: two.partition().log.log_start_offset == 4, "the leader's log start")
+        segment = "00000000000000000000.log"  # begun anew where the batch begins
+        batches = [(n.partition().log.directory / segment).read_bytes() for n in (one, two)]
+        assert batches[0] == batches[1]
 
 
 @pytest.mark.spec("BRK-70")
@@ -211,7 +219,7 @@ def test_a_bad_partition_stops_alone(tmp_path: Path) -> None:
         eventually(lambda: two.partition(good).log.log_end_offset == 2, "the other goes on")
 
 
-@pytest.mark.spec("BRK-72")
+@pytest.mark.spec("BRK-72", "BRK-75")
 def test_records_that_do_not_continue_the_log_stop_the_partition(tmp_path: Path) -> None:
     with pair(tmp_path) as (one, two, port):
         lead_alone(two, 0)
@@ -271,6 +279,96 @@ def test_a_leader_that_cannot_be_reached_is_asked_again(tmp_path: Path) -> None:
         eventually(lambda: same(one, two), "the fetcher was replaced")
 
 
+@pytest.mark.spec("BRK-92", "BRK-98")
+def test_a_consumer_reads_from_the_follower_below_its_high_watermark(tmp_path: Path) -> None:
+    """Of version 11 on (KIP-392); one that waits there is answered when the leader has told of more."""
+    with pair(tmp_path, replica_selector_class=RACK_AWARE) as (one, two, port), served_by(two) as consumer:
+        one.lead(isr=(1, 2))
+        assert one.produce(count=3) is not None
+        follow(two, port)
+        eventually(lambda: two.partition().high_watermark.offset == 3, "the follower to hear how far it may give", 60)
+        read = consumer.call(fetch.API, 11, fetch_from(0))
+        assert [r.offset for r in decode_records(bytes(read.topics[0].partitions[0].records))] == [0, 1, 2]
+        assert consumer.call(fetch.API, 10, fetch_from(0)).topics[0].partitions[0].error_code == 6
+        consumer.send_request(fetch.API, 11, fetch_from(3, max_wait_ms=600_000))
+        one.produce(count=1)
+        waited = consumer.receive_response(fetch.API, 11).topics[0].partitions[0]
+        assert [r.offset for r in decode_records(bytes(waited.records))] == [3]
+        assert waited.preferred_read_replica == -1
+        beyond = consumer.call(fetch.API, 11, fetch_from(9)).topics[0].partitions[0]
+        assert beyond.error_code == 1
+
+
+@pytest.mark.spec("BRK-92")
+def test_a_leader_sends_consumers_to_the_follower_of_their_rack(tmp_path: Path) -> None:
+    with pair(tmp_path, replica_selector_class=RACK_AWARE) as (one, two, port):
+        one.cache.update(update(brokers=[live(1, "a"), live(2, "b")]))
+        one.lead(isr=(1, 2))
+        one.produce(count=3)
+        follow(two, port)
+        eventually(lambda: one.partition().remote[2].end.offset == 3, "the follower to be there", 60)
+        with served_by(one, replica_selector_class=RACK_AWARE) as consumer:
+
+            def sent_to(rack: str, version: int = 11, session: tuple[int, int] = (0, -1)) -> tuple[int, bool]:
+                request = fetch_from(0, max_wait_ms=600_000, rack_id=rack, session=session)
+                (partition,) = consumer.call(fetch.API, version, request).topics[0].partitions
+                assert (partition.error_code, partition.high_watermark) == (0, 3)
+                return partition.preferred_read_replica, bool(partition.records)
+
+            assert sent_to("b") == (2, False)
+            assert sent_to("b", session=(0, 0)) == (2, False)
+            assert sent_to("a") == sent_to("c") == sent_to("") == (-1, True)
+            assert sent_to("b", version=10) == (-1, True)
+        with served_by(one) as consumer:
+            assert sent_to("b") == (-1, True), "no selector"
+
+
+def fetch_from(
+    offset: int, *, max_wait_ms: int = 0, rack_id: str = "", session: tuple[int, int] = (0, -1)
+) -> fetch.FetchRequest:
+    partition = fetch.FetchRequestPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return fetch.FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[fetch.FetchRequestTopic(topic="t", partitions=[partition])],
+        rack_id=rack_id,
+    )
+
+
+@contextmanager
+def served_by(node: World, **properties: str) -> Iterator[Client]:
+    """Give a consumer's connection to that broker."""
+    handlers = {key: s for key, s in load_handlers().items() if key == 1}
+    config = network_config(**properties)
+    context = handler_context(config=config, replica_manager=node.manager, metadata_cache=node.cache)
+    with broker_of(handlers, context) as client:
+        yield client
+
+
+@pytest.mark.spec("BRK-64", "BRK-125")
+def test_another_number_of_fetchers_goes_on_with_what_was_followed(tmp_path: Path) -> None:
+    others = [TopicPartition("t", number) for number in range(1, 4)]
+    with pair(tmp_path) as (one, two, port):
+        one.lead(isr=(1, 2))
+        follow(two, port)
+        for partition in others:
+            one.leader_and_isr(role(partition, 1, 0, [1, 2], [1, 2]))
+            follow(two, port, partition=partition)
+        for number, count in ((3, 1), (1, 2), (2, 3)):
+            two.manager.fetchers.set_number(number)
+            followed = set(two.manager.fetchers.lags())
+            assert followed == {TP, *others}
+            assert len(two.manager.fetchers.traffic()) == len({fetcher_number(p, number) for p in followed})
+            result = one.produce(acks=-1, count=2)
+            eventually(lambda r=result: bool(r), "acks=-1 to be answered")  # type: ignore[misc]
+            assert result[0].error == 0
+            assert one.partition().log.log_end_offset == 2 * count
+        eventually(lambda: same(one, two), "the same logs")
+
+
 @pytest.mark.spec("BRK-64")
 def test_the_number_of_a_fetcher_is_javas_hash() -> None:
     assert fetcher_number(TopicPartition("hello", 3), 7) == abs((31 * 99162322 + 3 + 2**31) % 2**32 - 2**31) % 7
@@ -290,6 +388,9 @@ def test_the_number_of_a_fetcher_is_javas_hash() -> None:
         ([(0, 0), (3, 10)], (0, 30), Truncation(10, True)),  # known here: at most where it ends here
         ([(1, 0), (3, 10)], (2, 14), Truncation(10, False)),  # not known here: cut and ask again
         ([(2, 4), (3, 10)], (1, 7), Truncation(4, True)),  # below all known here
+        ([(2, 4), (3, 10)], (1, 2), Truncation(2, True)),
+        ([(2, 40), (3, 50)], (1, 60), Truncation(20, True)),  # and never beyond the end
+        ([(1, 40), (3, 50)], (2, 60), Truncation(20, False)),
     ],
 )
 def test_where_to_cut(

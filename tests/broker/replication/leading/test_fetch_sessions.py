@@ -1,5 +1,7 @@
 """Incremental fetch sessions."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafkatool.broker.replication.leading.fetch_session import FetchSession
@@ -93,7 +95,9 @@ def test_a_session_looks_only_at_what_changed_and_tells_only_what_is_new() -> No
     assert told(sixth, p2=refused, p0=quiet(7)._replace(log_start_offset=2)) == [0, 2]
     seventh = sessions.plan(request(session, 6))
     assert looked_at(seventh) == {2: 0}, "trouble may be over at any time"
-    assert told(seventh) == [2], "after an error it is news again"
+    assert told(seventh, p2=refused) == [2], "an error is told each time"
+    eighth = sessions.plan(request(session, 7))
+    assert told(eighth) == [2], "after an error it is news again"
 
 
 @pytest.mark.spec("BRK-106", "BRK-102")
@@ -105,6 +109,9 @@ def test_what_leaves_some_comes_again_and_after_all_others_if_it_was_served() ->
     assert list(looked_at(second)) == [1, 2, 0]
     assert told(second, p1=DATA, p2=HELD_BACK) == [1]
     assert list(looked_at(sessions.plan(request(full.session_id, 2)))) == [2, 1]
+    mark_changed(sessions, 2, 1)  # while the answer is on its way
+    assert told(second, p2=DATA) == [2]
+    assert list(looked_at(sessions.plan(request(full.session_id, 3)))) == [1, 2]
 
 
 @pytest.mark.spec("BRK-105")
@@ -206,3 +213,26 @@ def test_no_slots_means_no_sessions() -> None:
     sessions = FetchSessions(0, Clock())
     assert sessions.plan(request(0, 0, {0: 0})).session_id == 0
     assert TopicPartition("t", 0) in dict(sessions.plan(request(0, 0, {0: 0})).entries)
+
+
+@pytest.mark.spec("BRK-105", "BRK-106")
+def test_all_sessions_together_hold_no_more_partitions_than_there_is_memory_for() -> None:
+    sessions = FetchSessions(10, Clock(), most_partitions=5)
+    first = sessions.plan(request(0, 0, dict.fromkeys(range(3), 0)))
+    assert first.session_id
+    second = sessions.plan(request(0, 0, dict.fromkeys(range(3), 0)))
+    assert (second.session_id, len(second.entries)) == (0, 3), "served without a session"
+    follower = sessions.plan(request(0, 0, dict.fromkeys(range(5), 0), replica=2))
+    assert follower.session_id, "consumers do not take what followers need"
+    assert not sessions.plan(request(0, 0, {0: 0}, replica=3)).session_id
+    grown = sessions.plan(request(first.session_id, 1, dict.fromkeys(range(3, 6), 0)))
+    assert grown.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the client opens another, or does without"
+    assert sessions.plan(request(0, 0, {0: 0})).session_id
+    assert len(sessions) == 2
+
+
+@pytest.mark.spec("BRK-105")
+def test_a_partition_listed_many_times_is_looked_at_once() -> None:
+    twice = request(0, -1, {0: 1})
+    plan = FetchSessions(10, Clock()).plan(replace(twice, topics=twice.topics * 1000))
+    assert looked_at(plan) == {0: 1} and len(plan.entries) == 1

@@ -1,15 +1,21 @@
 """Fetch: who reads how far, limits, and when a parked fetch is answered."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkatool.broker.replication.leading.fetch_session import FetchResults
+from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.partition_reads import Reader
+from kafkatool.broker.runtime.timer import Timer, TimerTask
+from kafkatool.broker.storage.log.log_reader import LogRead
+from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.model.values import TopicPartition
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, wanted, world
-from tests.broker.storage.batch_builders import batch
+from tests.broker.storage.batch_builders import batch, marker
 
 TP1 = TopicPartition("t", 1)
 BATCH_BYTES = len(batch())
@@ -26,6 +32,7 @@ def test_consumers_read_below_the_high_watermark_followers_to_the_end(broker: Wo
     consumer, committed, debugger, replica = (
         broker.fetch(0, r)[0] for r in (CONSUMER, COMMITTED, DEBUGGER, follower(2))
     )
+    assert Reader(0).is_follower, "a broker's id may be 0"
     assert consumer.size_bytes == committed.size_bytes == debugger.size_bytes == replica.size_bytes // 2
     assert (consumer.high_watermark, consumer.last_stable_offset, consumer.log_start_offset) == (1, 1, 0)
     assert (consumer.aborted, committed.aborted) == (None, [])
@@ -64,6 +71,7 @@ def test_offsets_outside_the_log_and_inside_a_batch(broker: World) -> None:
     assert broker.fetch(4)[0].size_bytes == broker.fetch(3)[0].size_bytes > 0
     partition.log.advance_log_start(3)
     assert broker.fetch(2)[0].error == 1
+    assert broker.fetch(3)[0].size_bytes > 0
 
 
 @pytest.mark.spec("BRK-63")
@@ -75,6 +83,26 @@ def test_the_leader_epoch_is_checked_before_leadership(broker: World) -> None:
     broker.follow(epoch=6)
     assert broker.fetch(0, epoch=5)[0].error == 74
     assert broker.fetch(0, epoch=6)[0].error == 6
+
+
+@pytest.mark.spec("BRK-101")
+def test_a_fetch_that_leadership_left_under_way_is_no_strangers(
+    broker: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = broker.lead(isr=(1, 2))
+    broker.produce()
+    assert broker.fetch(0, follower(7))[0].size_bytes == 0
+    assert "broker 7 fetches t-0 but is not one of its replicas (1, 2)" in caplog.text
+    caplog.clear()
+    recorded = Partition.record_fetch
+
+    def deposed(self: Partition, *position: Any) -> Any:
+        partition.stop_leading()
+        return recorded(self, *position)
+
+    monkeypatch.setattr(Partition, "record_fetch", deposed)
+    assert broker.fetch(0, follower(2))[0].size_bytes == 0
+    assert "is not one of its replicas" not in caplog.text
 
 
 @pytest.mark.spec("BRK-96")
@@ -103,15 +131,56 @@ def test_the_first_partition_with_data_gives_a_whole_batch_the_others_only_what_
     assert sizes(2 * BATCH_BYTES + 10, 1 << 20) == [0, 2 * BATCH_BYTES, 0]
 
 
+@pytest.mark.spec("BRK-96")
+def test_partitions_are_read_in_the_order_of_the_request(broker: World) -> None:
+    for number in range(3):
+        broker.lead(TopicPartition("t", number))
+        broker.produce(TopicPartition("t", number))
+    results: list[FetchResults] = []
+    asked = [(TopicPartition("t", p), wanted(p, 0)) for p in (2, 0, 1)]
+    broker.manager.fetches.fetch(
+        asked, CONSUMER, max_wait_ms=0, min_bytes=1, max_bytes=BATCH_BYTES + 10, on_done=results.append
+    )
+    assert [(tp.partition, read.size_bytes) for tp, read in results[0]] == [(2, BATCH_BYTES), (0, 0), (1, 0)]
+
+
+@pytest.mark.spec("BRK-97", "BRK-98")
+def test_a_fetch_is_parked_for_as_long_as_it_asks(broker: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    delays: list[float] = []
+    add = Timer.add
+
+    def noted(timer: Timer, delay_ms: float, task: Callable[[], None]) -> TimerTask:
+        delays.append(delay_ms)
+        return add(timer, delay_ms, task)
+
+    monkeypatch.setattr(Timer, "add", noted)
+    broker.lead(isr=(1, 2))
+    assert broker.fetch(0, max_wait_ms=12_345) == []
+    assert delays == [12_345]
+
+
 @pytest.mark.spec("BRK-97")
 def test_no_wait_without_wait_time_partitions_or_need(broker: World) -> None:
     broker.lead()
     assert len(broker.fetch(0, max_wait_ms=0)) == 1
     assert len(broker.fetch(9, max_wait_ms=60_000)) == 1, "an error is told at once"
     assert len(broker.fetch(0, max_wait_ms=60_000, min_bytes=0)) == 1
+    broker.produce()
+    assert len(broker.fetch(0, max_wait_ms=60_000, min_bytes=BATCH_BYTES)) == 1, "there is enough"
+    waiting = broker.fetch(0, max_wait_ms=60_000, min_bytes=BATCH_BYTES + 1)
+    assert waiting == [], "one byte is missing"
+    broker.manager.delayed.fetches.expire_all()
+    assert len(waiting) == 1
     nothing: list[FetchResults] = []
     broker.manager.fetches.fetch([], CONSUMER, max_wait_ms=60_000, min_bytes=1, max_bytes=1, on_done=nothing.append)
     assert nothing == [[]]
+    one_fails: list[FetchResults] = []
+    asked = [(TP, wanted(1, 0)), (TopicPartition("unknown", 0), wanted(0, 0))]  # the first is well, and at its end
+    broker.manager.fetches.fetch(
+        asked, CONSUMER, max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, on_done=one_fails.append
+    )
+    assert len(one_fails) == 1, "one partition that failed is enough"
+    assert len(broker.fetch(0, max_wait_ms=-1, min_bytes=BATCH_BYTES + 1)) == 1
 
 
 @pytest.mark.spec("BRK-97", "BRK-99")
@@ -208,3 +277,162 @@ def test_a_throttled_replica_gets_nothing_while_it_is_behind_but_is_recorded(tmp
         assert broker.fetch(0, CONSUMER)[0].size_bytes > 0
         clock.pass_ms(60_000)
         assert broker.fetch(100, follower(3))[0].size_bytes > 0
+
+
+@pytest.mark.spec("BRK-102")
+def test_of_a_replica_that_is_held_back_in_one_partition_the_others_are_filled(tmp_path: Path) -> None:
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.manager.on_broker_config({"leader.replication.throttled.rate": "1"})
+        for tp in (TP, TP1):
+            broker.lead(tp, isr=(1,), replicas=(1, 3))
+        broker.logs.update_topic_config("t", {"leader.replication.throttled.replicas": "0:1"})
+        for tp in (TP, TP1):
+            broker.produce(tp, count=100)
+        assert broker.fetch(0, follower(3))[0].size_bytes > 0, "from now on the rate is exceeded"
+        results: list[FetchResults] = []
+        asked = [(tp, wanted(tp.partition, 0)) for tp in (TP, TP1)]
+        broker.manager.fetches.fetch(
+            asked, follower(3), max_wait_ms=0, min_bytes=1, max_bytes=10, on_done=results.append
+        )
+        sizes = [(tp.partition, read.size_bytes) for tp, read in results[0]]
+        assert sizes == [(0, 0), (1, broker.partition(TP1).log.size_bytes)], "the first that is given comes whole"
+
+
+@pytest.mark.spec("BRK-95")
+def test_what_is_appended_while_the_log_is_read_is_not_in_the_positions_told(
+    broker: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = broker.lead(isr=(1, 2))
+    for _ in range(2):
+        broker.produce()
+    broker.fetch(1, follower(2))
+    read = partition.log.read
+
+    def slowly(*args: Any, **options: Any) -> LogRead:
+        found = read(*args, **options)
+        broker.produce()
+        broker.fetch(3, follower(2))
+        return found
+
+    monkeypatch.setattr(partition.log, "read", slowly)
+    told = broker.fetch(0, CONSUMER)[0]
+    assert (told.high_watermark, told.leader_end) == (1, 2)
+    assert (partition.high_watermark.offset, partition.log.log_end_offset) == (3, 3)
+
+
+@pytest.mark.spec("BRK-95")
+def test_a_followers_lag_goes_by_the_end_from_before_its_read(broker: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = broker.lead(isr=(1, 2))
+    for _ in range(2):
+        broker.produce()
+    read = partition.log.read
+
+    def slowly(*args: Any, **options: Any) -> LogRead:
+        found = read(*args, **options)
+        broker.produce()
+        return found
+
+    monkeypatch.setattr(partition.log, "read", slowly)
+    told = broker.fetch(0, follower(2))[0]
+    assert (told.size_bytes, told.high_watermark, partition.log.log_end_offset) == (2 * BATCH_BYTES, 0, 3)
+    assert partition.remote[2].leader_end_at_last_fetch == 2
+
+
+@pytest.mark.spec("BRK-98")
+def test_a_parked_fetch_ends_when_its_disk_fails(broker: World) -> None:
+    broker.lead(isr=(1, 2))
+    waiting = [broker.fetch(0, reader, max_wait_ms=60_000) for reader in (CONSUMER, follower(2))]
+    assert waiting == [[], []]
+    broker.fail_disk(broker.partition().log.directory.parent)
+    assert [[read.error for read in told] for told in waiting] == [[56], [56]]
+
+
+@pytest.mark.spec("BRK-98")
+def test_a_new_segment_alone_ends_no_wait_at_the_logs_end(broker: World) -> None:
+    partition = broker.lead(isr=(1, 2))
+    broker.produce()
+    waiting = broker.fetch(1, follower(2), max_wait_ms=60_000)
+    partition.log.roll(1)
+    assert partition.log.end.segment_base == 1
+    broker.manager.delayed.fetches.check(TP)
+    assert waiting == []
+    broker.produce()
+    assert waiting[0].size_bytes == BATCH_BYTES
+
+
+@pytest.mark.spec("BRK-98", "BRK-102")
+def test_a_new_segment_ends_no_wait_of_a_replica_that_is_held_back(tmp_path: Path) -> None:
+    with world(tmp_path, clock=Clock()) as broker:
+        partition = broker.lead(isr=(1, 2), replicas=(1, 2, 3))
+        broker.logs.update_topic_config("t", {"leader.replication.throttled.replicas": "0:1"})
+        broker.manager.on_broker_config({"leader.replication.throttled.rate": "1"})
+        broker.produce(count=100)
+        broker.fetch(100, follower(2))
+        assert broker.fetch(0, follower(3))[0].size_bytes > 0, "from now on the rate is exceeded"
+        waiting = broker.fetch(0, follower(3), max_wait_ms=60_000)
+        consumer = broker.fetch(0, CONSUMER, max_wait_ms=60_000, min_bytes=1 << 20)
+        partition.log.roll(100)
+        broker.produce()
+        broker.fetch(101, follower(2))
+        assert waiting == []
+        assert len(consumer) == 1, "the end it may read to lies in another segment"
+        broker.manager.delayed.fetches.expire_all()
+        assert [(read.error, read.size_bytes) for read in waiting] == [(0, 0)]
+
+
+@pytest.mark.spec("BRK-99", "BRK-92")
+def test_a_parked_read_committed_fetch_waits_for_the_last_stable_offset(broker: World) -> None:
+    log = broker.lead().log
+    log.append_as_leader(batch(2, producer=(7, 0, 0), attributes=0x10), 0, origin_client=False, verification=UNVERIFIED)
+    committed = broker.fetch(0, COMMITTED, max_wait_ms=60_000)
+    broker.produce()
+    assert (broker.partition().high_watermark.offset, log.last_stable_offset, committed) == (3, 0, [])
+    assert broker.fetch(0, CONSUMER, max_wait_ms=60_000)[0].size_bytes > 0
+    end = marker(commit=False, producer=(7, 0), base_offset=0)
+    broker.manager.appends.append({TP: end}, acks=1, timeout_ms=1, internal=True, on_done=lambda _: None)
+    assert log.last_stable_offset == 4
+    assert committed[0].size_bytes == log.size_bytes
+    assert [(a.producer_id, a.first_offset) for a in committed[0].aborted or ()] == [(7, 0)]
+
+
+@pytest.mark.spec("BRK-101")
+def test_a_followers_fetch_is_answered_after_it_has_moved_everything(broker: World) -> None:
+    partition = broker.lead(isr=(1, 2), replicas=(1, 2, 3))
+    acknowledged = broker.produce(acks=-1)
+    broker.fetch(1, follower(2))
+    acknowledged += broker.produce(acks=-1)
+    seen: list[tuple[int, int, int, int]] = []
+
+    def answered(_: FetchResults) -> None:
+        jobs = len(broker.scheduler.jobs)
+        seen.append((partition.remote[2].end.offset, partition.high_watermark.offset, len(acknowledged), jobs))
+
+    def fetch(replica: int) -> None:
+        broker.manager.fetches.fetch(
+            [(TP, wanted(0, 2))], follower(replica), max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, on_done=answered
+        )
+
+    fetch(2)
+    assert seen == [(2, 2, 1, 0)]
+    fetch(3)
+    assert seen[1][3] == 1, "the write that takes it into the ISR"
+    broker.scheduler.run()
+    assert partition.isr == (1, 2, 3)
+
+
+@pytest.mark.spec("BRK-101")
+def test_a_fetch_of_a_partition_dropped_meanwhile_is_told(
+    broker: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = broker.lead(isr=(1, 2))
+    read = partition.log.read
+
+    def then_dropped(*args: Any, **options: Any) -> LogRead:
+        broker.manager.partitions.remove(TP)
+        return read(*args, **options)
+
+    broker.produce()
+    broker.produce()
+    monkeypatch.setattr(partition.log, "read", then_dropped)
+    assert broker.fetch(0, follower(2))[0].error == 0
+    assert "While recording the replica LEO, the partition t-0 hasn't been created." in caplog.messages

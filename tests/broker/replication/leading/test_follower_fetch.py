@@ -18,7 +18,7 @@ from tests.broker.storage.batch_builders import batch
 
 
 def _content(read: PartitionRead) -> bytes:
-    return read.records.read() if isinstance(read.records, FileRegion) else read.records
+    return read.records.read() if isinstance(read.records, FileRegion) else bytes(read.records)
 
 
 def _data(client: Client) -> bytes:

@@ -1,6 +1,7 @@
 """Fetches in a session on a real broker: woken by every kind of change, silent otherwise, and counted as in sync."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from kafkatool.broker.replication.partition.session_epochs import FINAL_EPOCH
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
-from tests.broker.replication.world import TP, Clock, World, wanted
+from tests.broker.replication.world import TP, Clock, World, wanted, world
 from tests.waiting import eventually
 
 TP1 = TopicPartition("t", 1)
@@ -74,7 +75,7 @@ def lead(broker: World, partitions: Sequence[TopicPartition] = (TP, TP1), **opti
         broker.lead(tp, isr=options.get("isr", (1, 2)), replicas=options.get("replicas", (1, 2)))
 
 
-@pytest.mark.spec("BRK-98", "BRK-105")
+@pytest.mark.spec("BRK-98", "BRK-100", "BRK-105")
 def test_an_append_wakes_the_follower_and_only_what_changed_is_told(broker: World) -> None:
     lead(broker)
     client = Client(broker)
@@ -93,7 +94,30 @@ def test_an_append_wakes_the_follower_and_only_what_changed_is_told(broker: Worl
     assert client.last() == [(0, 0, True)]
 
 
-@pytest.mark.spec("BRK-98", "BRK-99", "BRK-101")
+@pytest.mark.spec("BRK-98")
+def test_a_follower_that_has_not_asked_for_a_new_partition_is_answered_so_that_it_can(broker: World) -> None:
+    """Else the first record of a new topic waits for as long as the follower's fetch of the others may."""
+    lead(broker)
+    replica, consumer = Client(broker), Client(broker, -1)
+    for client in (replica, consumer):
+        client.fetch(wanted(0, 0))
+    broker.produce(TP1, acks=1)
+    assert replica.told == [], "nobody waits for it"
+    acknowledged = broker.produce(TP1, acks=-1)
+    assert replica.last() == [(0, 0, False)] and consumer.told == [] == acknowledged
+    replica.fetch(wanted(1, 0))
+    assert replica.last() == [(1, 0, True)]
+    replica.fetch(wanted(1, 2))
+    assert acknowledged[0].error == 0
+    broker.produce(TP, acks=-1)
+    assert len(replica.told) == 3, "it has asked for both"
+    replica.fetch(wanted(0, 1))
+    broker.lead(TP1, epoch=1, isr=(1, 2), replicas=(1, 2))
+    broker.produce(TP1, acks=-1)
+    assert len(replica.told) == 4, "its session has the partition, in the next epoch, too"
+
+
+@pytest.mark.spec("BRK-98", "BRK-99", "BRK-100", "BRK-101")
 def test_a_raised_high_watermark_wakes_the_consumer(broker: World) -> None:
     lead(broker)
     consumer, replica = Client(broker, -1), Client(broker)
@@ -120,6 +144,17 @@ def test_a_log_start_raised_by_a_client_is_told_with_the_next_answer(broker: Wor
 
 
 @pytest.mark.spec("BRK-106")
+@pytest.mark.parametrize("slots", [0, 1, 2])
+def test_a_broker_keeps_as_many_sessions_as_it_is_configured_to(tmp_path: Path, slots: int) -> None:
+    with world(tmp_path / "other", clock=Clock(), max_incremental_fetch_session_cache_slots=str(slots)) as broker:
+        lead(broker)
+        topics = [FetchRequestTopic(topic="t", partitions=[wanted(0, 0)])]
+        asked = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1, session_epoch=0, topics=topics)
+        opened = [broker.manager.fetch_sessions.plan(asked).session_id > 0 for _ in range(3)]
+        assert opened == [number < slots for number in range(3)]
+
+
+@pytest.mark.spec("BRK-106")
 def test_a_fetch_does_not_outlive_its_session_unheard(broker: World) -> None:
     lead(broker)
     patient = Client(broker, -1)
@@ -128,6 +163,19 @@ def test_a_fetch_does_not_outlive_its_session_unheard(broker: World) -> None:
     Client(broker, -1).fetch(wanted(0, 0))
     eventually(lambda: bool(patient.told), "the answer, since no append would wake it any more")
     assert patient.last() == [(0, 0, False), (1, 0, False)]
+
+
+@pytest.mark.spec("BRK-97")
+def test_a_fetch_that_names_none_of_its_sessions_partitions_waits_for_them_all_the_same(broker: World) -> None:
+    lead(broker)
+    client = Client(broker)
+    client.fetch(wanted(0, 0), wanted(1, 0))
+    broker.manager.delayed.fetches.expire_all()
+    assert client.last() == [(0, 0, False), (1, 0, False)]
+    client.fetch()
+    assert len(client.told) == 1
+    broker.produce(TP1)
+    assert client.last() == [(1, 0, True)]
 
 
 @pytest.mark.spec("BRK-97", "BRK-98")
@@ -141,7 +189,7 @@ def test_bytes_of_several_partitions_add_up(broker: World) -> None:
     assert client.last() == [(0, 0, True), (1, 0, True)]
 
 
-@pytest.mark.spec("BRK-98")
+@pytest.mark.spec("BRK-98", "BRK-100")
 def test_changes_of_role_end_the_wait(broker: World) -> None:
     lead(broker)
     client = Client(broker)
@@ -155,7 +203,7 @@ def test_changes_of_role_end_the_wait(broker: World) -> None:
     assert client.last() == [(1, 6, False)]
 
 
-@pytest.mark.spec("BRK-109", "BRK-111")
+@pytest.mark.spec("BRK-100", "BRK-109", "BRK-111")
 @pytest.mark.parametrize("delete", [False, True])
 def test_a_stopped_replica_ends_the_wait(broker: World, delete: bool) -> None:
     lead(broker)

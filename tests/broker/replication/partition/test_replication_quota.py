@@ -67,10 +67,17 @@ def test_rates_and_lists_come_from_dynamic_configs_for_each_direction(broker: Wo
     )
     for quota in (broker.manager.leader_quota, broker.manager.follower_quota):
         quota.count(partition, 1 << 20)
+    broker.manager.on_broker_config({"leader.replication.throttled.rate": str(1 << 40)})
+    assert not broker.manager.leader_quota.holds_back(partition, in_sync=False), "each has its own rate"
+    broker.manager.on_broker_config(
+        {"leader.replication.throttled.rate": "10", "follower.replication.throttled.rate": str(1 << 40)}
+    )
     assert broker.manager.leader_quota.holds_back(partition, in_sync=False)
     assert not broker.manager.follower_quota.holds_back(partition, in_sync=False), "0:2 is another broker's replica"
     broker.logs.update_topic_config("t", {FOLLOWER_REPLICAS: "*"})
     broker.manager.follower_quota.count(partition, 1 << 20)
+    assert not broker.manager.follower_quota.holds_back(partition, in_sync=False), "its rate is high"
+    broker.manager.on_broker_config({"follower.replication.throttled.rate": "20"})
     assert broker.manager.follower_quota.holds_back(partition, in_sync=False)
     broker.manager.on_broker_config({})
     assert not broker.manager.follower_quota.holds_back(partition, in_sync=False)
@@ -87,3 +94,6 @@ def test_bytes_of_a_listed_replica_count_while_it_is_in_sync(broker: World) -> N
     unlisted = TopicPartition("u", 0)
     broker.lead(unlisted)
     assert not broker.manager.leader_quota.holds_back(broker.partition(unlisted), in_sync=False)
+    broker.clock.pass_ms(60_000)
+    broker.manager.leader_quota.count(broker.partition(unlisted), 1 << 20)
+    assert not broker.manager.leader_quota.holds_back(broker.partition(TP), in_sync=False), "nor do its bytes count"

@@ -1,8 +1,18 @@
+import gzip
+
+import crc32c
 import pytest
 
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
-from kafkatool.core.protocol.records.batches import Record, check_crc, decode_records, encode_batch, read_header
+from kafkatool.core.protocol.records.batches import (
+    HEADER_BYTES,
+    Record,
+    check_crc,
+    decode_records,
+    encode_batch,
+    read_header,
+)
 from kafkatool.core.protocol.records.compression import Codec
 from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
 from tests.broker.storage.batch_builders import batch, marker
@@ -43,6 +53,20 @@ def test_with_producer_the_bytes_are_those_sent(tmp_path_factory: pytest.TempPat
     log = make_log(tmp_path_factory.mktemp("log"))
     sent = encode_batch(_RECORDS, codec=Codec.ZSTD)
     log.append_as_leader(sent, -1)
+    assert everything(log) == sent
+
+
+@pytest.mark.spec("BRK-130")
+def test_a_batch_in_the_topics_codec_already_is_not_packed_anew(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Another writer's gzip, of another level: packed here the bytes would be others."""
+    here = encode_batch(_RECORDS, codec=Codec.GZIP)
+    packed = gzip.compress(bytes(encode_batch(_RECORDS)[HEADER_BYTES:]), 1, mtime=5)
+    sent = here[:HEADER_BYTES] + packed
+    sent[8:12] = (len(sent) - 12).to_bytes(4, "big")
+    sent[17:21] = crc32c.crc32c(bytes(sent[21:])).to_bytes(4, "big")
+    assert sent != here
+    log = make_log(tmp_path_factory.mktemp("log"), compression_type="gzip")
+    log.append_as_leader(bytearray(sent), -1)
     assert everything(log) == sent
 
 

@@ -1,6 +1,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from kafkatool.broker.storage.compaction.offset_map import ENTRY_BYTES
 from kafkatool.broker.storage.log.log import Log
+from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.protocol.records.batches import iter_batches
 from kafkatool.core.protocol.records.compression import Codec
 from tests.broker.storage.batch_builders import batch, marker
@@ -163,7 +165,9 @@ def test_nothing_is_cleaned_above_the_high_watermark_or_an_open_transaction(tmp_
     clean(log)
     assert [r.offset for r in consumed(log)] == [1, 2]
     log.high_watermark = 3
-    opened = log.append_as_leader(batch(key=b"z", producer=(9, 0, 0), attributes=0x10), 0, origin_client=False)
+    opened = log.append_as_leader(
+        batch(key=b"z", producer=(9, 0, 0), attributes=0x10), 0, origin_client=False, verification=UNVERIFIED
+    )
     roll(log)
     append(log, [("a", "4"), ("a", "5")])
     roll(log)
@@ -217,6 +221,28 @@ def test_the_share_of_dirty_bytes_and_the_age_of_records_decide_whether_a_log_is
     assert clean(log) == 0
     log.update_config(make_log(tmp_path / "other", **COMPACTED).config)
     assert clean(log) == 1
+
+
+@pytest.mark.spec("BRK-167")
+def test_however_little_is_dirty_it_is_compacted_once_it_is_old_enough(tmp_path: Path) -> None:
+    now = int(time.time() * 1000)
+    lags: dict[str, Any] = {"min_cleanable_dirty_ratio": "1", "segment_bytes": "100000"}
+    log = compacted_log(tmp_path / "log", **lags, max_compaction_lag_ms="3600000")
+    append(log, [("a", "1"), ("a", "2")], timestamp=now - 1_800_000)
+    roll(log)
+    assert clean(log) == 0, "half an hour old"
+    log.update_config(make_log(tmp_path / "other", **{**COMPACTED, **lags, "max_compaction_lag_ms": "60000"}).config)
+    assert clean(log) == 1
+    assert latest(consumed(log)) == {b"a": b"2"}
+    append(log, [("b", "1"), ("b", "2")], timestamp=now - 30_000)
+    append(log, [("b", "3")], timestamp=now - 30_000)
+    assert len(log.segments) == 2, "no batch is a minute younger than the first"
+    append(log, [("b", "4")], timestamp=now + 40_000)
+    assert len(log.segments) == 3, "what is in the active segment could not be compacted"
+    unbound = {**COMPACTED, **lags, "max_compaction_lag_ms": "60000", "cleanup_policy": "delete"}
+    log.update_config(make_log(tmp_path / "third", **unbound).config)
+    append(log, [("c", "1")], timestamp=now + 400_000)
+    assert len(log.segments) == 3, "it is not compacted any more"
 
 
 @pytest.mark.spec("BRK-167")

@@ -94,10 +94,10 @@ def test_a_partition_deleted_in_the_middle_of_a_round_does_not_look_like_a_faile
     _dirty(log)
     renamed, go_on = threading.Event(), threading.Event()
     deleting = threading.Thread(target=manager.delete, args=(_A,))
-    rename, finish = LogDir.rename_deleted, SegmentCopy.finish
+    rename, finish = LogDir.rename_away, SegmentCopy.finish
 
-    def then_wait(directory: LogDir, path: Path) -> Path:
-        gone = rename(directory, path)
+    def then_wait(directory: LogDir, path: Path, kind: str) -> Path:
+        gone = rename(directory, path, kind)
         renamed.set()
         assert go_on.wait(60)
         return gone
@@ -108,7 +108,7 @@ def test_a_partition_deleted_in_the_middle_of_a_round_does_not_look_like_a_faile
         assert renamed.wait(60)
         return cleaned
 
-    monkeypatch.setattr(LogDir, "rename_deleted", then_wait)
+    monkeypatch.setattr(LogDir, "rename_away", then_wait)
     monkeypatch.setattr(SegmentCopy, "finish", meanwhile)
     cleaner_of(log).clean_dirtiest()
     go_on.set()

@@ -41,3 +41,25 @@ def test_one_dir_by_two_names_is_one_dir(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         DirLock(tmp_path / "link")
     lock.release()
+
+
+_AS_JAVA = """
+import fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the other kind of lock: nobody has one
+try:
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    print("record lock held")
+"""
+
+
+@pytest.mark.spec("BRK-148")
+def test_it_is_a_record_lock_as_java_takes_on_the_file_that_kafka_names(tmp_path: Path) -> None:
+    lock = DirLock(tmp_path)
+    command = [sys.executable, "-c", _AS_JAVA, str(tmp_path / ".lock")]
+    assert (
+        subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout == "record lock held\n"
+    )
+    lock.release()
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout == ""

@@ -39,7 +39,6 @@ def make(manager: LogManager, count: int) -> list[TopicPartition]:
     return made
 
 
-@pytest.mark.spec("BRK-41")
 def test_the_collector_rests_while_many_logs_are_made_and_does_not_look_at_them(manager: LogManager) -> None:
     with standing_still():  # all in one moment
         make(manager, MANY)
@@ -48,7 +47,6 @@ def test_the_collector_rests_while_many_logs_are_made_and_does_not_look_at_them(
     assert gc.get_freeze_count() > 5 * MANY
 
 
-@pytest.mark.spec("BRK-41")
 def test_for_a_few_logs_nothing_is_taken_from_the_collector(manager: LogManager) -> None:
     make(manager, 3)
     eventually(gc.isenabled, "the collector to go on", 60)

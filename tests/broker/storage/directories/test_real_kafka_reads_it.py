@@ -9,7 +9,7 @@ from kafkatool.core.java import find_java
 from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.compaction.compacting import append, clean, compacted_log, roll
 from tests.broker.storage.logs import make_log
-from tests.compat.real_kafka import libraries, require
+from tests.compat.real_kafka import libraries, require, versions
 
 _COMPLAINTS = ("mismatch", "not found", "isValid: false", "Non-consecutive", "corrupt", "Exception")
 
@@ -22,7 +22,7 @@ def _dump(libs: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.spec("BRK-129", "BRK-132", "BRK-139")
-@pytest.mark.parametrize("version", ["2.8.2", "1.1.1"])
+@pytest.mark.parametrize("version", versions("2.8.2", "1.1.1"))
 def test_dump_log_segments_finds_nothing_wrong(tmp_path: Path, version: str) -> None:
     require(version)
     libs = libraries(version)
@@ -53,7 +53,7 @@ def _dumped_without_complaint(libs: Path, directory: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.spec("BRK-129", "BRK-167")
-@pytest.mark.parametrize("version", ["2.8.2", "1.1.1"])
+@pytest.mark.parametrize("version", versions("2.8.2", "1.1.1"))
 def test_dump_log_segments_reads_what_compaction_wrote(tmp_path: Path, version: str) -> None:
     """All codecs, batches without records, tombstones, and a transaction."""
     require(version)

@@ -7,20 +7,23 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.runtime.scheduler import Scheduler
+from kafkatool.broker.storage.checkpoint import read_offsets
 from kafkatool.broker.storage.directories.log_manager import LogManager
+from kafkatool.broker.storage.directories.topic_identity import TopicIdentity, read_identity
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.messages import fetch, produce
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
 from kafkatool.core.protocol.records.compression import Codec
 from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import PartitionStateZnode
 from tests.broker.storage.compaction.compacting import COMPACTED, Kept, append, clean, compacted_log, consumed, latest
 from tests.broker.storage.crashing import Killed, Steps, kill_while_compacting
 from tests.broker.storage.logs import broker_config
-from tests.compat.real_kafka import RealKafka, require
+from tests.compat.real_kafka import RealKafka, require, versions
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -60,7 +63,9 @@ def _read_all(real: RealKafka, topic: str, partitions: int) -> list[list[Kept]]:
 
     def served() -> bool:
         try:
-            connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=90_000)
+            connection = Connection(
+                "127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=90_000, security=None
+            )
         except BrokerUnreachableError:  # on a machine that is busy it takes its time
             return False
         try:
@@ -76,7 +81,7 @@ def _read_all(real: RealKafka, topic: str, partitions: int) -> list[list[Kept]]:
 
 
 @pytest.mark.spec("BRK-129", "BRK-136", "BRK-167")
-@pytest.mark.parametrize("version", ["2.8.2", "1.1.1"])
+@pytest.mark.parametrize("version", versions("2.8.2", "1.1.1", "0.11.0.3"))
 def test_kafka_finishes_what_a_kill_left_of_our_compaction(
     tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,14 +143,15 @@ def _first_record(connection: Connection, topic: str) -> None:
 
 
 @pytest.mark.spec("BRK-129", "BRK-154", "BRK-167")
-def test_directories_with_the_formats_of_kafka_before_0_11_open_here(tmp_path: Path) -> None:
-    """Kafka 1.1.1, told to keep the formats of 0.10 and 0.9, is killed or stopped; then the directory is ours."""
-    require("1.1.1")
-    formats: Mapping[str, tuple[str, int]] = {"one": ("0.10.2", 1), "zero": ("0.9.0", 0)}
+@pytest.mark.parametrize("kafka", versions("2.8.2", "1.1.1", "0.11.0.3"))
+def test_directories_of_kafka_with_its_own_and_older_formats_open_here(tmp_path: Path, kafka: str) -> None:
+    """Kafka, two topics of it told to keep the formats of 0.10 and 0.9, is killed or stopped; then the directory is ours."""
+    require(kafka)
+    formats: Mapping[str, tuple[str, int]] = {"two": ("0.11.0", 2), "one": ("0.10.2", 1), "zero": ("0.9.0", 0)}
     codecs = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
     before: dict[str, list[Kept]] = {}
-    with RealKafka("1.1.1", tmp_path / "real", brokers=1) as real, ZooKeeper(real.connect) as zk:
-        connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=90_000)
+    with RealKafka(kafka, tmp_path / "real", brokers=1) as real, ZooKeeper(real.connect) as zk:
+        connection = Connection("127.0.0.1", real.ports[_BROKER], client_id="test", timeout_ms=90_000, security=None)
         try:
             for topic, (version, _) in formats.items():
                 configs = {"message.format.version": version, "segment.bytes": "1000", "retention.ms": "-1"}
@@ -162,21 +168,27 @@ def test_directories_with_the_formats_of_kafka_before_0_11_open_here(tmp_path: P
         real.stop_broker(_BROKER)
     shutil.copytree(real.data_directory(_BROKER), tmp_path / "stopped")
     for name in ("killed", "stopped"):
-        assert (tmp_path / name / ".kafka_cleanshutdown").exists() == (name == "stopped")
-        _opens_here(tmp_path / name, {topic: magic for topic, (_, magic) in formats.items()}, before)
+        stopped = name == "stopped"
+        assert (tmp_path / name / ".kafka_cleanshutdown").exists() is stopped
+        _opens_here(tmp_path / name, {topic: magic for topic, (_, magic) in formats.items()}, before, stopped=stopped)
 
 
-def _opens_here(data: Path, magics: Mapping[str, int], expected: Mapping[str, list[Kept]]) -> None:
+def _opens_here(data: Path, magics: Mapping[str, int], expected: Mapping[str, list[Kept]], *, stopped: bool) -> None:
     scheduler = Scheduler(1)
     overrides = {name.replace("_", "."): text for name, text in COMPACTED.items()}
     manager = LogManager(broker_config(log_dirs=str(data)), lambda topic: overrides, scheduler)
     try:
+        marks = read_offsets(data / "replication-offset-checkpoint")
         manager.load()
+        assert marks and manager.read_high_watermarks() == marks
+        if stopped:
+            assert marks == {one.partition: one.log_end_offset for one in manager.logs()}
         for topic, magic in magics.items():
             log = manager.get(TopicPartition(topic, 0))
             assert log is not None
             assert consumed(log) == expected[topic]
             assert log.log_end_offset == expected[topic][-1].offset + 1
+            assert log.leader_epochs.entries == ([(0, 0)] if magic == 2 else [])
             assert {h.magic for segment in log.segments for _, h in segment.headers()} == {magic}
             log.high_watermark = log.log_end_offset
             assert clean(log) >= 1
@@ -189,3 +201,56 @@ def _opens_here(data: Path, magics: Mapping[str, int], expected: Mapping[str, li
     finally:
         manager.shutdown()
         scheduler.shutdown()
+
+
+@pytest.mark.spec("BRK-129")
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("version", versions("2.8.2", "1.1.1", "0.11.0.3"))
+def test_our_directories_open_in_kafka_as_they_were(tmp_path: Path, version: str, stopped: bool) -> None:
+    """Five epochs in several segments; a kill leaves no mark, no sealed indexes and the checkpoints of a while ago."""
+    require(version)
+    real = RealKafka(version, tmp_path / "real", brokers=1, options=_KEEP_ALL)
+    data = real.data_directory(_BROKER)
+    partition = TopicPartition("t", 0)
+    scheduler = Scheduler(1)
+    ours = tmp_path / "ours"
+    manager = LogManager(
+        broker_config(log_dirs=str(ours), log_segment_bytes="1000"),
+        lambda _: {},
+        scheduler,
+        identities_of=lambda topics: dict.fromkeys(topics, TopicIdentity(7, 8)),
+    )
+    manager.load()
+    manager.expect(["t"])
+    log = manager.get_or_create(partition)
+    for number in range(40):
+        records = [Record(i, 1_600_000_000_000 + 10 * number + i, b"k%d" % i, b"value %d" % number) for i in range(3)]
+        log.append_as_leader(encode_batch(records, codec=(Codec.NONE, Codec.GZIP, Codec.LZ4)[number % 3]), number // 8)
+    log.high_watermark = log.log_end_offset
+    manager.write_high_watermarks({partition: 120})
+    log.flush()
+    expected, epochs = consumed(log), log.leader_epochs.entries
+    assert (len(expected), len(epochs), len(log.segments) > 3) == (120, 5, True)
+    if stopped:
+        manager.shutdown()
+    with real, ZooKeeper(real.connect) as zk:
+        real.stop_broker(_BROKER)
+        shutil.rmtree(data)
+        shutil.copytree(ours, data, ignore=shutil.ignore_patterns(".lock"))
+        manager.abandon()
+        scheduler.shutdown()
+        (data / "t-0" / "notes.txt").write_text("mine")
+        assert (data / ".kafka_cleanshutdown").exists() is stopped
+        inode = (data / "t-0" / f"{0:020d}.log").stat().st_ino
+        create_topic(zk, "t", {0: (_BROKER,)}, {"retention.ms": "-1"})
+        state = PartitionStateZnode.encode(LeaderAndIsr(None, epochs[-1][0], (_BROKER,), 1))
+        zk.create(PartitionStateZnode.path(partition), state, make_parents=True)
+        real.start_broker(_BROKER)
+        assert _read_all(real, "t", 1) == [expected]
+        real.stop_broker(_BROKER)
+    assert (data / "t-0" / f"{0:020d}.log").stat().st_ino == inode
+    assert read_offsets(data / "replication-offset-checkpoint") == {partition: 120}
+    kept = (data / "t-0" / "leader-epoch-checkpoint").read_text().splitlines()[2:]
+    assert kept[:5] == [f"{epoch} {start}" for epoch, start in epochs]
+    assert (data / "t-0" / "notes.txt").read_text() == "mine"
+    assert read_identity(data / "t-0") == TopicIdentity(7, 8)

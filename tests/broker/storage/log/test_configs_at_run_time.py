@@ -164,6 +164,7 @@ def test_removed_files_are_erased_sooner(world: World) -> None:
     assert before <= topic.files(".log.deleted")
 
 
+@pytest.mark.spec("BRK-140")
 @changes("flush.messages")
 def test_every_record_is_flushed(world: World) -> None:
     topic = world.topic("flushed-by-number")
@@ -174,6 +175,7 @@ def test_every_record_is_flushed(world: World) -> None:
     assert topic.log.state.recovery_point == topic.log.log_end_offset
 
 
+@pytest.mark.spec("BRK-140")
 @changes("flush.ms")
 def test_records_are_flushed_after_a_time(world: World) -> None:
     topic = world.topic("flushed-by-time")
@@ -285,6 +287,7 @@ def test_segments_get_shorter_in_time(world: World) -> None:
     assert topic.segments() == 2
 
 
+@pytest.mark.spec("BRK-131")
 @changes("segment.jitter.ms")
 def test_new_segments_roll_earlier_by_up_to_the_jitter(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = world.topic("jittered", segment_ms="100000", retention_ms="-1")

@@ -61,6 +61,7 @@ def test_any_history_ends_as_the_rules_say_and_is_on_disk(
         else:
             cache.truncate_from_start(first)
         assert cache.entries == sorted(model.items())
+    cache.sync()
     assert LeaderEpochCache(path).entries == cache.entries
     assert cache.latest == max(model, default=None)
     for epoch in range(-1, 14):
@@ -86,12 +87,14 @@ def test_the_end_of_an_epoch_is_where_the_next_known_one_begins(tmp_path: Path) 
 def test_cleared_cache_knows_nothing_after_a_restart(tmp_path: Path) -> None:
     cache = LeaderEpochCache(tmp_path / "f")
     cache.assign(1, 0)
+    cache.sync()
     cache.clear()
+    cache.sync()
     assert LeaderEpochCache(tmp_path / "f").latest is None
 
 
 @pytest.mark.parametrize("text", ["0\n2\n1 0\n1 5\n", "0\n1\n1 x\n", "0\n2\n2 5\n3 5\n"])
-@pytest.mark.spec("BRK-147")
+@pytest.mark.spec("BRK-59", "BRK-147")
 def test_epochs_that_do_not_rise_are_damage(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)
     with pytest.raises(CheckpointDamagedError):
@@ -99,39 +102,54 @@ def test_epochs_that_do_not_rise_are_damage(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.spec("BRK-59", "BRK-60")
-def test_the_epoch_a_leader_begins_is_known_at_once_and_in_the_file_when_asked(tmp_path: Path) -> None:
+def test_an_epoch_is_known_at_once_and_in_the_file_when_synced(tmp_path: Path) -> None:
     path = tmp_path / "f"
     cache = LeaderEpochCache(path)
     cache.assign(2, 10)
-    cache.begin(5, 30)
+    cache.sync()
+    cache.assign(5, 30)
     assert (cache.latest, cache.entries[-1], cache.end_offset_for(4, 50)) == (5, (5, 30), (2, 30))
     assert LeaderEpochCache(path).entries == [(2, 10)]
-    cache.write()
-    assert LeaderEpochCache(path).entries == [(2, 10), (5, 30)]
-    cache.begin(7, 30)  # nothing was appended in epoch 5
+    cache.assign(7, 30)  # nothing was appended in epoch 5
     cache.sync()
     assert LeaderEpochCache(path).entries == [(2, 10), (7, 30)]
 
 
-@pytest.mark.spec("BRK-59", "BRK-60")
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12))
+@pytest.mark.spec("BRK-59", "BRK-60", "BRK-137")
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("append"), st.integers(0, 9)),
+            st.tuples(st.just("append"), st.integers(0, 9)),
+            st.tuples(st.just("cut"), st.integers(0, 9)),
+            st.tuples(st.just("flush"), st.just(0)),
+            st.tuples(st.just("crash"), st.just(0)),
+        ),
+        max_size=20,
+    )
+)
 def test_a_crash_never_forgets_an_epoch_that_has_records(
-    tmp_path_factory: pytest.TempPathFactory, terms: list[tuple[bool, bool]]
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str, int]]
 ) -> None:
-    """Load after a crash what would be, had every epoch been written as soon as it began."""
-    directory = tmp_path_factory.mktemp("epochs")
-    late, early = LeaderEpochCache(directory / "late"), LeaderEpochCache(directory / "early")
-    end = 0
-    for epoch, (appends, loads) in enumerate(terms):
-        late.begin(epoch, end)
-        early.assign(epoch, end)
-        if appends:
-            if late.unwritten:
-                late.write()
-            end += 3
-        if loads:
-            late, early = LeaderEpochCache(directory / "late"), LeaderEpochCache(directory / "early")
-            late.truncate_from_end(end)  # as open_log does
-            early.truncate_from_end(end)
-        assert late.entries == early.entries
+    """Batches of three records, cut and written again in other epochs: a scan from the recovery point finds them all."""
+    path = tmp_path_factory.mktemp("epochs") / "f"
+    cache, batches, flushed = LeaderEpochCache(path), list[int](), 0  # the epochs of the batches
+    for step, argument in history:
+        if step == "append":
+            batches.append(max([argument, *batches]) if argument % 2 else (batches or [argument])[-1])
+            cache.assign(batches[-1], 3 * len(batches) - 3)
+        elif step == "cut":
+            batches = batches[: len(batches) * argument // 10]
+            flushed = min(flushed, len(batches))
+            cache.truncate_from_end(3 * len(batches))
+        elif step == "flush":
+            cache.sync()
+            flushed = len(batches)
+        else:
+            after = LeaderEpochCache(path)
+            for number in range(flushed, len(batches)):
+                after.learn(batches[number], 3 * number)
+            after.truncate_from_end(3 * len(batches))
+            assert after.entries == cache.entries
+            cache = after

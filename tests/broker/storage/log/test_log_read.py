@@ -1,3 +1,4 @@
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ from hypothesis import strategies as st
 
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.core.errors import OffsetOutOfRangeError
-from kafkatool.core.protocol.records.batches import iter_batches
+from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.protocol.records.batches import Record, encode_batch, iter_batches
+from kafkatool.core.protocol.records.compression import Codec
 from tests.broker.storage.batch_builders import batch
 from tests.broker.storage.logs import content, make_log
 
@@ -140,6 +143,36 @@ def test_a_missing_index_is_rebuilt_when_it_is_needed(tmp_path: Path) -> None:
         assert header.base_offset == offset // 2 * 2
 
 
+@pytest.mark.spec("BRK-135")
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+@pytest.mark.parametrize("trouble", ["missing", "torn", "below"])
+def test_whichever_index_is_bad_is_made_anew(tmp_path: Path, kind: str, trouble: str) -> None:
+    log = _filled(tmp_path, [2] * 300, index_interval_bytes="200")
+    log.close()
+    path = tmp_path / f"{0:020d}{kind}"
+    entry = 8 if kind == ".index" else 12
+    whole = path.read_bytes()
+    assert len(whole) > 4 * entry
+    if trouble == "missing":
+        path.unlink()
+    elif trouble == "torn":
+        path.write_bytes(whole[:-3])
+    elif kind == ".index":
+        path.write_bytes(whole + b"\xff" * 4 + (9999).to_bytes(4, "big"))  # one below the base
+    else:
+        path.write_bytes(whole + (9999).to_bytes(8, "big") + b"\xff" * 4)
+    log = make_log(tmp_path, clean=True)
+    for offset in range(0, 600, 7):
+        ((_, header),) = iter_batches(content(log.read(offset, 1, 600, min_one_batch=True)))
+        assert header.base_offset == offset // 2 * 2
+        time_ms = 1000 + offset // 2 * 10
+        assert log.find_by_timestamp(time_ms, 600) == (time_ms, offset // 2 * 2, 0)
+    log.close()
+    made = path.read_bytes()
+    entries = [made[at : at + entry] for at in range(0, len(made), entry)]
+    assert len(made) % entry == 0 and entries == sorted(entries) and 0 < len(made) < len(whole)
+
+
 @pytest.mark.spec("BRK-144")
 def test_a_region_taken_before_its_segment_was_erased_can_still_be_sent(tmp_path: Path) -> None:
     log = _filled(tmp_path, [1] * 4, segment_bytes="120")
@@ -149,3 +182,37 @@ def test_a_region_taken_before_its_segment_was_erased_can_still_be_sent(tmp_path
     segment.erase()
     segment.release()
     assert len(content(read)) == read.size_bytes > 0
+
+
+@pytest.mark.spec("BRK-107")
+def test_a_disk_that_is_slow_to_give_a_large_batch_holds_up_no_search_in_another_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large batches are unpacked one at a time in the process: each is read before its turn."""
+    slow, other = make_log(tmp_path / "slow"), make_log(tmp_path / "other")
+    for log in (slow, other):
+        large = encode_batch([Record(0, 1000, None, bytes(6_000_000))], codec=Codec.GZIP)
+        log.append_as_leader(large, 1)
+    read, reading, go_on, found = FileRegion.read, threading.Event(), threading.Event(), threading.Event()
+
+    def read_slowly(region: FileRegion) -> bytes:
+        if region.fd_owner is slow.segments.active.file:
+            reading.set()
+            go_on.wait(60)
+        return read(region)
+
+    def search() -> None:
+        if other.find_by_timestamp(1000, 1) is not None:
+            found.set()
+
+    monkeypatch.setattr(FileRegion, "read", read_slowly)
+    threads = [threading.Thread(target=slow.find_by_timestamp, args=(1000, 1)), threading.Thread(target=search)]
+    try:
+        threads[0].start()
+        assert reading.wait(30)
+        threads[1].start()
+        assert found.wait(30), "it waits for the disk of the other log"
+    finally:
+        go_on.set()
+        for thread in threads:
+            thread.join()

@@ -38,6 +38,8 @@ def _assert_holds(log: Log, batches: list[bytes], counts: list[int]) -> None:
         found = log.read(offset, 1, log.log_end_offset, min_one_batch=True)
         number = next(i for i in range(len(counts)) if sum(counts[: i + 1]) > offset)
         assert found.size_bytes == len(batches[number])
+    assert log.state.recovery_point == 0, "what was scanned may be in the page cache only"
+    log.flush()
     assert log.state.recovery_point == log.log_end_offset
     next_sequence = batch(producer=(5, 0, log.log_end_offset))
     assert log.append_as_leader(next_sequence, 9).first_offset == sum(counts[: len(batches)])
@@ -112,13 +114,16 @@ def test_segments_below_the_recovery_point_are_trusted(tmp_path: Path) -> None:
     assert len(batches) == 12
 
 
-@pytest.mark.spec("BRK-136")
+@pytest.mark.spec("BRK-136", "BRK-129")
 def test_leftovers_of_an_interrupted_life_are_cleared(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     log.append_as_leader(batch(2), 0)
     log.close()
-    for name in ("00000000000000000007.log.deleted", "00000000000000000000.log.cleaned", "00000000000000000009.index"):
-        (tmp_path / name).write_bytes(b"x")
+    for kind in ("log", "index", "timeindex", "txnindex"):
+        (tmp_path / f"{7:020d}.{kind}.deleted").write_bytes(b"x")
+        (tmp_path / f"{0:020d}.{kind}.cleaned").write_bytes(b"x")
+        if kind != "log":
+            (tmp_path / f"{9:020d}.{kind}").write_bytes(b"x")
     (tmp_path / "notes.txt").write_text("mine")
     log = make_log(tmp_path, clean=True)
     assert log.log_end_offset == 2
@@ -182,3 +187,97 @@ def test_epoch_cache_is_trimmed_to_the_log_at_start(tmp_path: Path) -> None:
     log.leader_epochs.assign(8, 6)
     log.close()
     assert make_log(tmp_path, clean=True, log_start_offset=3).leader_epochs.entries == [(2, 3), (3, 4)]
+
+
+@pytest.mark.spec("BRK-137")
+def test_the_epochs_of_records_that_recovery_cuts_off_go_though_their_file_has_them(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    for epoch in (1, 2, 3):
+        log.append_as_leader(batch(2), epoch)
+    log.flush()
+    log.abandon()
+    with (tmp_path / f"{0:020d}.log").open("r+b") as file:
+        file.truncate(2 * len(batch(2)) + 5)
+    assert make_log(tmp_path).leader_epochs.entries == [(1, 0), (2, 2)]
+
+
+@pytest.mark.spec("BRK-138")
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_log_ends_behind_its_last_batch_or_at_the_base_of_an_empty_last_segment(
+    tmp_path: Path, clean: bool
+) -> None:
+    log = make_log(tmp_path)
+    log.append_as_leader(batch(3), 0)
+    log.close()
+    assert make_log(tmp_path, clean=clean).log_end_offset == 3
+    (tmp_path / f"{7:020d}.log").touch()
+    assert make_log(tmp_path, clean=True).log_end_offset == 7
+
+
+@pytest.mark.spec("BRK-136")
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_directory_gets_segment_0(tmp_path: Path, clean: bool) -> None:
+    log = make_log(tmp_path, clean=clean)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert [p.name for p in tmp_path.glob("*.log")] == [f"{0:020d}.log"]
+
+
+@pytest.mark.spec("BRK-137")
+@pytest.mark.parametrize("size_bytes", [12, 48])
+def test_a_batch_that_says_it_is_smaller_than_a_header_ends_the_log(tmp_path: Path, size_bytes: int) -> None:
+    log = make_log(tmp_path)
+    for _ in range(3):
+        log.append_as_leader(batch(), 0)
+    path = tmp_path / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    at = len(batch())
+    content[at + 8 : at + 12] = size_bytes.to_bytes(4, "big")
+    path.write_bytes(content)
+    assert make_log(tmp_path).log_end_offset == 1
+    assert path.stat().st_size == at
+
+
+@pytest.mark.spec("BRK-137")
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+@pytest.mark.parametrize("recovery_point", [0, 100])
+def test_a_gap_between_segments_ends_no_log_whatever_the_policy_is_by_now(
+    tmp_path: Path, policy: str, recovery_point: int
+) -> None:
+    """A follower has the gaps of its leader's log, which was compacted once."""
+    log = make_log(tmp_path, cleanup_policy="delete", **_OPTIONS)
+    for base in range(0, 400, 20):
+        log.append_as_follower(memoryview(batch(2, base_offset=base, epoch=1)))
+    before = everything(log)
+    assert len(log.segments) > 3
+    log.flush()
+    log.abandon()
+    found = make_log(tmp_path, recovery_point=recovery_point, cleanup_policy=policy, **_OPTIONS)
+    assert everything(found) == before
+    assert found.log_end_offset == 382
+
+
+@pytest.mark.spec("BRK-137")
+@pytest.mark.parametrize("left", [b"", bytes(100)], ids=["no data", "zeros"])
+def test_of_segments_whose_records_a_power_cut_took_nothing_is_left(tmp_path: Path, left: bytes) -> None:
+    batches, files = _write(tmp_path, [1] * 12)
+    names = sorted(set(files))
+    lost = files.index(names[1])
+    for name in names[1:]:
+        (tmp_path / name).write_bytes(left)
+    with (tmp_path / names[0]).open("r+b") as file:
+        file.truncate(sum(map(len, batches[: lost - 1])))
+    log = make_log(tmp_path, **_OPTIONS)
+    assert sorted(path.name for path in tmp_path.glob("*.log")) == names[:1]
+    _assert_holds(log, batches[: lost - 1], [1] * 12)
+
+
+@pytest.mark.spec("BRK-137")
+def test_an_empty_segment_behind_a_gap_below_the_recovery_point_is_the_end_of_the_log(tmp_path: Path) -> None:
+    """All below it was on the disk: the gap was rightful, and its offsets are not given to other records."""
+    log = make_log(tmp_path, **_OPTIONS)
+    log.append_as_leader(batch(2), 1)
+    log.flush()
+    log.abandon()
+    (tmp_path / f"{9:020d}.log").touch()
+    assert make_log(tmp_path, recovery_point=9, **_OPTIONS).log_end_offset == 9
+    assert make_log(tmp_path, recovery_point=8, **_OPTIONS).log_end_offset == 2

@@ -47,6 +47,32 @@ def test_cut_keeps_the_batches_wholly_below_the_offset_and_all_follows(
 
 
 @pytest.mark.spec("BRK-142")
+@pytest.mark.parametrize(
+    ("offset", "bases", "end"),
+    [(6, [0, 2, 4], 6), (5, [0, 2, 4], 5), (4, [0, 2, 4], 4), (3, [0, 2], 3), (2, [0, 2], 2), (0, [0], 0)],
+)
+def test_a_cut_drops_the_segments_that_begin_behind_it(tmp_path: Path, offset: int, bases: list[int], end: int) -> None:
+    later = Later()
+    log = make_log(tmp_path, later, segment_bytes=str(2 * len(batch())))
+    for _ in range(6):
+        log.append_as_leader(batch(), 0)
+    log.truncate_to(offset)
+    later.run()
+    assert ([s.base_offset for s in log.segments], log.log_end_offset) == (bases, end)
+    assert sorted(path.name for path in tmp_path.glob("*.log*")) == [f"{base:020d}.log" for base in bases]
+
+
+@pytest.mark.spec("BRK-142")
+def test_the_log_start_is_capped_too(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    for _ in range(4):
+        log.append_as_leader(batch(5), 0)
+    log.advance_log_start(17)
+    log.truncate_to(10)
+    assert (log.log_start_offset, log.log_end_offset) == (10, 10)
+
+
+@pytest.mark.spec("BRK-142", "BRK-138")
 def test_cut_below_the_first_segment_starts_over_there(tmp_path: Path) -> None:
     later = Later()
     log = make_log(tmp_path, later)

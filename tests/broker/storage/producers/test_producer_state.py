@@ -52,6 +52,7 @@ def test_next_sequence_is_taken_and_a_gap_or_partial_repeat_refused() -> None:
     assert state.check(_header(3)) is None
     assert _code(state, _header(4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert _code(state, _header(0, count=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert _code(state, _header(1, count=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "only its end is the same"
 
 
 @pytest.mark.spec("BRK-91")

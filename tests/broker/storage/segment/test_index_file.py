@@ -78,8 +78,12 @@ def test_an_index_that_is_missing_torn_or_below_its_base_must_be_rebuilt(tmp_pat
     assert not _index(tmp_path / "missing").open()
     (tmp_path / "torn").write_bytes(bytes(9))
     assert not _index(tmp_path / "torn").open()
-    (tmp_path / "below").write_bytes(OFFSET_ENTRY.pack(-5, 100))
-    assert not _index(tmp_path / "below").open()
+    for entry, good in (((-1, 100), False), ((0, 100), True), ((5, -1), False)):
+        (tmp_path / "below").write_bytes(OFFSET_ENTRY.pack(*entry))
+        assert _index(tmp_path / "below").open() is good
+    for entry, good in (((1000, -1), False), ((-2, 0), False), ((-1, 0), True)):
+        (tmp_path / "below").write_bytes(TIME_ENTRY.pack(*entry))
+        assert IndexFile(tmp_path / "below", TIME_ENTRY, threading.RLock()).open() is good
 
 
 def test_time_entries_hold_64_bit_times(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction, abort_marker, read_marker
 from kafkatool.broker.storage.log import log_reader
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
+from kafkatool.core.protocol.records.batches import iter_batches
 from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.compaction.compacting import clean, compacted_log, roll
-from tests.broker.storage.logs import make_log
+from tests.broker.storage.logs import content, make_log
 
 _TRANSACTIONAL = 0x10
 _INDEX = "00000000000000000000.txnindex"
@@ -64,6 +66,31 @@ def test_only_what_overlaps_the_records_that_were_read_is_listed_over_all_segmen
     assert log.aborted_transactions(log.read(0, 10, 11, min_one_batch=False), 11) == []
 
 
+@pytest.mark.spec("BRK-103")
+@pytest.mark.parametrize("segment_bytes", ["100000", "300"])
+def test_every_one_of_several_that_overlap_each_other_is_listed(tmp_path: Path, segment_bytes: str) -> None:
+    log = make_log(tmp_path, segment_bytes=segment_bytes)
+    steps = ["1", "2", "1 aborts", "3", "2 aborts", "", "3 aborts", "4", "4 commits", "1", "1 aborts"]
+    for offset, step in enumerate(steps):
+        producer, _, ends = step.partition(" ")
+        if ends:
+            sent = marker(commit=ends == "commits", producer=(int(producer), 0), base_offset=offset)
+        elif producer:
+            sent = batch(base_offset=offset, producer=(int(producer), 0, offset), attributes=_TRANSACTIONAL)
+        else:
+            sent = batch(base_offset=offset)
+        log.append_as_follower(memoryview(sent))
+    log.high_watermark = len(steps)
+    aborted = [(1, 0, 2), (2, 1, 4), (3, 3, 6), (1, 9, 10)]
+    for start in range(len(steps)):
+        for upper in range(start + 1, len(steps) + 1):
+            read = content(log.read(start, 1 << 20, upper, min_one_batch=True))
+            end = max(header.next_offset for _, header in iter_batches(read))
+            told = [(one.producer_id, one.first_offset, one.last_offset) for one in _aborted(log, start, upper)]
+            assert told == [one for one in aborted if one[1] < end and one[2] >= start], (start, upper)
+    assert len(_aborted(log, 0, len(steps))) == (4 if segment_bytes == "100000" else 3)
+
+
 @pytest.mark.spec("BRK-137")
 def test_recovery_rebuilds_the_index_of_aborted_transactions(tmp_path: Path) -> None:
     log = make_log(tmp_path)
@@ -117,3 +144,17 @@ def _log_with_an_abort_at_2(directory: Path) -> Log:
     log.append_as_follower(memoryview(aborted + marker(commit=False, producer=(1, 0), base_offset=5)))
     log.high_watermark = log.log_end_offset
     return log
+
+
+@pytest.mark.spec("BRK-153")
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_is_read_by_its_type_and_its_coordinators_epoch(commit: bool) -> None:
+    assert read_marker(bytes(marker(commit=commit, producer=(1, 0), base_offset=4))) == (commit, 7)
+    unknown = batch(key=b"\0\0\0\2", value=b"\0\0\0\0\0\7", producer=(1, 0, -1), attributes=0x30)
+    assert read_marker(bytes(unknown)) is None
+
+
+@pytest.mark.spec("BRK-153")
+def test_a_marker_is_written_as_it_is_read() -> None:
+    made = abort_marker(OpenTransaction(1, 0, 7, 0), 1000)
+    assert made == marker(commit=False, producer=(1, 0), base_offset=0)

@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +18,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -38,7 +42,50 @@ func emit(name string, what any) {
 	fmt.Println(string(line))
 }
 
+// logIn reads what librdkafka would from the file of CLIENT_CONFIG.
+func logIn() []kgo.Opt {
+	path := os.Getenv("CLIENT_CONFIG")
+	if path == "" {
+		return nil
+	}
+	told := map[string]string{}
+	for _, line := range strings.Split(string(read(path)), "\n") {
+		name, value, _ := strings.Cut(line, "=")
+		told[name] = value
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(read(told["ssl.ca.location"]))
+	config := &tls.Config{RootCAs: trusted}
+	if told["ssl.key.location"] != "" {
+		pair, err := tls.LoadX509KeyPair(told["ssl.certificate.location"], told["ssl.key.location"])
+		if err != nil {
+			log.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	options := []kgo.Opt{kgo.DialTLSConfig(config)}
+	user, password := told["sasl.username"], told["sasl.password"]
+	switch told["sasl.mechanism"] {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
+	}
+	return options
+}
+
+func read(path string) []byte {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return content
+}
+
 func client(bootstrap string, options ...kgo.Opt) *kgo.Client {
+	options = append(options, logIn()...)
 	c, err := kgo.NewClient(append(options, kgo.SeedBrokers(strings.Split(bootstrap, ",")...))...)
 	if err != nil {
 		log.Fatal(err)
@@ -46,13 +93,16 @@ func client(bootstrap string, options ...kgo.Opt) *kgo.Client {
 	return c
 }
 
-func send(c *kgo.Client, topic, prefix string, number int) {
-	record := &kgo.Record{
+func record(topic, prefix string, number int) *kgo.Record {
+	return &kgo.Record{
 		Topic: topic,
 		Key:   []byte(strconv.Itoa(number)),
 		Value: []byte(fmt.Sprintf("%s-%d-%s", prefix, number, strings.Repeat("x", 100))),
 	}
-	c.Produce(context.Background(), record, func(_ *kgo.Record, err error) {
+}
+
+func send(c *kgo.Client, topic, prefix string, number int) {
+	c.Produce(context.Background(), record(topic, prefix, number), func(_ *kgo.Record, err error) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -86,8 +136,9 @@ func load(bootstrap, topic, prefix string) {
 	flush(c)
 }
 
-func consume(bootstrap string, topics []string, count int) {
-	c := client(bootstrap, kgo.ConsumeTopics(topics...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+func consume(bootstrap string, topics []string, count int, isolation kgo.IsolationLevel) {
+	c := client(bootstrap, kgo.ConsumeTopics(topics...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(isolation))
 	for count > 0 {
 		count -= emitPolled(context.Background(), c)
 	}
@@ -163,9 +214,17 @@ func main() {
 	case "load":
 		load(a[2], a[3], a[4])
 	case "consume":
-		consume(a[2], strings.Split(a[3], ","), number(a[4]))
+		isolation := kgo.ReadUncommitted()
+		if len(a) > 5 && a[5] == "read_committed" {
+			isolation = kgo.ReadCommitted()
+		}
+		consume(a[2], strings.Split(a[3], ","), number(a[4]), isolation)
 	case "group":
 		group(a[2], a[3], a[4])
+	case "transactions":
+		transactions(a[2])
+	case "copy":
+		transcribe(a[2], a[3], a[4], a[5])
 	default:
 		log.Fatalf("unknown command %s", a[1])
 	}

@@ -1,4 +1,7 @@
 import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -25,8 +28,11 @@ public class Client {
         switch (a[0]) {
             case "produce" -> produce(a[1], a[2], a[3], Integer.parseInt(a[4]), a[5]);
             case "load" -> load(a[1], a[2], a[3]);
-            case "consume" -> consume(a[1], a[2].split(","), Integer.parseInt(a[3]));
+            case "consume" -> consume(
+                a[1], a[2].split(","), Integer.parseInt(a[3]), a.length > 4 ? a[4] : "read_uncommitted");
             case "group" -> group(a[1], a[2], a[3]);
+            case "transactions" -> Transactions.run(a[1]);
+            case "copy" -> Transactions.copy(a[1], a[2], a[3], a[4]);
             default -> throw new IllegalArgumentException(a[0]);
         }
         if (failure.get() != null) {
@@ -51,8 +57,9 @@ public class Client {
         }
     }
 
-    private static void consume(String bootstrap, String[] topics, int count) {
+    private static void consume(String bootstrap, String[] topics, int count, String isolation) {
         var config = config(bootstrap);
+        config.put("isolation.level", isolation);
         try (var consumer = new KafkaConsumer<String, String>(config)) {
             List<TopicPartition> all = new ArrayList<>();
             for (String topic : topics) {
@@ -88,32 +95,52 @@ public class Client {
         }
     }
 
-    private static Properties config(String bootstrap) {
+    static Properties config(String bootstrap) {
         var config = new Properties();
+        logIn(config);
         config.put("bootstrap.servers", bootstrap);
         config.put("key.deserializer", STRINGS + "Deserializer");
         config.put("value.deserializer", STRINGS + "Deserializer");
         return config;
     }
 
-    private static KafkaProducer<String, String> producer(String bootstrap, String key, String value) {
+    /** A producer with these settings: a name, its value, and so on. */
+    static KafkaProducer<String, String> producer(String bootstrap, String... settings) {
         var config = new Properties();
+        logIn(config);
         config.put("bootstrap.servers", bootstrap);
         config.put("key.serializer", STRINGS + "Serializer");
         config.put("value.serializer", STRINGS + "Serializer");
-        config.put(key, value);
+        for (int i = 0; i < settings.length; i += 2) {
+            config.put(settings[i], settings[i + 1]);
+        }
         return new KafkaProducer<>(config);
     }
 
+    private static void logIn(Properties config) {
+        String file = System.getenv("CLIENT_CONFIG");
+        if (file == null) {
+            return;
+        }
+        try (var reader = Files.newBufferedReader(Path.of(file))) {
+            config.load(reader);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
     private static void send(KafkaProducer<String, String> producer, String topic, String prefix, int number) {
-        String value = prefix + "-" + number + "-" + "x".repeat(100);
-        producer.send(new ProducerRecord<>(topic, String.valueOf(number), value), (sent, error) -> {
+        producer.send(new ProducerRecord<>(topic, String.valueOf(number), value(prefix, number)), (sent, error) -> {
             if (error == null) {
                 emit("{\"acknowledged\": " + number + "}");
             } else {
                 failure.set(error);
             }
         });
+    }
+
+    static String value(String prefix, int number) {
+        return prefix + "-" + number + "-" + "x".repeat(100);
     }
 
     private static int emitPolled(KafkaConsumer<String, String> consumer, long timeoutMs) {
@@ -125,7 +152,7 @@ public class Client {
         return records.count();
     }
 
-    private static CountDownLatch stdinEnded() {
+    static CountDownLatch stdinEnded() {
         var ended = new CountDownLatch(1);
         var waiting = new Thread(() -> {
             try {
@@ -140,7 +167,7 @@ public class Client {
         return ended;
     }
 
-    private static synchronized void emit(String line) {
+    static synchronized void emit(String line) {
         System.out.println(line);
         System.out.flush();
     }

@@ -1,6 +1,7 @@
 // KafkaJS; see ../README.md. It reads in groups only, so `consume` is a group of its own.
 const fs = require('node:fs')
 const path = require('node:path')
+const readline = require('node:readline')
 const { setTimeout: sleep } = require('node:timers/promises')
 const { Kafka, CompressionTypes, CompressionCodecs } = require('kafkajs')
 const snappy = require('kafkajs-snappy')
@@ -20,9 +21,23 @@ const CODECS = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd:
 
 const emit = line => process.stdout.write(JSON.stringify(line) + '\n')
 const record = (prefix, n) => ({ key: `${n}`, value: `${prefix}-${n}-${'x'.repeat(100)}` })
-const stdinEnded = new Promise(resolve => process.stdin.on('end', resolve).resume())
+const stdinEnded = () => new Promise(resolve => process.stdin.on('end', resolve).resume())
+// What librdkafka would read from the file of CLIENT_CONFIG.
+function logIn() {
+  if (!process.env.CLIENT_CONFIG) return {}
+  const lines = fs.readFileSync(process.env.CLIENT_CONFIG, 'utf8').split('\n')
+  const told = Object.fromEntries(lines.map(l => [l.slice(0, l.indexOf('=')), l.slice(l.indexOf('=') + 1)]))
+  const ssl = { ca: [fs.readFileSync(told['ssl.ca.location'], 'utf8')] }
+  if (told['ssl.key.location']) {
+    ssl.key = fs.readFileSync(told['ssl.key.location'], 'utf8')
+    ssl.cert = fs.readFileSync(told['ssl.certificate.location'], 'utf8')
+  }
+  if (!told['sasl.mechanism']) return { ssl }
+  const { 'sasl.username': username, 'sasl.password': password } = told
+  return { ssl, sasl: { mechanism: told['sasl.mechanism'].toLowerCase(), username, password } }
+}
 const connect = bootstrap =>
-  new Kafka({ brokers: bootstrap.split(','), logCreator: () => entry => console.error(JSON.stringify(entry)) })
+  new Kafka({ ...logIn(), brokers: bootstrap.split(','), logCreator: () => entry => console.error(JSON.stringify(entry)) })
 
 async function produce(bootstrap, topic, prefix, count, codec) {
   const producer = connect(bootstrap).producer()
@@ -37,7 +52,7 @@ async function load(bootstrap, topic, prefix) {
   const producer = connect(bootstrap).producer()
   await producer.connect()
   let ended = false
-  stdinEnded.then(() => (ended = true))
+  stdinEnded().then(() => (ended = true))
   const sent = []
   for (let n = 0; !ended; n++) {
     sent.push(producer.send({ topic, messages: [record(prefix, n)], acks: -1 }).then(() => emit({ acknowledged: n })))
@@ -47,8 +62,8 @@ async function load(bootstrap, topic, prefix) {
   await producer.disconnect()
 }
 
-async function read(bootstrap, topics, groupId, onRecord) {
-  const consumer = connect(bootstrap).consumer({ groupId })
+async function read(bootstrap, topics, groupId, onRecord, readUncommitted = false) {
+  const consumer = connect(bootstrap).consumer({ groupId, readUncommitted })
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     emit({ assigned: topics.flatMap(t => payload.memberAssignment[t] ?? []).sort() })
   })
@@ -63,19 +78,75 @@ async function read(bootstrap, topics, groupId, onRecord) {
   return consumer
 }
 
-async function consume(bootstrap, topics, count) {
+async function consume(bootstrap, topics, count, isolation) {
   let left = Number(count)
   let done
   const all = new Promise(resolve => (done = resolve))
-  const consumer = await read(bootstrap, topics.split(','), `alone-${process.pid}`, () => --left || done())
+  const told = () => --left || done()
+  const consumer = await read(
+    bootstrap, topics.split(','), `alone-${process.pid}`, told, isolation === 'read_uncommitted')
   await all
   await consumer.disconnect()
 }
 
 async function group(bootstrap, topic, groupId) {
   const consumer = await read(bootstrap, [topic], groupId, () => {})
-  await stdinEnded
+  await stdinEnded()
   await consumer.disconnect()
+}
+
+const transactional = async (bootstrap, transactionalId, transactionTimeout = 60000) => {
+  const producer = connect(bootstrap).producer({ transactionalId, transactionTimeout })
+  await producer.connect()
+  return producer
+}
+
+async function transactions(bootstrap) {
+  const producers = {}
+  const open = {}
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const [name, verb, ...rest] = line.split(' ')
+    try {
+      if (verb === 'init') producers[name] = await transactional(bootstrap, rest[0], Number(rest[1]))
+      else if (verb === 'begin') open[name] = await producers[name].transaction() // its first one asks for the id too
+      else if (verb === 'send') {
+        const [topic, partition, key, prefix] = rest
+        await open[name].send({ topic, messages: [{ ...record(prefix, key), partition: Number(partition) }] })
+      } else await open[name][verb]()
+      emit({ done: verb })
+    } catch (e) {
+      emit({ failed: `${e}` })
+    }
+  }
+}
+
+async function copy(bootstrap, source, sink, groupId) {
+  const producer = await transactional(bootstrap, groupId)
+  const consumer = connect(bootstrap).consumer({ groupId })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [source], fromBeginning: true })
+  let first = true
+  await consumer.run({
+    autoCommit: false,
+    eachBatchAutoResolve: false,
+    eachBatch: async ({ batch: { partition, messages }, resolveOffset }) => {
+      const transaction = await producer.transaction()
+      await transaction.send({ topic: sink, messages: messages.map(({ key, value }) => ({ key, value, partition })) })
+      const offset = `${Number(messages.at(-1).offset) + 1}`
+      const topics = [{ topic: source, partitions: [{ partition, offset }] }]
+      await transaction.sendOffsets({ consumerGroupId: groupId, topics })
+      if (first) {
+        first = false
+        await transaction.abort() // what is not resolved is read again
+      } else {
+        await transaction.commit()
+        resolveOffset(messages.at(-1).offset)
+      }
+    },
+  })
+  await stdinEnded()
+  await consumer.disconnect()
+  await producer.disconnect()
 }
 
 // Not exported by the package, so read from where it was found.
@@ -83,4 +154,4 @@ const home = path.join(require.resolve('kafkajs'), '..', 'package.json')
 emit({ client: `KafkaJS ${JSON.parse(fs.readFileSync(home)).version}` })
 const [command, ...args] = process.argv.slice(2)
 // A failure ends the process with 1, as Node does of itself; what is left open by success does not keep it alive.
-;({ produce, load, consume, group })[command](...args).then(() => process.exit(0))
+;({ produce, load, consume, group, transactions, copy })[command](...args).then(() => process.exit(0))

@@ -1,5 +1,7 @@
 """Preferred elections against a real ZooKeeper, with the seeds' tables as golden data."""
 
+import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -10,9 +12,11 @@ from kafkatool.core.operations.election import election
 from kafkatool.core.operations.election.election import ElectionResult, Outcome
 from kafkatool.core.planner.plan_files import split_election
 from kafkatool.core.zookeeper.cluster_view import read_cluster, read_states
-from kafkatool.core.zookeeper.session import Node, Watch, ZooKeeper
-from kafkatool.core.zookeeper.znodes import PreferredElectionZnode
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, PreferredElectionZnode
 from tests.core.zookeeper import cluster_nodes as nodes
+from tests.core.zookeeper.sessions import count_round_trips
+from tests.waiting import eventually
 
 AR = {0: (1, 3, 4), 1: (2, 4, 5), 2: (3, 5, 6), 3: (4, 6, 7), 4: (5, 7, 0), 5: (6, 0, 1), 6: (7, 1, 2), 7: (0, 2, 3)}
 COLUMN_C = {
@@ -113,7 +117,7 @@ def test_each_outcome_has_its_name(zk_connect: str, zk: ZooKeeper) -> None:
     assert not result.all_led_by_preferred
 
 
-@pytest.mark.spec("ELE-5", "ELE-8")
+@pytest.mark.spec("ELE-5")
 def test_unknown_partitions_and_those_that_never_had_a_leader_are_left_out(zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": {0: (1, 2), 1: (1, 2)}})
     zk.delete("/brokers/topics/t/partitions/1/state")
@@ -123,7 +127,7 @@ def test_unknown_partitions_and_those_that_never_had_a_leader_are_left_out(zk: Z
     assert list(selection.unknown) == t(2)
 
 
-@pytest.mark.spec("ELE-6")
+@pytest.mark.spec("ELE-6", "Z-22")
 def test_an_election_that_runs_is_not_overwritten(zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": {0: (1, 2), 1: (1, 2)}})
     other = PreferredElectionZnode.encode(t(1, 0))
@@ -135,7 +139,7 @@ def test_an_election_that_runs_is_not_overwritten(zk: ZooKeeper) -> None:
     assert node is not None and node.data == other
 
 
-@pytest.mark.spec("ELE-16X", "ELE-8")
+@pytest.mark.spec("ELE-16X")
 def test_a_controller_that_never_ends_is_told_when_time_is_up(zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": {0: (1, 2)}}, states={TopicPartition("t", 0): (2, (1, 2))})
     selection = election.select(read_cluster(zk))
@@ -154,7 +158,8 @@ def test_without_waiting_the_outcome_is_pending(zk: ZooKeeper) -> None:
 
 
 @pytest.mark.spec("ELE-14X", "ELE-3")
-def test_each_batch_waits_for_the_one_before(zk_connect: str, zk: ZooKeeper) -> None:
+@pytest.mark.parametrize("wait", [True, False])
+def test_each_batch_waits_for_the_one_before(zk_connect: str, zk: ZooKeeper, wait: bool) -> None:
     nodes.make_cluster(
         zk, topics={"t": dict.fromkeys(range(5), (1, 2))}, states=dict.fromkeys(t(0, 1, 2, 3, 4), (2, (1, 2)))
     )
@@ -170,9 +175,10 @@ def test_each_batch_waits_for_the_one_before(zk_connect: str, zk: ZooKeeper) -> 
         selection = election.select(read_cluster(zk))
         batches = split_election(selection.partitions, max_bytes=512_000, max_count=2)
         told: list[Sequence[TopicPartition]] = []
-        result = election.run(zk, selection, batches, timeout_s=60, on_batch=told.append)
+        result = election.run(zk, selection, batches, timeout_s=60, wait=wait, on_batch=told.append)
+        eventually(lambda: len(seen) == 3, "the last batch to be served")
     assert seen == told == [t(0, 1), t(2, 3), t(4)]
-    assert result.all_led_by_preferred
+    assert result.stopped is None and result.all_led_by_preferred is wait
 
 
 @pytest.mark.spec("ELE-13", "ELE-14X")
@@ -183,14 +189,29 @@ def test_batches_fill_up_to_the_bound_and_never_over_it() -> None:
     assert [p for batch in batches for p in batch] == partitions
     assert max(sizes) <= 4096
     assert min(sizes[:-1]) > 4096 - 25 - 50 - 3 - 1
+    exactly = len(PreferredElectionZnode.encode(partitions[:7]))
+    assert [len(split_election(partitions[:8], max_bytes=exactly - less)[0]) for less in (0, 1)] == [7, 6]
 
 
-@pytest.mark.spec("ELE-15X")
+@pytest.mark.spec("ELE-15X", "ELE-16X")
 def test_only_imbalanced_keeps_what_an_election_would_change(zk: ZooKeeper) -> None:
     seed_cluster(zk, COLUMN_C, (0, 1, 3, 5, 6, 7))
     selection = election.select(read_cluster(zk), only_imbalanced=True)
     assert list(selection.partitions) == t(0, 2)
     assert dict(selection.skipped) == {Outcome.ALREADY_PREFERRED: 4, Outcome.PREFERRED_DOWN: 2}
+    for never_led in (6, 7):
+        zk.delete(f"/brokers/topics/t/partitions/{never_led}/state")
+    selection = election.select(read_cluster(zk), only_imbalanced=True)
+    assert (list(selection.partitions), selection.asked) == (t(0, 2), tuple(t(0, 2)))
+    assert dict(selection.skipped) == {Outcome.ALREADY_PREFERRED: 2, Outcome.PREFERRED_DOWN: 2, "never_led": 2}
+
+
+@pytest.mark.spec("ELE-15X")
+def test_only_imbalanced_leaves_out_a_preferred_replica_that_is_alive_and_behind(zk: ZooKeeper) -> None:
+    seed_cluster(zk, COLUMN_C, tuple(range(8)))
+    selection = election.select(read_cluster(zk), only_imbalanced=True)
+    assert list(selection.partitions) == t(0, 2)
+    assert dict(selection.skipped) == {Outcome.ALREADY_PREFERRED: 4, Outcome.NOT_IN_ISR: 2}
 
 
 @pytest.mark.spec("ELE-19X")
@@ -220,6 +241,20 @@ def test_the_report_counts_leaders_led_elsewhere(zk: ZooKeeper) -> None:
     assert not rows[2].registered and rows[2].imbalance == 1.0
 
 
+@pytest.mark.spec("ELE-11", "ELE-18X")
+def test_the_report_leaves_out_topics_that_are_being_deleted(zk: ZooKeeper) -> None:
+    stays = {TopicPartition("stays", 0): (1, (1, 2))}
+    goes = {TopicPartition("goes", p): (2, (1, 2)) for p in range(3)}
+    nodes.make_cluster(
+        zk, topics={"stays": {0: (1, 2)}, "goes": dict.fromkeys(range(3), (1, 2))}, states={**stays, **goes}
+    )
+    before = election.report(read_cluster(zk))
+    assert [(row.leaders, row.preferred, row.led_by_others) for row in before[:2]] == [(1, 4, 3), (3, 0, 0)]
+    zk.create(DeleteTopicsZnode.topic_path("goes"), make_parents=True)
+    after = election.report(read_cluster(zk))
+    assert [(row.leaders, row.preferred, row.led_by_others) for row in after[:2]] == [(1, 1, 0), (0, 0, 0)]
+
+
 @pytest.mark.spec("ELE-11")
 def test_a_partition_without_state_counts_only_below_the_line(zk: ZooKeeper) -> None:
     nodes.make_cluster(
@@ -231,15 +266,40 @@ def test_a_partition_without_state_counts_only_below_the_line(zk: ZooKeeper) -> 
 
 
 @pytest.mark.spec("ELE-17X")
-def test_states_of_many_partitions_are_read_in_one_pass(zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes.make_cluster(zk, topics={"t": dict.fromkeys(range(300), (1, 2))})
-    calls: list[int] = []
-    get_many = zk.get_many
+@pytest.mark.parametrize("partitions", [1, 300])
+def test_states_of_many_partitions_are_read_in_one_pass(zk: ZooKeeper, partitions: int) -> None:
+    nodes.make_cluster(zk, topics={"t": dict.fromkeys(range(partitions), (1, 2))})
+    trips = count_round_trips(zk)
+    assert len(read_cluster(zk).states) == partitions
+    assert trips.count == 3  # names, nodes, states
 
-    def counted(paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        calls.append(len(paths))
-        return get_many(paths, watch)
 
-    monkeypatch.setattr(zk, "get_many", counted)
-    view = read_cluster(zk)
-    assert len(view.states) == 300 and len(calls) == 2
+@pytest.mark.spec("ELE-13")
+def test_the_size_of_a_request_is_its_entries_and_13000_of_50_characters_fill_a_znode() -> None:
+    partitions = [TopicPartition("x" * 50, p) for p in range(13_500)]
+    sizes = [len(PreferredElectionZnode.encode(partitions[:count])) for count in (9, 10, 11, 13_000, 13_500)]
+    assert sizes[1] - sizes[0] == 25 + 50 + 1 + 1
+    assert sizes[2] - sizes[1] == 25 + 50 + 2 + 1
+    assert sizes[3] < 1_048_575 < sizes[4]
+
+
+@pytest.mark.spec("ELE-14X")
+def test_between_batches_it_pauses(zk_connect: str, zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes.make_cluster(zk, topics={"t": dict.fromkeys(range(3), (1, 2))})
+    done: list[object] = []
+
+    sleep = time.sleep
+
+    def pause(seconds: float) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            sleep(seconds)
+            return
+        assert zk.get(PreferredElectionZnode.PATH) is None
+        done.append(seconds)
+
+    monkeypatch.setattr(time, "sleep", pause)
+    with nodes.controller(zk_connect, PreferredElectionZnode.PATH, lambda own: nodes.elect(own, (1, 2))):
+        selection = election.select(read_cluster(zk))
+        batches = [[partition] for partition in selection.partitions]
+        election.run(zk, selection, batches, timeout_s=60, interval_s=2.5, on_batch=done.extend)
+    assert done == [*t(0), 2.5, *t(1), 2.5, *t(2)]

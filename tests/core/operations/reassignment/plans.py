@@ -26,4 +26,4 @@ def config(zk: ZooKeeper, entity_type: str, name: str) -> dict[str, str] | None:
 def changes(zk: ZooKeeper) -> list[str]:
     names = sorted(zk.children(ConfigChangeZnode.PATH) or [])
     found = zk.get_many([f"{ConfigChangeZnode.PATH}/{n}" for n in names])
-    return [ConfigChangeZnode.decode(node.data) for node in found if node]
+    return [entity for node in found if node and (entity := ConfigChangeZnode.decode(node.data))]

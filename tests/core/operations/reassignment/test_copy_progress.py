@@ -4,7 +4,15 @@ import pytest
 
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.operations.reassignment import replica_sizes
-from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyCount, CopyWatch, Replica, ToCopy, to_copy
+from kafkatool.core.operations.reassignment.copy_progress import (
+    Copied,
+    CopyCount,
+    CopyWatch,
+    Replica,
+    ToCopy,
+    largest_share,
+    to_copy,
+)
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.operations.reassignment.test_replica_sizes import A, B, sized
 from tests.core.operations.verification.fake_broker import FakeBroker, fake_cluster
@@ -22,8 +30,24 @@ def test_copied_and_wanted_are_summed_over_the_new_replicas_and_the_rate_is_betw
     assert count.copied(BOTH) == Copied(100, 1500, None)
     count.add({1: {A: 1200, B: 500}, 3: {A: 300}, 4: {B: 400}}, BOTH, 15.0)
     counted = count.copied(BOTH)
-    assert counted == Copied(700, 1700, 120.0)
-    assert counted.remaining_s == pytest.approx(1000 / 120)
+    assert counted == Copied(700, 1700, 120.0, 40.0)
+    assert counted.remaining_s == pytest.approx(1000 / (120 - 40))
+
+
+@pytest.mark.spec("RSN-33X")
+def test_a_copy_that_gets_no_nearer_to_its_end_has_no_eta() -> None:
+    assert Copied(500, 1000, 10.0, 9.0).remaining_s == 500
+    assert Copied(500, 1000, 10.0, 10.0).remaining_s is None
+    assert Copied(1000, 1000, 10.0, 10.0).remaining_s == 0  # it keeps up
+
+
+@pytest.mark.spec("RSN-24X")
+def test_the_largest_share_is_that_of_the_broker_that_lacks_most() -> None:
+    what = ToCopy(frozenset({Replica(A, 3), Replica(A, 4), Replica(B, 4), Replica(TopicPartition("new", 0), 5)}), {})
+    assert largest_share(what, {1: {A: 1000, B: 500}}) == (4, 1500)
+    assert largest_share(what, {1: {A: 1000, B: 500}, 4: {A: 900, B: 0}}) == (3, 1000)  # 4 has copied some
+    assert largest_share(what, {1: {A: 1000}, 3: {A: 1000}, 4: {A: 1000}}) is None
+    assert largest_share(what, {}) is None
 
 
 @pytest.mark.spec("RSN-33X")

@@ -14,6 +14,7 @@ from kafkatool.core.zookeeper.session import Node, Watch, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 from tests.core.operations.reassignment.plans import plan
 from tests.core.zookeeper import cluster_nodes as nodes
+from tests.core.zookeeper.sessions import count_round_trips
 
 
 @pytest.mark.spec("RSN-33X")
@@ -39,6 +40,18 @@ def test_waiting_ends_when_the_znode_is_gone_and_tells_how_far_it_is(zk_connect:
     assert (last.finished, last.in_sync, last.remaining_s) == (2, 4, 0)
     assert first.remaining_s is None
     assert nodes.assignment(zk, "t") == {0: (1, 3), 1: (1, 2)}
+
+
+@pytest.mark.spec("RSN-34X")
+@pytest.mark.parametrize("partitions", [1, 300])
+def test_each_look_at_the_progress_is_few_round_trips_deep_whatever_the_size(zk: ZooKeeper, partitions: int) -> None:
+    moves = plan(dict.fromkeys(range(partitions), (1, 3)))
+    nodes.make_cluster(zk, topics={"t": dict.fromkeys(range(partitions), (1, 2))})
+    start(zk, prepare(zk, moves))
+    trips, shown = count_round_trips(zk), list[Progress]()
+    assert not wait(zk, moves, timeout_s=0, on_progress=shown.append)
+    assert [(p.finished, p.in_sync) for p in shown] == [(0, partitions)]
+    assert trips.count == 2
 
 
 @pytest.mark.spec("RSN-33X")

@@ -5,30 +5,63 @@ import random
 import pytest
 
 from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.assignment import assign_replicas
+from kafkatool.core.model.values import BrokerInfo
 from kafkatool.core.operations.reassignment.proposal import generate
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode
-from tests.core.operations.reassignment.plans import NINE, changes, plan
+from tests.core.operations.reassignment.plans import NINE, plan, tp
 from tests.core.zookeeper import cluster_nodes as nodes
 
 
 @pytest.mark.spec("RSN-3", "ASG-10")
 def test_generate_spreads_the_topic_over_the_listed_brokers_and_writes_nothing(zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": NINE})
+    before = nodes.tree(zk)
     proposals = [generate(zk, ["t"], [3, 2], rack_aware=True, rng=random.Random(seed)) for seed in range(20)]
     wanted = plan({p: (3 - p % 2,) for p in range(9)})
     assert all(proposal.current == plan(NINE) for proposal in proposals)
     assert any(proposal.proposed == wanted for proposal in proposals)  # start 1: the seed's plan
     assert not any(proposal.uneven_topics for proposal in proposals)
-    assert zk.get(ReassignmentZnode.PATH) is None and not changes(zk)
+    assert nodes.tree(zk) == before
+
+
+@pytest.mark.spec("RSN-3", "ASG-2")
+def test_each_topic_is_planned_as_a_new_one_over_the_listed_brokers_in_the_order_of_their_numbers(
+    zk: ZooKeeper,
+) -> None:
+    topics: dict[str, dict[int, tuple[int, ...]]] = {
+        "pairs": dict.fromkeys(range(7), (1, 2)),
+        "single": dict.fromkeys(range(5), (3,)),
+    }
+    nodes.make_cluster(zk, brokers=(1, 2, 9, 10), topics=topics)
+    brokers = [BrokerInfo(b, ()) for b in (2, 9, 10)]
+    new = {
+        topic: [
+            assign_replicas(brokers, len(assignment), len(assignment[0]), start_index=start, replica_shift=shift)
+            for start in range(3)
+            for shift in range(3)
+        ]
+        for topic, assignment in topics.items()
+    }
+    for seed in range(20):
+        found = generate(zk, list(topics), [10, 9, 2], rack_aware=True, rng=random.Random(seed)).proposed
+        for topic, plans in new.items():
+            assert {p.partition: replicas for p, replicas in found.items() if p.topic == topic} in plans
 
 
 @pytest.mark.spec("RSN-3")
 def test_generate_names_topics_of_uneven_replica_counts_and_takes_partition_0s(zk: ZooKeeper) -> None:
-    nodes.make_cluster(zk, topics={"t": {0: (1, 2), 1: (1,)}})
-    found = generate(zk, ["t"], [1, 2, 3], rack_aware=True, rng=random.Random(1))
-    assert found.uneven_topics == ("t",)
-    assert {len(r) for r in found.proposed.values()} == {2}
+    topics: dict[str, dict[int, tuple[int, ...]]] = {
+        "even": {0: (1, 2), 1: (2, 1)},
+        "first has fewest": {2: (1, 2, 3), 1: (1, 2, 3), 0: (1,)},
+        "first has most": {0: (1, 2), 1: (1,), 2: (3,)},
+    }
+    nodes.make_cluster(zk, topics=topics)
+    found = generate(zk, list(topics), [1, 2, 3], rack_aware=True, rng=random.Random(1))
+    assert found.uneven_topics == ("first has fewest", "first has most")
+    assert {p: len(r) for p, r in found.proposed.items()} == {
+        tp(p, topic): len(assignment[0]) for topic, assignment in topics.items() for p in assignment
+    }
 
 
 @pytest.mark.spec("RSN-17X")

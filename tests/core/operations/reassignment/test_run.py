@@ -45,7 +45,7 @@ def test_a_run_tells_what_happens_in_order_and_leaves_nothing_but_the_way_back(
         told = list(run.start(prepared, followed=True, timeout_s=60))
     assert kinds(told) == ["Unchanged", "WayBack", "Started", "Following", "Ended", "ThrottleRemoved"]
     unchanged, way_back, *_, ended, removed = told
-    assert unchanged == events.Unchanged(1) and removed == events.ThrottleRemoved(())
+    assert unchanged == events.Unchanged(1, all=False) and removed == events.ThrottleRemoved(())
     assert way_back == events.WayBack(prepared, files.rollback, saved=True)
     assert isinstance(ended, events.Ended) and ended.completed and ended.finished and not ended.unsent
     assert files.rollback.read_text() == plan_json(plan({0: (1,), 1: (2,), 3: (1,)})) + "\n"
@@ -76,10 +76,11 @@ def test_a_run_past_its_deadline_can_be_resumed_by_another(zk: ZooKeeper, zk_con
 def test_a_cancelled_run_goes_back_to_what_was_there(zk: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     run, files = new_run(zk, tmp_path)
     list(run.start(prepared_in_batches(zk), followed=True, timeout_s=0))
+    nodes.reassign(zk)  # the first batch: nothing is under way
     before = plan({0: (1,), 1: (2,), 3: (1,)})
     other, _ = new_run(zk, tmp_path)
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        told = list(other.cancel(before, timeout_s=60, force=False, preserve_throttles=False))
+        told = list(other.cancel(before, rollback=True, timeout_s=60, force=False, preserve_throttles=False))
     assert kinds(told) == ["Following", "Following", "ThrottleRemoved", "Cancelled"]
     assert isinstance(told[-1], events.Cancelled) and told[-1].ended and told[-1].found.completed
     assert nodes.assignment(zk, "t") == NINE and not files.state.exists()

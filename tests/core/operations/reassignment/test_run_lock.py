@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.operations.reassignment import run_lock
+from kafkatool.core.operations.reassignment.saved_run import RunFiles
 from tests.waiting import eventually
 
 HOLDER = """
 import sys, pathlib
 from kafkatool.core.operations.reassignment import run_lock
-with run_lock.held(pathlib.Path(sys.argv[1])):
+with run_lock.held(*map(pathlib.Path, sys.argv[1:])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -37,6 +38,60 @@ def test_it_has_one_holder_and_goes_with_a_process_that_is_killed(tmp_path: Path
         assert run_lock.is_held(plan)
     assert not run_lock.is_held(plan)
     assert list(tmp_path.iterdir()) == [plan]
+
+
+@pytest.mark.spec("RSN-22X", "RSN-31X")
+def test_a_plan_that_an_editor_has_replaced_is_still_locked_for_others(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text("before")
+    files = RunFiles(str(plan))
+    with files.alone():
+        for text in ("once", "twice"):
+            (tmp_path / "saved").write_text(text)
+            (tmp_path / "saved").replace(plan)
+            assert files.is_carried_out()
+            with pytest.raises(run_lock.HeldError), files.alone():
+                pass
+        assert files.is_carried_out()  # who was refused has not taken the file away
+    assert not files.is_carried_out() and list(tmp_path.iterdir()) == [plan]
+
+
+@pytest.mark.spec("RSN-22X")
+def test_the_file_that_a_killed_holder_has_left_is_taken_again(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.touch()
+    files = RunFiles(str(plan))
+    lock = tmp_path / "plan.lock"
+    command = [sys.executable, "-c", HOLDER, str(plan), str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        plan.unlink()
+        assert files.is_carried_out()
+        holder.kill()
+    assert lock.exists() and not files.is_carried_out()
+    with files.alone():
+        assert files.is_carried_out()
+    assert not lock.exists()
+
+
+@pytest.mark.spec("RSN-22X", "RSN-31X")
+def test_who_waits_for_a_file_that_its_holder_removes_takes_the_one_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, lock = tmp_path / "plan.json", tmp_path / "plan.lock"
+    plan.touch()
+    flock = fcntl.flock
+    waited: list[int] = []
+
+    def taken_as_its_holder_ends(descriptor: int, operation: int) -> None:
+        if lock.exists() and not waited:
+            waited.append(lock.stat().st_ino)
+            lock.unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", taken_as_its_holder_ends)
+    with RunFiles(str(plan)).alone():
+        assert waited and run_lock.is_held(lock)
 
 
 @pytest.mark.spec("RSN-22X")

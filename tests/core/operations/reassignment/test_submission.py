@@ -15,7 +15,7 @@ from tests.core.operations.reassignment.plans import NINE, changes, plan, tp
 from tests.core.zookeeper import cluster_nodes as nodes
 
 
-@pytest.mark.spec("RSN-16", "RSN-9", "RSN-18X")
+@pytest.mark.spec("CTL-87", "RSN-16", "RSN-9", "RSN-18X")
 def test_the_znode_holds_all_nine_entries_also_those_that_change_nothing(zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": NINE})
     prepared = prepare(zk, plan({p: (3 - p % 2,) for p in range(9)}))
@@ -31,9 +31,9 @@ def test_the_znode_holds_all_nine_entries_also_those_that_change_nothing(zk: Zoo
 
 @pytest.mark.spec("RSN-18X")
 def test_unchanged_entries_can_be_left_out(zk: ZooKeeper) -> None:
-    nodes.make_cluster(zk, topics={"t": NINE})
-    prepared = prepare(zk, plan({0: (2,), 1: (2,)}), skip_unchanged=True)
-    assert list(prepared.moves) == [tp(0)]
+    nodes.make_cluster(zk, topics={"t": {**NINE, 7: (2, 1)}})
+    prepared = prepare(zk, plan({0: (2,), 1: (2,), 7: (1, 2)}), skip_unchanged=True)
+    assert list(prepared.moves) == [tp(0), tp(7)] and not prepared.unchanged, "another order is a change"
     nothing = prepare(zk, plan({1: (2,)}), throttle=5000, skip_unchanged=True)
     assert not nothing.ops
     start(zk, nothing)
@@ -42,9 +42,10 @@ def test_unchanged_entries_can_be_left_out(zk: ZooKeeper) -> None:
 
 @pytest.mark.spec("RSN-6")
 def test_a_plan_may_change_the_number_of_replicas(zk: ZooKeeper) -> None:
-    nodes.make_cluster(zk, topics={"t": NINE})
-    start(zk, prepare(zk, plan({4: (2, 3)})))
-    assert running(zk) == plan({4: (2, 3)})
+    nodes.make_cluster(zk, topics={"t": {**NINE, 7: (2, 1, 3)}})
+    wanted = plan({4: (2, 3), 7: (3,)})
+    start(zk, prepare(zk, wanted))
+    assert running(zk) == wanted
 
 
 @pytest.mark.spec("RSN-7", "RSN-30X", "RSN-24X")
@@ -65,6 +66,12 @@ def test_a_plan_that_does_not_fit_the_cluster_is_refused(
     assert str(refused.value) == message
 
 
+@pytest.mark.spec("RSN-24X")
+def test_a_throttle_of_1024_bytes_per_second_needs_no_force(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    assert prepare(zk, plan({0: (2,)}), throttle=1024).throttle == 1024
+
+
 @pytest.mark.spec("RSN-30X")
 def test_a_running_election_of_a_plan_partition_stops_it_unless_forced(zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": NINE})
@@ -75,7 +82,7 @@ def test_a_running_election_of_a_plan_partition_stops_it_unless_forced(zk: ZooKe
     assert prepare(zk, plan({0: (77,)}), force=True).moves == plan({0: (77,)})
 
 
-@pytest.mark.spec("RSN-31X", "RSN-7")
+@pytest.mark.spec("RSN-31X", "RSN-7", "Z-21")
 def test_of_two_that_start_together_one_wins_and_the_other_is_told(zk_connect: str, zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={"t": NINE})
     plans = [plan({0: (2,)}), plan({0: (3,), 3: (3,)})]
@@ -100,6 +107,22 @@ def test_of_two_that_start_together_one_wins_and_the_other_is_told(zk_connect: s
     assert winner in plans
     names = ",".join(p.bracketed for p in winner or {})
     assert refused == [f"Partition reassignment currently in progress for {names}. Aborting operation"]
+
+
+@pytest.mark.spec("RSN-19X")
+def test_a_batch_has_half_a_million_bytes_and_any_number_of_entries_unless_it_is_said(zk: ZooKeeper) -> None:
+    count = 10_675
+    nodes.make_cluster(zk, topics={})
+    node = {"version": 1, "partitions": {str(p): [1] for p in range(count)}}
+    zk.create("/brokers/topics/abc", json.dumps(node).encode())
+    moves = plan(dict.fromkeys(range(count), (2,)), "abc")
+    last = tp(count - 1, "abc")
+    fits = {**moves, last: (20_000_000,)}  # with as many digits as there is room for
+    assert len(ReassignmentZnode.encode(fits)) == 512_000
+    assert prepare(zk, fits, force=True).batches == (fits,)
+    one_more = {**moves, last: (200_000_000,)}
+    *_, cut_off = prepare(zk, one_more, force=True).batches
+    assert cut_off == {last: one_more[last]}
 
 
 @pytest.mark.spec("RSN-20X")

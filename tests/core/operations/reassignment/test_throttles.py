@@ -14,17 +14,26 @@ from tests.core.zookeeper import cluster_nodes as nodes
 
 @pytest.mark.spec("RSN-14")
 def test_the_throttle_names_old_replicas_for_leaders_and_new_ones_for_followers(zk: ZooKeeper) -> None:
-    nodes.make_cluster(zk, topics={"big": {0: (1, 2), 1: (2, 1), 2: (2, 3)}}, brokers=(1, 2, 3, 4))
+    topics: dict[str, dict[int, tuple[int, ...]]] = {
+        "big": {0: (1, 2), 1: (2, 1), 2: (2, 3)},
+        "small": {0: (2,), 1: (5,)},
+        "other": {0: (6,)},
+    }
+    nodes.make_cluster(zk, topics=topics, brokers=(1, 2, 3, 4, 5, 6))
     zk.create("/config/topics/big", ConfigZnode.encode({"retention.ms": "5"}))
-    start(zk, prepare(zk, plan({0: (3, 4), 1: (2, 3), 2: (3, 2)}, "big"), throttle=2000))
+    start(
+        zk, prepare(zk, {**plan({0: (3, 4), 1: (2, 3), 2: (3, 2)}, "big"), **plan({0: (4,)}, "small")}, throttle=2000)
+    )
+    assert config(zk, "topics", "small") == dict(zip(throttles.REPLICAS, ("0:2", "0:4"), strict=True))
+    assert config(zk, "topics", "other") is None is config(zk, "brokers", "6")
     assert config(zk, "topics", "big") == {
         "retention.ms": "5",
         "leader.replication.throttled.replicas": "0:1,0:2,1:2,1:1",
         "follower.replication.throttled.replicas": "0:3,0:4,1:3",
     }
     rates = {"leader.replication.throttled.rate": "2000", "follower.replication.throttled.rate": "2000"}
-    assert all(config(zk, "brokers", str(b)) == rates for b in (1, 2, 3, 4))
-    assert changes(zk) == ["brokers/1", "brokers/2", "brokers/3", "brokers/4", "topics/big"]
+    assert all(config(zk, "brokers", str(b)) == rates for b in (1, 2, 3, 4, 5))
+    assert changes(zk) == [*(f"brokers/{b}" for b in (1, 2, 3, 4, 5)), "topics/big", "topics/small"]
 
 
 @pytest.mark.spec("RSN-14")
@@ -33,6 +42,34 @@ def test_both_lists_are_empty_texts_when_no_partition_gains_a_replica(zk: ZooKee
     start(zk, prepare(zk, plan({0: (2, 1)}), throttle=2000))
     assert config(zk, "topics", "t") == dict.fromkeys(throttles.REPLICAS, "")
     assert config(zk, "brokers", "3") is not None  # in the current assignment of the plan's topic
+
+
+@pytest.mark.spec("RSN-14", "RSN-24X", "RSN-30X")
+def test_with_force_brokers_need_not_be_registered_and_any_rate_is_taken(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 8)}}, brokers=(1, 2))
+    zk.create("/config/brokers/1", ConfigZnode.encode({"x": "y"}))
+    start(zk, prepare(zk, plan({0: (1, 9)}), throttle=0, force=True))
+    rates = dict.fromkeys(throttles.RATES, "0")
+    assert [config(zk, "brokers", b) for b in "1289"] == [{"x": "y", **rates}, None, rates, rates]
+    assert config(zk, "topics", "t") == dict(zip(throttles.REPLICAS, ("0:1,0:8", "0:9"), strict=True))
+    assert running(zk) == plan({0: (1, 9)})
+
+
+@pytest.mark.spec("RSN-14")
+def test_every_throttle_is_there_and_told_before_the_reassignment_is(
+    zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    create, told_before = zk.create, list[list[str]]()
+
+    def looking(path: str, data: bytes = b"", **more: bool) -> str:
+        if path == ReassignmentZnode.PATH:
+            told_before.append(changes(zk))
+        return create(path, data, **more)
+
+    monkeypatch.setattr(zk, "create", looking)
+    start(zk, prepare(zk, plan({0: (2,)}), throttle=2000))
+    assert told_before == [["brokers/1", "brokers/2", "brokers/3", "topics/t"]]
 
 
 @pytest.mark.spec("RSN-10")

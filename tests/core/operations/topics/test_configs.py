@@ -4,7 +4,7 @@ import pytest
 
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.operations.topics import configs
-from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.session import Node, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 from tests.core.operations.topics.interfering import interfering
 
@@ -19,6 +19,21 @@ def test_a_config_somebody_else_changed_is_merged_again(zk: ZooKeeper) -> None:
     change = configs.change_configs(interfering(zk, lambda: zk.set(CONFIG, theirs, 0)), "t", {"segment.ms": "5"})
     assert change.config == {"flush.ms": "1", "retention.ms": "7", "segment.ms": "5"}
     assert len(zk.children(ConfigChangeZnode.PATH) or ()) == 1
+
+
+@pytest.mark.spec("TOP-14")
+def test_the_brokers_are_told_when_the_config_is_written(zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    zk.create(CONFIG, b'{"version":1,"config":{}}')
+    create, found = zk.create, list[Node | None]()
+
+    def looking(path: str, data: bytes = b"", **more: bool) -> str:
+        if path == ConfigChangeZnode.PREFIX:
+            found.append(zk.get(CONFIG))
+        return create(path, data, **more)
+
+    monkeypatch.setattr(zk, "create", looking)
+    configs.change_configs(zk, "t", {"segment.ms": "5"})
+    assert [node and node.data for node in found] == [b'{"version":1,"config":{"segment.ms":"5"}}']
 
 
 @pytest.mark.spec("TOP-14")

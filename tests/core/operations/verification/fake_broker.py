@@ -37,6 +37,7 @@ class FakeBroker:
     addresses: dict[int, int]
     fetch_versions: tuple[int, int] = (fetch.API.min_version, fetch.API.max_version)
     replica_ids: set[int] = field(default_factory=set)
+    start: int = 0  # of each log: what was before it has been deleted
 
     def answer(self, key: int, version: int, request: Any) -> Any:
         if key == api_versions.API.key:
@@ -93,7 +94,7 @@ class FakeBroker:
         if log is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return fetch.FetchResponsePartition(partition=wanted.partition, error_code=code)
-        if wanted.fetch_offset > len(log):
+        if not self.start <= wanted.fetch_offset <= len(log):
             code = ErrorCode.OFFSET_OUT_OF_RANGE
             return fetch.FetchResponsePartition(partition=wanted.partition, error_code=code)
         records = b"".join(log[wanted.fetch_offset :])[: wanted.partition_max_bytes]
@@ -101,7 +102,7 @@ class FakeBroker:
 
     def _offset(self, topic: str, wanted: Any) -> list_offsets.ListOffsetsResponsePartition:
         log = self.logs[TopicPartition(topic, wanted.partition)]
-        offset = 0 if wanted.timestamp == -2 else len(log) if wanted.timestamp == -1 else -1
+        offset = self.start if wanted.timestamp == -2 else len(log) if wanted.timestamp == -1 else -1
         return list_offsets.ListOffsetsResponsePartition(partition=wanted.partition, offset=offset)
 
 

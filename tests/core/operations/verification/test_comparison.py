@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,9 +11,12 @@ from hypothesis import strategies as st
 
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.verification import comparison
 from kafkatool.core.operations.verification.comparison import (
     EARLIEST,
     LATEST,
+    MIN_ROUND_S,
+    ROTTEN,
     Entry,
     Fetched,
     Layout,
@@ -48,6 +53,16 @@ def test_uncommitted_data_is_never_compared() -> None:
 def test_different_checksums_are_told_and_the_walk_goes_on() -> None:
     found = compare(T0, {1: Fetched(2, entries((0, 1), (1, 5))), 2: Fetched(2, entries((0, 2), (1, 5)))}, 0)
     assert found == (2, 2, (Mismatch(T0, "checksum", 0, 1, 1, 2, 2),))
+
+
+@pytest.mark.spec("RPV-3", "RPV-11X")
+def test_rot_on_two_replicas_is_no_agreement() -> None:
+    rotten, whole = Fetched(1, entries((0, ROTTEN))), Fetched(1, entries((0, 7)))
+    found = compare(T0, {1: rotten, 2: whole, 3: rotten}, 0)
+    assert found.mismatches == (Mismatch(T0, "checksum", 0, 1, -1, 2, 7), Mismatch(T0, "rotten", 0, 1, -1, 3, -1))
+    others = compare(T0, {1: whole, 2: rotten, 3: rotten}, 0).mismatches
+    assert [(m.kind, m.other_replica) for m in others] == [("checksum", 2), ("checksum", 3)]
+    assert [m.kind for m in compare(T0, {2: rotten, 3: rotten}, 0).mismatches] == ["rotten"]
 
 
 @pytest.mark.spec("RPV-5", "RPV-11X")
@@ -202,6 +217,74 @@ def test_the_others_are_compared_when_a_broker_is_down(verify: Verify, absent: i
     assert report.missing == {absent: f"broker {absent} does not answer"}
 
 
+@pytest.mark.spec("RPV-9X", "RPV-7X")
+@pytest.mark.parametrize("leaders", [(1, 2, 3), (1, 1, 3)], ids=["leads", "leads-nothing"])
+def test_every_partition_with_a_replica_on_a_broker_that_is_down_misses_it(leaders: tuple[int, ...]) -> None:
+    """Broker 2 is first noticed where the partitions start if it leads one, else where they are fetched."""
+    replicas = dict(zip((TopicPartition("t", n) for n in range(3)), ((1, 2), (2, 1), (3, 1)), strict=True))
+    logs = {(b, p): log_of(5) for p, brokers in replicas.items() for b in brokers}
+    cluster = FakeCluster(logs, page=5, down={2})  # one round shows all
+    addresses = dict.fromkeys((1, 2, 3), ("127.0.0.1", 1))
+    verifier = Verifier(Layout(addresses, replicas, dict(zip(replicas, leaders, strict=True)), replicas), cluster)
+    try:
+        verifier.begin(EARLIEST)
+        verifier.run_once(stall_s=0.2)
+    finally:
+        verifier.close()
+    assert all(r.complete and r.entries == 5 for r in verifier.reports)
+    down = {2: "broker 2 does not answer"}
+    assert [r.missing for r in verifier.reports] == [down, down, {}]
+
+
+@pytest.mark.spec("RPV-9X")
+def test_a_broker_that_is_back_before_anything_is_fetched_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "RETRY_S", 0.0)
+    cluster = FakeCluster({(b, T0): log_of(5) for b in (1, 2)}, down={1})
+    verifier = Verifier(layout_of(1, 1, 2), cluster)
+    try:
+        verifier.begin(EARLIEST)
+        cluster.down.clear()
+        verifier.run_once(stall_s=0.2)
+    finally:
+        verifier.close()
+    (report,) = verifier.reports
+    assert (report.complete, report.entries, report.missing) == (True, 5, {})
+
+
+@pytest.mark.spec("RPV-9X")
+def test_a_broker_lost_in_the_second_fetch_of_a_difference_is_missing_everywhere() -> None:
+    t1 = TopicPartition("t", 1)
+    other = [Entry(0, 99), *log_of(6, start=1)]
+    cluster = FakeCluster({(1, T0): log_of(6), (2, T0): other, (1, t1): log_of(6), (2, t1): log_of(6)})
+    fetches: list[int] = []
+
+    def fail_after_the_first_round(broker: int) -> None:
+        fetches.append(broker)
+        if broker == 2 and fetches.count(2) > 1:
+            cluster.down.add(2)
+            raise BrokerUnreachableError("broker 2 does not answer")
+
+    cluster.before_fetch = fail_after_the_first_round
+    both = {T0: (1, 2), t1: (1, 2)}
+    verifier = Verifier(Layout(dict.fromkeys((1, 2), ("127.0.0.1", 1)), both, {T0: 1, t1: 1}, both), cluster)
+    try:
+        verifier.begin(EARLIEST)
+        verifier.run_once(stall_s=0.2)
+    finally:
+        verifier.close()
+    assert [(r.complete, list(r.missing)) for r in verifier.reports] == [(True, [2])] * 2
+
+
+@pytest.mark.spec("RPV-9X")
+def test_a_replica_left_out_of_its_brokers_answer_is_missing(verify: Verify) -> None:
+    class Silent(FakeCluster):
+        def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
+            return {} if broker_id == 2 else super().fetch(broker_id, offsets)
+
+    report, _ = verify(Silent({(b, T0): log_of(5) for b in (1, 2)}))
+    assert report.complete and report.missing == {2: "its answer leaves the partition out"}
+
+
 @pytest.mark.spec("RPV-9X")
 def test_a_broker_that_answers_an_error_counts_as_missing(verify: Verify) -> None:
     report, _ = verify(FakeCluster({(1, T0): log_of(5), (2, T0): log_of(5)}, errors={2: "KAFKA_STORAGE_ERROR"}))
@@ -216,10 +299,27 @@ def test_no_broker_at_all_is_not_complete(verify: Verify) -> None:
 
 @pytest.mark.spec("RPV-10X")
 def test_what_retention_took_from_one_replica_is_skipped_and_said(verify: Verify) -> None:
-    cluster = FakeCluster({(1, T0): log_of(10), (2, T0): log_of(10, start=6)}, starts={(2, T0): 6})
+    starts = {(2, T0): 4, (3, T0): 6, (4, T0): 5}
+    cluster = FakeCluster({(b, T0): log_of(10, start=starts.get((b, T0), 0)) for b in (1, 2, 3, 4)}, starts=starts)
     report, told = verify(cluster)
     assert report.complete and not told
     assert (report.skipped, report.entries) == ([(0, 6)], 4)
+
+
+@pytest.mark.spec("RPV-10X")
+def test_what_retention_takes_during_the_run_is_skipped_from_where_it_is(verify: Verify) -> None:
+    cluster = FakeCluster({(b, T0): log_of(10) for b in (1, 2)}, page=3)
+    fetches: list[int] = []
+
+    def delete(broker: int) -> None:
+        fetches.append(broker)
+        if len(fetches) > 2:  # three are compared
+            cluster.starts[2, T0] = 6
+            cluster.logs[2, T0] = log_of(10, start=6)
+
+    cluster.before_fetch = delete
+    report, told = verify(cluster)
+    assert (report.skipped, report.entries, report.complete, told) == ([(3, 6)], 7, True, [])
 
 
 @pytest.mark.spec("RPV-2")
@@ -228,12 +328,104 @@ def test_latest_starts_at_the_leaders_high_watermark(verify: Verify) -> None:
     assert (report.start, report.entries, report.complete) == (10, 0, True)
 
 
+def layout_of(leader: int | None, *brokers: int) -> Layout:
+    return Layout(dict.fromkeys(brokers, ("127.0.0.1", 1)), {T0: brokers}, {T0: leader}, {T0: brokers})
+
+
+@pytest.mark.spec("RPV-2")
+@pytest.mark.parametrize(("time_ms", "start"), [(EARLIEST, 2), (LATEST, 9), (1234, 5), (10**15, 9)])
+def test_all_replicas_are_read_from_where_the_time_points_on_the_leader(time_ms: int, start: int) -> None:
+    answers = {EARLIEST: 2, LATEST: 9, 1234: 5, 10**15: -1}  # later than the last record: its end
+    asked: list[tuple[int, int, bool]] = []
+    read: list[tuple[int, int]] = []
+
+    class Brokers(FakeCluster):
+        def offsets(
+            self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
+        ) -> Mapping[TopicPartition, int | str]:
+            asked.append((broker_id, timestamp_ms, committed))
+            return {T0: answers[timestamp_ms]}
+
+        def fetch(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
+            read.append((broker_id, offsets[T0]))
+            return super().fetch(broker_id, offsets)
+
+    verifier = Verifier(layout_of(2, 1, 2, 3), Brokers({(b, T0): log_of(9) for b in (1, 2, 3)}))
+    try:
+        verifier.begin(time_ms)
+        verifier.round()
+    finally:
+        verifier.close()
+    assert asked[0] == (2, time_ms, True) and {broker for broker, _, _ in asked} == {2}
+    assert sorted(read) == [(1, start), (2, start), (3, start)], "each from its own broker, from the same offset"
+
+
+@pytest.mark.spec("RPV-6", "RPV-2")
+def test_a_partition_without_a_leader_is_compared_from_where_any_replica_says() -> None:
+    verifier = Verifier(layout_of(None, 1, 2), FakeCluster({(b, T0): log_of(4) for b in (1, 2)}))
+    try:
+        verifier.begin(EARLIEST)
+        while verifier.round():
+            pass
+    finally:
+        verifier.close()
+    (report,) = verifier.reports
+    assert (report.offset, report.entries, report.missing) == (4, 4, {})
+
+
+@pytest.mark.spec("RPV-7X")
+def test_what_is_written_during_the_run_is_not_waited_for(verify: Verify) -> None:
+    cluster = FakeCluster({(b, T0): log_of(10) for b in (1, 2)})
+    fetches: list[int] = []
+
+    def grow(broker: int) -> None:
+        fetches.append(broker)
+        if 2 < len(fetches) < 100:  # the first round has read the high watermarks
+            for log in cluster.logs.values():
+                log.extend(log_of(log[-1].last_offset + 3, start=log[-1].last_offset + 1))
+
+    cluster.before_fetch = grow
+    report, _ = verify(cluster)
+    assert report.end == 10 and report.complete and cluster.end(1, T0) > 10
+
+
+@pytest.mark.spec("RPV-9X")
+def test_a_broker_that_goes_down_later_is_missing_and_the_others_are_compared_on(verify: Verify) -> None:
+    cluster = FakeCluster({(b, T0): log_of(10) for b in (1, 2, 3)}, page=3)
+    seen: list[int] = []
+
+    def fail_later(broker: int) -> None:
+        seen.append(broker)
+        if len(seen) > 4:
+            cluster.down.add(3)
+
+    cluster.before_fetch = fail_later
+    report, told = verify(cluster)
+    assert 3 in seen and not told
+    assert (report.complete, report.entries, report.missing) == (True, 10, {3: "broker 3 does not answer"})
+
+
+@pytest.mark.spec("RPV-12X")
+def test_a_round_without_news_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = [5.0], list[float]()
+    stopped = SimpleNamespace(monotonic=lambda: now[0], sleep=slept.append)
+    verifier = Verifier(layout_of(1, 1, 2), FakeCluster({(b, T0): log_of(2) for b in (1, 2)}))
+    try:
+        verifier.begin(EARLIEST)
+        monkeypatch.setattr(comparison, "time", stopped)
+        assert verifier.round() and slept == []
+        assert not verifier.round() and slept == [MIN_ROUND_S]
+    finally:
+        verifier.close()
+
+
 @pytest.mark.spec("RPV-4")
 def test_the_worst_partition_is_the_one_with_the_largest_lag() -> None:
     t1 = TopicPartition("t", 1)
-    logs = {(1, T0): log_of(3), (2, T0): log_of(3), (1, t1): log_of(9), (2, t1): log_of(5)}
-    both = {T0: (1, 2), t1: (1, 2)}
-    layout = Layout({1: ("h", 1), 2: ("h", 2)}, both, {T0: 1, t1: 1}, both)
+    lengths = {T0: (20, 17, 17), t1: (9, 5, 9)}  # the lag is that of the slowest replica, not of all together
+    logs = {(b, p): log_of(n) for p, each in lengths.items() for b, n in enumerate(each, 1)}
+    all_three = dict.fromkeys(lengths, (1, 2, 3))
+    layout = Layout({b: ("h", b) for b in (1, 2, 3)}, all_three, {T0: 1, t1: 1}, all_three)
     verifier = Verifier(layout, FakeCluster(logs))
     try:
         verifier.begin(EARLIEST)

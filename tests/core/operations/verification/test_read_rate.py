@@ -39,7 +39,7 @@ def test_a_fetch_asks_for_a_seconds_bytes_at_most_and_waits_its_turn(monkeypatch
 
     event = SimpleNamespace(wait=waited.append)
     monkeypatch.setattr(replica_reader, "threading", SimpleNamespace(Event=lambda: event))
-    monkeypatch.setattr(replica_reader, "NegotiatedConnection", lambda *_: SimpleNamespace(send=ask))
+    monkeypatch.setattr(replica_reader, "NegotiatedConnection", lambda *_, **__: SimpleNamespace(send=ask))
     reader = replica_reader.BrokerReader(
         {1: ("h", 1)}, fetch_size_bytes=1 << 20, max_wait_ms=10, max_bytes_per_second=1000
     )

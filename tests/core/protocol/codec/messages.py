@@ -38,6 +38,8 @@ def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
     values = _of_type(field.type, version)
     if version >= field.grouped_since:
         values = values.map(_grouped)
+    if field.tag is not None:
+        return st.just(field.default) | values
     return st.none() | values if version >= field.null_since else values
 
 
@@ -45,6 +47,10 @@ def _of_type(wire_type: WireType, version: int) -> st.SearchStrategy[Any]:
     match wire_type:
         case Fixed(code="?"):
             return st.booleans()
+        case Fixed(code="16s"):
+            return st.binary(min_size=16, max_size=16)
+        case Fixed(code="d"):
+            return st.floats(allow_nan=False)
         case Fixed(code=code):
             return st.integers(-(1 << _BITS[code]), (1 << _BITS[code]) - 1)
         case Text():

@@ -2,14 +2,17 @@
 
 import gzip
 import struct
+import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkatool.core.errors import CorruptRecordsError
+from kafkatool.core.errors import CorruptRecordsError, RecordsTooLargeError
 from kafkatool.core.protocol.records import compression
 from kafkatool.core.protocol.records.batches import (
     CONTROL,
@@ -23,7 +26,7 @@ from kafkatool.core.protocol.records.batches import (
     read_header,
     set_base_offset_and_epoch,
 )
-from kafkatool.core.protocol.records.compression import Codec, compress, decompress
+from kafkatool.core.protocol.records.compression import Codec, compress, decompress, unpacked
 from kafkatool.core.protocol.records.legacy import LOG_APPEND_TIME
 
 _some_bytes = st.none() | st.binary(max_size=40)
@@ -67,6 +70,34 @@ def test_a_batch_worked_out_by_hand() -> None:
     assert bytes(batch) == struct.pack(">qiibI", 10, 49 + len(body), 7, 2, _crc32c(covered)) + covered
 
 
+@pytest.mark.spec("BRK-152")
+def test_a_record_of_nulls_and_large_numbers_worked_out_by_hand() -> None:
+    """Null key, value and header value; 3 ms before the base time; offset 300 and a header of 64 bytes take two bytes."""
+    name = "\u00e4" * 32
+    record = Record(310, 997, None, None, ((name, None),))
+    batch = encode_batch([Record(10, 1000, None, b""), record], base_timestamp=1000)
+    first = bytes.fromhex("0c 00 00 00 01 00 00")
+    body = bytes.fromhex("00 05 d804 01 01 02 8001") + name.encode() + b"\x01"
+    assert bytes(batch[61:]) == first + b"\x94\x01" + body
+    assert decode_records(batch)[1] == record
+
+
+@pytest.mark.spec("BRK-151")
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_only_the_records_part_is_compressed_by_the_codec_of_that_number(codec: Codec) -> None:
+    records = [Record(i, 5, b"key", b"value" * 40) for i in range(20)]
+    plain, packed = encode_batch(records), encode_batch(records, codec=codec)
+    others: dict[Codec, Any] = {
+        Codec.GZIP: gzip.decompress,
+        Codec.LZ4: cramjam.lz4.decompress,
+        Codec.ZSTD: cramjam.zstd.decompress,
+        Codec.SNAPPY: lambda data: cramjam.snappy.decompress_raw(data[20:]),  # one block behind Java's header
+    }
+    assert bytes(others[codec](bytes(packed[HEADER_BYTES:]))) == bytes(plain[HEADER_BYTES:])
+    assert packed[22] == {Codec.GZIP: 1, Codec.SNAPPY: 2, Codec.LZ4: 3, Codec.ZSTD: 4}[codec]
+    assert (plain[22], packed[23:HEADER_BYTES], packed[:8]) == (0, plain[23:HEADER_BYTES], plain[:8])
+
+
 def _crc32c(data: bytes) -> int:
     crc = 0xFFFFFFFF
     for byte in data:
@@ -97,6 +128,12 @@ def test_attributes_and_the_time_of_the_append() -> None:
     header = read_header(batch)
     assert header is not None
     assert header.is_control and header.is_transactional and header.has_log_append_time
+    assert bytes(batch[21:23]) == b"\0\x38"
+    for bit, told in ((0x08, "has_log_append_time"), (0x10, "is_transactional"), (0x20, "is_control")):
+        one = read_header(encode_batch([Record(0, 5, None, b"a")], attributes=bit))
+        assert one is not None
+        names = ("has_log_append_time", "is_transactional", "is_control")
+        assert [name for name in names if getattr(one, name)] == [told]
     assert decode_records(batch)[0].timestamp == 99
 
 
@@ -197,24 +234,50 @@ def test_what_is_not_compressed_is_refused(codec: int) -> None:
 
 @pytest.mark.spec("BRK-151")
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_what_decompresses_to_more_than_the_limit_is_refused(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "MAX_DECOMPRESSED_BYTES", 1_000_000)
+def test_what_decompresses_to_more_than_the_limit_is_refused(codec: Codec) -> None:
+    limit_bytes = 1_000_000
     plain = bytes(range(250)) * 4000
     for data in (plain, plain[:70_000]):
-        assert decompress(codec, compress(codec, data)) == data
+        assert decompress(codec, compress(codec, data), limit_bytes=limit_bytes) == data
     for data in (plain + b"x", bytes(50_000_000)):
-        with pytest.raises(CorruptRecordsError, match=f"{codec.name} records decompress to more than 1000000 bytes"):
-            decompress(codec, compress(codec, data))
-    with pytest.raises(CorruptRecordsError, match="more than 1000000"):
-        decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(plain + b"x")))
+        with pytest.raises(RecordsTooLargeError, match=f"{codec.name} records decompress to more than 1000000 bytes"):
+            decompress(codec, compress(codec, data), limit_bytes=limit_bytes)
+    with pytest.raises(RecordsTooLargeError, match="more than 1000000"):
+        decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(plain + b"x")), limit_bytes=limit_bytes)
 
 
 @pytest.mark.spec("BRK-151")
 def test_a_few_kilobytes_cannot_fill_the_memory() -> None:
     bomb = bytes(cramjam.zstd.compress(bytes(compression.MAX_DECOMPRESSED_BYTES + 1)))
     assert len(bomb) < 10_000
-    with pytest.raises(CorruptRecordsError, match="more than 104857600 bytes"):
+    with pytest.raises(RecordsTooLargeError, match="more than 104857600 bytes"):
         decompress(Codec.ZSTD, bomb)
+
+
+def test_of_large_ones_there_is_one_at_a_time_of_small_ones_as_many_as_threads() -> None:
+    small, large = (compress(Codec.ZSTD, bytes(size)) for size in (4 << 20, (4 << 20) + 1))
+    inside, most = [0], [0]
+    lock, together = threading.Lock(), threading.Barrier(3)
+
+    def use_small() -> None:
+        with unpacked(Codec.ZSTD, small):
+            together.wait(60)  # all three have theirs
+
+    def use_large() -> None:
+        for _ in range(20):
+            with unpacked(Codec.ZSTD, large) as data:
+                with lock:
+                    inside[0] += 1
+                    most[0] = max(most[0], inside[0])
+                assert decompress(Codec.ZSTD, large) == data  # others can run meanwhile
+                with lock:
+                    inside[0] -= 1
+
+    with ThreadPoolExecutor(3) as pool:
+        for use in (use_small, use_large):
+            for done in [pool.submit(use) for _ in range(3)]:
+                done.result()
+    assert most == [1]
 
 
 # --- v0 and v1 -------------------------------------------------------------------------------------------------
@@ -240,6 +303,10 @@ def test_plain_entries(magic: int) -> None:
     ]
     (first, _), (second, _) = found
     assert check_crc(data, first) and check_crc(data, second)
+    for position in {*range(12, second)} - {16}:  # the checksum and what it covers; the magic decides on the layout
+        damaged = bytearray(data)
+        damaged[position] ^= 1
+        assert not check_crc(damaged, first), position
     assert decode_records(data) == [Record(5, 77 if magic else -1, b"k", b"a")]
     assert decode_records(data[second:]) == [Record(9, 78 if magic else -1, b"k", None)]
 
@@ -262,7 +329,11 @@ def test_compressed_entries(codec: Codec, magic: int) -> None:
 
 
 @pytest.mark.spec("BRK-154")
-@pytest.mark.parametrize("inner", [None, gzip.compress(b""), gzip.compress(b"\0" * 30)])
+@pytest.mark.parametrize(
+    "inner",
+    [None, gzip.compress(b"", mtime=0), gzip.compress(b"\0" * 30, mtime=0)],
+    ids=["no-value", "empty", "zeros"],
+)
 def test_a_wrapper_without_readable_entries(inner: bytes | None) -> None:
     with pytest.raises(CorruptRecordsError):
         decode_records(_entry(102, inner, magic=1, attributes=1))

@@ -7,23 +7,32 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.statelog.history.facts import Fact, History, history_of, leaderless_ms
-from kafkatool.core.statelog.jobs.gathering import gather, partitions_of
-from kafkatool.core.statelog.jobs.tasks import Logs
+from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.gathering import gather
+from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.source import Source
 from kafkatool.core.statelog.sources.spool import spool
-from tests.core.statelog.logs import CAPTURES, VERSIONS, InProcess, record, source, story
+from tests.core.statelog.logs import (
+    CAPTURES,
+    NEWER,
+    VERSIONS,
+    InProcess,
+    at_info,
+    observations_of,
+    record,
+    source,
+    story,
+)
 
 
 def histories(sources: Sequence[Source], directory: Path, chunk_bytes: int = 1 << 20) -> dict[str, History]:
     """Return the history of every partition, by name."""
-    logs = Logs(tuple(sources), (None,) * len(sources), directory)
-    gathered = gather(logs, Selection(), InProcess(), len(sources), chunk_bytes=chunk_bytes)
+    logs = Logs(tuple(sources), (None,) * len(sources))
+    gathered = gather(logs, Selection(), Here(InProcess(), directory), len(sources), chunk_bytes=chunk_bytes)
     return {
-        f"{topic}-{partition}": history_of(observations)
-        for _, batches in gathered.buckets()
-        for topic, partition, observations in partitions_of(batches, gathered.first_lines)
+        f"{topic}-{partition}": history_of(observations) for topic, partition, observations in observations_of(gathered)
     }
 
 
@@ -80,18 +89,187 @@ def test_leaders_and_isrs_end_as_zookeeper_has_them(version: str, tmp_path: Path
     for name, state in states.items():
         history = found[name]
         assert (history.leader, history.leader_epoch) == (state["leader"], state["leader_epoch"])
-        assert history.isr is not None and history.zk_version is not None
-        if history.zk_version == state["zk_version"]:
+        assert history.isr is not None and history.partition_epoch is not None
+        if history.partition_epoch == state["zk_version"]:
             exact += 1
             assert list(history.isr) == state["isr"]
         else:
-            assert history.zk_version + 1 == state["zk_version"]
+            assert history.partition_epoch + 1 == state["zk_version"]
             assert set(history.isr) < set(state["isr"])
     assert exact >= {"0.10.2.2": 7, "1.1.1": 1, "2.8.2": 8}[version]
 
 
+DELETED = {"gone-1", "while-away-0"}
+UNSEEN_OF_4_1 = {"orders-0": 1, "solo-1": 2, "solo-2": 2}
+
+
+def ends(found: dict[str, History]) -> dict[str, dict[str, object]]:
+    """Return how each partition stands, in the words of states-at-the-end.json."""
+    return {
+        name: {
+            "topic_id": h.topic_id,
+            "leader": h.leader,
+            "leader_epoch": h.leader_epoch,
+            "isr": sorted(h.isr or ()),
+            "partition_epoch": h.partition_epoch,
+            "leader_recovery_state": h.leader_recovery_state,
+        }
+        for name, h in found.items()
+    }
+
+
+def held(version: str) -> dict[str, dict[str, object]]:
+    states = json.loads((CAPTURES / version / "states-at-the-end.json").read_text())
+    (known,) = {tuple(end) for end in ends({"t-0": History([])}).values()}
+    return {name: {key: state[key] for key in known} for name, state in states.items()}
+
+
+def unseen(found: dict[str, History]) -> dict[str, int]:
+    sums = {name: sum(f.count for f in h.facts if f.kind == "gap") for name, h in found.items()}
+    return {name: number for name, number in sums.items() if number}
+
+
+@pytest.mark.spec("SCL-24X", "SCL-26X", "SCL-27X", "SCL-28X")
+@pytest.mark.parametrize("version", NEWER)
+def test_leaders_isrs_epochs_and_ids_end_as_the_cluster_held_them(version: str) -> None:
+    with spool() as own:
+        found = histories(open_logs(story(version), own).sources, own)
+    assert {name: end for name, end in ends(found).items() if name not in DELETED} == held(version)
+    # Only with ZooKeeper does a log name what was deleted; all else that these logs do not tell is these five changes.
+    assert {name for name, h in found.items() if h.deleted} == (DELETED if version == "3.9.1" else set())
+    assert unseen(found) == ({} if version == "3.9.1" else UNSEEN_OF_4_1)
+    kinds = [fact.kind for fact in found["gone-0"].facts]
+    assert kinds.count("created") == 2  # the second time with another id
+    assert len({fact.topic_id for fact in found["gone-0"].facts}) == 2
+
+
+@pytest.mark.spec("SCL-26X", "SCL-28X")
+def test_at_info_with_zookeeper_leaders_are_right_and_isrs_that_grew_are_told_as_gaps() -> None:
+    with spool() as own:
+        found = histories(open_logs(at_info("3.9.1", own), own).sources, own)
+    behind = set()
+    for name, state in held("3.9.1").items():
+        end = ends(found)[name]
+        for key in ("topic_id", "leader", "leader_epoch", "leader_recovery_state"):
+            assert end[key] == state[key], (name, key)
+        if end != state:
+            behind.add(name)
+            assert (found[name].partition_epoch or 0) + 1 == state["partition_epoch"]
+    assert len(behind) == 7  # the leader's last growth of the ISR: six of the nine that lived throughout, and gone-0
+    assert unseen(found)["orders-0"] == 4
+
+
+@pytest.mark.spec("SCL-26X", "SCL-28X")
+def test_at_info_without_zookeeper_all_is_told_that_ever_is() -> None:
+    with spool() as own:
+        found = histories(open_logs(at_info("4.1.0", own), own).sources, own)
+    assert {name: end for name, end in ends(found).items() if name not in DELETED} == held("4.1.0")
+    assert unseen(found) == UNSEEN_OF_4_1
+    facts = [(fact, name) for name, history in found.items() for fact in history.facts]
+    assert {fact.controller for fact, _ in facts} == {None}
+    assert not [fact for fact, _ in facts if fact.decided_by_leader]
+    assert {fact.mode for fact, _ in facts} == {"kraft"}
+
+
+@pytest.mark.spec("SCL-28X")
+def test_an_unclean_election_is_told_once_for_each_recovery_state() -> None:
+    with spool() as own:
+        found = histories(open_logs(story("4.1.0"), own).sources, own)
+        with_zookeeper = histories(open_logs(story("3.9.1"), own).sources, own)
+    unclean = {name: sum(f.unclean for f in h.facts) for name, h in found.items()}
+    assert {name: n for name, n in unclean.items() if n} == {
+        "a-1-0": 1,
+        "a-1-1": 1,
+        "solo-1": 1,
+        "solo-2": 1,
+        "x.y_z-0": 1,
+    }
+    assert [(n, f.leader, f.leader_epoch) for n, h in with_zookeeper.items() for f in h.facts if f.unclean] == [
+        ("x.y_z-0", 3, 6)
+    ]
+
+
+def applied(time: str, broker: int, leader: int, epoch: int, version: int, isr: str, topic_id: str) -> bytes:
+    """Return what a replica logs, without ZooKeeper, of a change that leaves the leader epoch alone."""
+    words = "already the leader" if broker == leader else "already a follower"
+    role = "leader" if broker == leader else "follower"
+    more = f" Current high watermark 0, ISR [{isr}], adding replicas [] and removing replicas []." * (role == "leader")
+    return record(
+        time,
+        f"[Broker id={broker}] Skipped the become-{role} state change for t-0 with topic id Some({topic_id}) and partition "
+        f"state LeaderAndIsrPartitionState(topicName='t', partitionIndex=0, controllerEpoch=-1, leader={leader}, "
+        f"leaderEpoch={epoch}, isr=[{isr}], partitionEpoch={version}, replicas=[1, 2, 3], addingReplicas=[], "
+        f"removingReplicas=[], isNew=false, leaderRecoveryState=0) since it is {words} with leader epoch {epoch}.{more}",
+        "INFO",
+    )
+
+
+def follows(time: str, broker: int, leader: int, epoch: int, version: int) -> bytes:
+    return record(
+        time,
+        f"[Broker id={broker}] Follower t-0 starts at leader epoch {epoch} from offset 0 with partition epoch {version} and "
+        f"high watermark 0. Current leader is {leader}. Previous leader Some({leader}) and previous leader epoch "
+        f"was {epoch}.",
+        "INFO",
+    )
+
+
+ONE, TWO = "6tDgA3IUSPeaya0xD2xe1Q", "-tDgA3IUSPeaya0xD2xe1_"
+
+
+@pytest.mark.spec("SCL-27X", "SCL-28X")
+def test_states_of_one_leader_epoch_are_told_apart_by_their_partition_epochs(tmp_path: Path) -> None:
+    told = history(
+        tmp_path,
+        applied("00,000", 1, 1, 2, 5, "1, 2, 3", ONE),
+        applied("00,010", 2, 1, 2, 5, "1, 2, 3", ONE),
+        applied("03,000", 1, 1, 2, 6, "1, 2", ONE),
+        applied("09,000", 1, 1, 2, 9, "1, 2, 3", ONE),
+    )
+    assert [(f.time[17:], f.kind, f.partition_epoch, f.changed, f.count) for f in told.facts] == [
+        ("00,000", "first_seen", 5, (), 1),
+        ("03,000", "isr_shrunk", 6, (3,), 1),
+        ("09,000", "gap", None, (), 2),
+        ("09,000", "isr_grown", 9, (3,), 1),
+    ]
+    assert len(told.facts[0].witnesses) == 2
+
+
+@pytest.mark.spec("SCL-27X")
+def test_nobody_leads_where_a_follower_says_minus_one_and_what_it_says_of_the_previous_leader_is_not_used(
+    tmp_path: Path,
+) -> None:
+    told = history(
+        tmp_path,
+        applied("00,000", 1, 1, 2, 5, "1, 3", ONE),
+        follows("05,000", 3, -1, 3, 6),
+        follows("09,000", 3, 2, 4, 7),
+    )
+    assert [(f.kind, f.old_leader, f.leader, f.leader_epoch, f.isr) for f in told.facts] == [
+        ("first_seen", None, 1, 2, (1, 3)),
+        ("offline", 1, None, 3, None),
+        ("elected", None, 2, 4, None),
+    ]
+    assert (told.leader, told.isr, told.topic_id) == (2, None, ONE)
+
+
+@pytest.mark.spec("SCL-27X")
+def test_another_topic_id_is_another_life(tmp_path: Path) -> None:
+    told = history(
+        tmp_path,
+        applied("00,000", 1, 1, 7, 9, "1, 2, 3", ONE),
+        applied("20,000", 1, 1, 0, 2, "1, 2", TWO),
+        follows("20,010", 2, 1, 0, 3),
+    )
+    assert [(f.kind, f.leader_epoch, f.topic_id) for f in told.facts] == [
+        ("first_seen", 7, ONE),
+        ("first_seen", 0, TWO),
+    ]
+    assert (told.leader_epoch, told.partition_epoch, told.topic_id) == (0, 3, TWO)
+
+
 @pytest.mark.spec("SCL-17X", "SCL-8")
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [*VERSIONS, *NEWER])
 def test_facts_are_the_same_wherever_the_logs_are_cut(version: str, tmp_path: Path) -> None:
     with spool() as own:
         sources = open_logs(story(version), own).sources
@@ -241,6 +419,20 @@ def test_info_lines_of_two_eight_tell_leaders_and_shrinks(tmp_path: Path) -> Non
     assert [fact.kind for fact in told.facts] == ["created", "elected", "offline", "isr_shrunk"]
     assert [w.broker for w in told.facts[1].witnesses] == [1, 1, 2]
     assert told.leader == -1
+
+
+@pytest.mark.spec("SCL-17X")
+def test_a_reassignment_tells_the_assignment_before_and_after(tmp_path: Path) -> None:
+    sent = (
+        "[Controller id=1 epoch=1] Sent LeaderAndIsr request (Leader:1,ISR:1,2,3,LeaderEpoch:1,ZkVersion:1,"
+        "ControllerEpoch:1) with new replica assignment ReplicaAssignment(replicas={}, addingReplicas=4, "
+        "removingReplicas=3) to leader 1 for partition being reassigned t-0"
+    )
+    told = history(
+        tmp_path, born("00,000"), online("00,010", 1, 0, "1, 2, 3", 0), record("05,000", sent.format("1,2,4"))
+    )
+    (moved_away,) = [fact for fact in told.facts if fact.kind == "reassigned"]
+    assert (moved_away.old_replicas, moved_away.replicas, moved_away.time[17:]) == ((1, 2, 3), (1, 2, 4), "05,000")
 
 
 @pytest.mark.spec("SCL-17X")

@@ -1,13 +1,20 @@
 """Filters and counts of the merge, against Kafka's own merger and on small logs."""
 
 import itertools
+import pickle
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.gathering import gather
+from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.jobs.merge import Merged, merge, plan_merge, replacing
+from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.merge_slice import SliceMerger
 from kafkatool.core.statelog.sources.files import open_logs
@@ -199,6 +206,7 @@ def test_show_source_begins_each_record_with_the_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("SCL-8", "SCL-22X")
+@pytest.mark.slow
 def test_spark_writes_the_same_bytes_as_one_sort_for_any_slicing(spark: Spark, tmp_path: Path) -> None:
     with spool() as own:
         sources = open_logs([path for version in VERSIONS for path in story(version)], own).sources
@@ -226,6 +234,46 @@ def test_the_number_of_cores_changes_the_slices_and_not_the_bytes(
             assert len(merged.parts) > 2
             texts.append((text_of(merged), merged.counts))
     assert texts[0] == texts[1] == texts[2]
+
+
+class Weighing(InProcess):
+    """Notes how much its tasks send back to the driver."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent_bytes = 0
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        found = super().map(function, items)
+        self.sent_bytes += len(pickle.dumps(found))
+        return found
+
+
+@pytest.mark.spec("SCL-22X")
+@pytest.mark.parametrize("what", ["merge", "rows", "timeline and report"])
+def test_what_comes_back_to_the_driver_does_not_grow_with_the_lines(what: str, tmp_path: Path) -> None:
+    sent = []
+    for repeats in (1, 40):
+        lines = [
+            record(
+                f"{n // 1000 % 60:02d},{n % 1000:03d}",
+                f"[Broker id=1] Handling stop replica (delete=true) for partition t-{n % 7}",
+            )
+            for n in range(300 * repeats)
+        ]
+        (directory := tmp_path / str(repeats)).mkdir()
+        log = source(directory / "log", b"".join(lines))
+        mapper = Weighing()
+        if what == "merge":
+            merge(plan_slices([log], 3, sample_bytes=1000), Selection(), mapper, directory)
+        else:
+            logs, chunk_bytes = Logs((log,), (None,)), log.size // 3
+            if what == "rows":
+                merge_ordered(logs, Selection(), Here(mapper, directory), as_rows=True, chunk_bytes=chunk_bytes)
+            else:
+                gather(logs, Selection(), Here(mapper, directory), 1, chunk_bytes=chunk_bytes)
+        sent.append(mapper.sent_bytes)
+    assert sent[1] < 2 * sent[0], "forty times the lines, in as many pieces"
 
 
 @pytest.mark.spec("SCL-22X")

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.statelog.lines.details import find_details, number, numbers
+from kafkatool.core.statelog.lines.details import find_details, number, numbers, recovery_state
 from kafkatool.core.statelog.lines.grammar import Actor, parse_head, partition_spans, record_time
 from tests.core.statelog.logs import all_lines
 
@@ -183,3 +183,96 @@ def test_spans_are_positions_of_topic_and_number() -> None:
     body = "Changed partition orders-12 state"
     (span,) = partition_spans(body)
     assert span.read(body) == TopicPartition("orders", 12)
+
+
+THREE = "adding replicas [] and removing replicas []"
+PK = (
+    "LeaderAndIsrPartitionState(topicName='a-1', partitionIndex=1, controllerEpoch=-1, leader=3, leaderEpoch=3, isr=[3, 2], "
+    "partitionEpoch=5, replicas=[2, 3], addingReplicas=[], removingReplicas=[], isNew=false, leaderRecoveryState=0)"
+)
+
+
+@pytest.mark.spec("SCL-24X", "SCL-27X")
+@pytest.mark.parametrize(
+    ("message", "partition", "told", "mode"),
+    [
+        (
+            "[Controller id=2 epoch=1] Changed partition x.y_z-0 from NewPartition to OnlinePartition with state "
+            "LeaderAndIsr(leader=2, leaderEpoch=0, isrWithBrokerEpoch=List(BrokerState(brokerId=2, brokerEpoch=-1), "
+            "BrokerState(brokerId=3, brokerEpoch=9)), leaderRecoveryState=RECOVERED, partitionEpoch=4)",
+            ("x.y_z", 0),
+            (2, (2, 3), 0, 4, None, "RECOVERED", None, None),
+            "zookeeper",
+        ),
+        (
+            "[Controller id=1 epoch=3] Partition x.y_z-0 state changed to (Leader:-1,ISR:2,LeaderRecoveryState:RECOVERED,"
+            "LeaderEpoch:6,ZkVersion:8,ControllerEpoch:3) after removing replica 2 from the ISR as part of transition to "
+            "OfflineReplica",
+            ("x.y_z", 0),
+            (-1, (2,), 6, 8, None, "RECOVERED", None, None),
+            "zookeeper",
+        ),
+        (
+            "[Broker id=1] Leader x-0 with topic id Some(Vx6ztUJrQmy-SNOG8k7j3g) starts at leader epoch 5 from "
+            "offset 9 with partition epoch 7, high watermark 9, ISR [1,2], adding replicas [3] and removing replicas [2]. "
+            "Previous leader epoch was 4.",
+            ("x", 0),
+            (None, (1, 2), 5, 7, b"Vx6ztUJrQmy-SNOG8k7j3g", None, (3,), (2,)),
+            None,
+        ),
+        (
+            "[Broker id=3] Follower metrics-2016-01-01-0 starts at leader epoch 3 from offset 0 with partition epoch 9 and "
+            "high watermark 0. Current leader is 2. Previous leader Some(2) and previous leader epoch was 3.",
+            ("metrics-2016-01-01", 0),
+            (2, None, 3, 9, None, None, None, None),
+            None,
+        ),
+        (
+            "[Broker id=3] Follower solo-2 starts at leader epoch 1 from offset 0 with partition epoch 2 and high watermark "
+            "0. Current leader is -1. Previous leader Some(-1) and previous leader epoch was 1.",
+            ("solo", 2),
+            (-1, None, 1, 2, None, None, None, None),
+            None,
+        ),
+        (
+            f"[Broker id=3] Skipped the become-leader state change for a-1-1 with topic id Some(6tDgA3IUSPeaya0xD2xe1Q) and "
+            f"partition state {PK} since it is already the leader with leader epoch 3. Current high watermark 0, ISR [3,2], "
+            f"{THREE}.",
+            ("a-1", 1),
+            (3, (3, 2), 3, 5, b"6tDgA3IUSPeaya0xD2xe1Q", "RECOVERED", (), ()),
+            "kraft",
+        ),
+        (
+            "[Broker id=1] Unable to start fetching a-1-0 with topic ID -tDgA3IUSPeaya0xD2xe1Q due to KafkaException",
+            ("a-1", 0),
+            (None, None, None, None, b"-tDgA3IUSPeaya0xD2xe1Q", None, None, None),
+            "kraft",
+        ),
+    ],
+)  # fmt: skip
+def test_what_lines_of_kafka_three_and_four_tell(
+    message: str, partition: tuple[str, int], told: tuple[object, ...], mode: str | None
+) -> None:
+    text = f"{HEAD}{message} (state.change.logger)"
+    details, line = find_details(text), text.encode()
+    assert details.shape.known
+    assert named(message) == [partition]
+    assert (
+        number(line, details.leader),
+        numbers(line, details.isr),
+        number(line, details.leader_epoch),
+        number(line, details.partition_epoch),
+        line[details.topic_id] if details.topic_id else None,
+        recovery_state(line, details),
+        numbers(line, details.adding),
+        numbers(line, details.removing),
+    ) == told
+    assert details.shape.mode == mode
+
+
+@pytest.mark.spec("SCL-24X")
+def test_the_one_line_without_an_actor_is_a_controllers() -> None:
+    head = parse_head(f"{HEAD}Adding brokers Set(1), removing brokers Set(). (state.change.logger)")
+    assert head
+    assert head.actor == Actor("controller", None, None)
+    assert head.form and head.form.event == "brokers_changed"

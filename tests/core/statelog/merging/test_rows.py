@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
+from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
-from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.lines.selection import Counts, Selection
 from kafkatool.core.statelog.merging.rows import COLUMNS, REPEATED_TEXT_BYTES
 from kafkatool.core.statelog.sources.clocks import clocks
 from kafkatool.core.statelog.sources.files import open_logs
 from kafkatool.core.statelog.sources.source import Source
 from kafkatool.core.statelog.sources.spool import spool
-from tests.core.statelog.logs import VERSIONS, InProcess, lines_of, record, source, story
+from tests.core.statelog.logs import NEWER, VERSIONS, InProcess, lines_of, record, source, story, written
 from tests.paths import ROOT
 
 SCHEMA = ROOT / "docs" / "logs-rows.schema.json"
@@ -32,15 +33,15 @@ def rows_of(
     zones: tuple[str, ...] = (),
     chunk_bytes: int = 1 << 20,
 ) -> tuple[list[dict[str, Any]], Counts]:
-    merged, number = merge_ordered(
-        Logs(tuple(sources), clocks(sources, zones), directory),
+    merged = merge_ordered(
+        Logs(tuple(sources), clocks(sources, zones)),
         selection,
-        InProcess(),
+        Here(InProcess(), directory),
         as_rows=True,
         chunk_bytes=chunk_bytes,
     )
-    rows = [json.loads(line) for part in merged.parts for line in part.read_bytes().splitlines()]
-    assert len(rows) == number
+    rows = [json.loads(line) for line in written(merged.parts).splitlines()]
+    assert len(rows) == merged.rows
     return rows, merged.counts
 
 
@@ -55,8 +56,8 @@ def test_the_schema_file_and_the_columns_agree() -> None:
         assert properties[column.name]["description"] == column.meaning
 
 
-@pytest.mark.spec("SCL-16X", "SCL-12X", "SCL-8")
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.spec("SCL-16X", "SCL-12X", "SCL-8", "SCL-27X")
+@pytest.mark.parametrize("version", [*VERSIONS, *NEWER])
 def test_every_row_of_a_real_log_fits_the_schema_and_leads_back_to_its_line(version: str, tmp_path: Path) -> None:
     types = {"string": str, "integer": int, "array": list}
     with spool() as own:
@@ -64,7 +65,7 @@ def test_every_row_of_a_real_log_fits_the_schema_and_leads_back_to_its_line(vers
         rows, counts = rows_of(opened.sources, own)
         again, counts_again = rows_of(opened.sources, own, chunk_bytes=3000)
     assert (rows, counts) == (again, counts_again)
-    assert counts.lines == counts.lines_written == counts.records
+    assert counts.lines == counts.lines_written == counts.records + counts.continuation_lines
     assert counts.unknown_form == 0
     lines = {source.label: lines_of(Path(source.name)) for source in opened.sources}
     told = set()
@@ -72,10 +73,12 @@ def test_every_row_of_a_real_log_fits_the_schema_and_leads_back_to_its_line(vers
         assert [type(row[c.name]) for c in COLUMNS if row[c.name] is not None] == [
             types[c.json_type] for c in COLUMNS if row[c.name] is not None
         ]
-        assert lines[row["source"]][row["line"] - 1] == row["text"]
+        assert lines[row["source"]][row["line"] - 1] == row["text"].split("\n")[0]
         assert row["event"]
         told.add((row["source"], row["line"]))
-    assert len(told) == counts.lines
+    assert len(told) == counts.records
+    epochs = {row["controller_epoch"] for row in rows}
+    assert epochs == ({None} if version == "4.1.0" else {None, 1} if version == "2.8.2" else {None, 1, 2})
     assert rows == sorted(rows, key=lambda row: row["time"])
 
 
@@ -99,6 +102,12 @@ def test_a_row_holds_all_that_a_line_says(tmp_path: Path) -> None:
         "correlation_id": None,
         "from_state": "NewPartition",
         "to_state": "OnlinePartition",
+        "partition_epoch": 0,
+        "topic_id": None,
+        "leader_recovery_state": None,
+        "adding_replicas": None,
+        "removing_replicas": None,
+        "mode": "zookeeper",
         "source": "west",
         "line": 1,
         "text": record("00,001", CREATED, "INFO").decode() + "\tat trace \ufffd",

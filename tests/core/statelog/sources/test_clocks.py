@@ -5,20 +5,21 @@ from pathlib import Path
 import pytest
 
 from kafkatool.core.errors import UsageError
+from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
-from kafkatool.core.statelog.jobs.tasks import Logs
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.clocks import Clock, clock, clocks, find_zone
 from kafkatool.core.statelog.sources.source import Source
-from tests.core.statelog.logs import InProcess, record, source
+from tests.core.statelog.logs import InProcess, record, source, written
 
 BERLIN = "Europe/Berlin"
 
 
 def merged(sources: list[Source], zones: list[str], directory: Path, selection: Selection = Selection()) -> list[bytes]:  # noqa: B008
-    logs = Logs(tuple(sources), clocks(sources, zones), directory)
-    text, _ = merge_ordered(logs, selection, InProcess(), as_rows=False, chunk_bytes=300)
-    return b"".join(part.read_bytes() for part in text.parts).splitlines(keepends=True)
+    logs = Logs(tuple(sources), clocks(sources, zones))
+    text = merge_ordered(logs, selection, Here(InProcess(), directory), as_rows=False, chunk_bytes=300)
+    return written(text.parts).splitlines(keepends=True)
 
 
 @pytest.mark.spec("SCL-15X")
@@ -60,6 +61,13 @@ def test_order_and_bounds_go_by_utc_and_the_text_stays(tmp_path: Path) -> None:
         b"",
         b"12:00:02,",
     ]
+    assert [found.zone for found in clocks([berlin, york], zones[:1]) if found] == [BERLIN, "UTC"]
+    nested = [f"{tmp_path}={BERLIN}", f"{tmp_path}/york=+01:00"]
+    for given in (nested, nested[::-1]):
+        assert [found.zone for found in clocks([berlin, york], given) if found] == [BERLIN, "+01:00"], (
+            "the longest path"
+        )
+    assert clocks([berlin, york], []) == (None, None), "all as one zone"
     with pytest.raises(UsageError, match="not among the logs"):
         clocks([berlin], [f"{tmp_path}/other={BERLIN}"])
 

@@ -11,7 +11,7 @@ from kafkatool.core.errors import UsageError
 from kafkatool.core.statelog.jobs.merge import merge, plan_merge
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.files import OpenedLogs, find_files, open_logs
-from kafkatool.core.statelog.sources.source import Extent, Source, SourceChangedError
+from kafkatool.core.statelog.sources.source import FileExtent, Source, SourceChangedError
 from kafkatool.core.statelog.sources.spool import spool
 from tests.core.statelog.logs import InProcess, record
 
@@ -33,6 +33,7 @@ def test_the_regex_is_searched_in_names_and_rolled_files_come_before_the_live_on
     for name in names:
         (tmp_path / name).touch()
     (tmp_path / f"{LIVE}-directory").mkdir()
+    (tmp_path / f"{LIVE}-directory" / LIVE).touch()  # in DIR, not below it
     found = find_files(None, f"{tmp_path}/{LIVE}*")
     assert [path.name for path in found] == [f"{LIVE}.2016-01-01-09", f"{LIVE}.2016-01-01-10.gz", LIVE]
 
@@ -42,6 +43,13 @@ def test_a_regex_without_a_directory_looks_here(tmp_path: Path, monkeypatch: pyt
     (tmp_path / LIVE).touch()
     monkeypatch.chdir(tmp_path)
     assert [path.name for path in find_files(None, "state.*log$")] == [LIVE]
+
+
+@pytest.mark.spec("SCL-3")
+def test_the_regex_need_not_match_the_whole_name_nor_its_beginning(tmp_path: Path) -> None:
+    for name in (LIVE, "old-change.log.gz", "server.log"):
+        (tmp_path / name).touch()
+    assert [path.name for path in find_files(None, f"{tmp_path}/change.l")] == ["old-change.log.gz", LIVE]
 
 
 @pytest.mark.spec("SCL-11X", "SCL-10X")
@@ -131,15 +139,18 @@ def test_a_copy_is_read_once_with_a_warning(tmp_path: Path, own: Path) -> None:
 def test_lines_at_a_rolled_files_start_join_the_record_in_the_older_file(tmp_path: Path, own: Path) -> None:
     (tmp_path / f"{LIVE}.2016-01-01-10").write_bytes(record("01,000"))
     (tmp_path / LIVE).write_bytes(b"\tat trace\n" + record("00,500"))
-    (tmp_path / "other.log").write_bytes(b"\tat orphan\n" + record("02,000"))
+    for name, second in (("other.log", 2), ("z.log", 3)):  # before and behind them in order of name
+        (tmp_path / name).write_bytes(b"\tat orphan\n" + record(f"0{second},000"))
     paths = find_files(f"{tmp_path}/*", None)
     opened = open_logs(paths, own)
     merged = merge(plan_merge(opened.sources, InProcess()), Selection(), InProcess(), own)
-    assert merged.parts[0].read_bytes() == record("00,500") + record("01,000") + b"\tat trace\n" + record("02,000")
-    assert merged.counts.orphan_lines == 1
+    assert merged.parts[0].read_bytes() == b"".join(
+        [record("00,500"), record("01,000"), b"\tat trace\n", record("02,000"), record("03,000")]
+    )
+    assert merged.counts.orphan_lines == 2
     unjoined = open_logs(paths, own, join_rolled=False).sources
     apart = merge(plan_merge(unjoined, InProcess()), Selection(), InProcess(), own)
-    assert apart.counts.orphan_lines == 2
+    assert apart.counts.orphan_lines == 3
 
 
 @pytest.mark.spec("SCL-14X")
@@ -185,7 +196,7 @@ def test_extents_are_read_as_one_and_records_found_across_them(tmp_path: Path) -
     path.write_bytes(record("00,001") + b"skipped" + b"x\n" * 9000 + record("00,002"))
     size, length = path.stat().st_size, len(record("00,001"))
     inode = path.stat().st_ino
-    log = Source("log", "", (Extent(path, inode, 0, length), Extent(path, inode, length + 7, size)))
+    log = Source("log", "", (FileExtent(path, inode, 0, length), FileExtent(path, inode, length + 7, size)))
     whole = record("00,001") + b"x\n" * 9000 + record("00,002")
     assert log.read(0, log.size) == whole
     assert log.read(length - 3, length + 5) == whole[length - 3 : length + 5]

@@ -1,6 +1,5 @@
-"""The class-data archive: bound to its Java and jars, used only as it was made, never made twice at once."""
+"""The class-data archive of Spark: made after a run, once, used by the next, left where it kills the JVM."""
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -13,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kafkatool.core.java import Java, find_java
-from kafkatool.core.statelog.spark import archive as module
-from kafkatool.core.statelog.spark.archive import archive_path, discard, make_in_background, seal, usable
+from kafkatool.core import class_data as module
+from kafkatool.core.class_data import seal, usable
+from kafkatool.core.java import find_java
+from kafkatool.core.statelog.spark.archive import archive_path, make_in_background
 from kafkatool.core.statelog.spark.archive_maker import make
 from kafkatool.core.statelog.spark.session import Spark
 from tests.core.statelog.logs import record
@@ -54,14 +54,6 @@ def _environment(process: psutil.Process) -> dict[str, str]:
         return {}
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
-    """Give the commands that would have been run in the background."""
-    commands: list[list[str]] = []
-    monkeypatch.setattr("subprocess.Popen", lambda command, **_: commands.append(command))
-    yield commands
-
-
 def made(archive: Path) -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.write_bytes(b"classes")
@@ -69,58 +61,7 @@ def made(archive: Path) -> Path:
     return archive
 
 
-def test_each_java_has_an_archive_of_its_own_in_the_users_cache(cache: Path, tmp_path: Path) -> None:
-    one = Java(tmp_path / "one" / "bin" / "java", 17)
-    other = Java(tmp_path / "other" / "bin" / "java", 17)
-    assert archive_path(one).parent == cache / "kafkatool"
-    assert archive_path(one) == archive_path(one) != archive_path(other)
-
-
-def test_an_archive_is_used_only_as_it_was_made(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = archive_path(find_java())
-    assert not usable(archive)
-    made(archive)
-    assert usable(archive)
-    monkeypatch.setenv(module.SWITCH, "off")
-    assert not usable(archive)
-    monkeypatch.delenv(module.SWITCH)
-    archive.write_bytes(b"classe!")
-    os.utime(archive, ns=(1, 1))
-    assert not usable(archive)
-    archive.unlink()
-    assert not usable(archive)
-
-
-def test_it_is_made_in_the_background_unless_that_failed_lately_or_is_under_way(
-    cache: Path, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = archive_path(find_java())
-    assert make_in_background(archive)
-    assert started[0][1:] == ["-m", "kafkatool.core.statelog.spark.archive_maker"]
-    with archive.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert not make_in_background(archive)
-    discard(made(archive))
-    assert not archive.exists()
-    assert not make_in_background(archive)
-    long_ago = time.time() - module.RETRY_S - 60
-    os.utime(archive.with_suffix(".failed"), (long_ago, long_ago))
-    assert make_in_background(archive)
-    monkeypatch.setenv(module.SWITCH, "off")
-    assert not make_in_background(archive)
-    assert len(started) == 2
-
-
-def test_a_cache_that_cannot_be_written_costs_nothing(
-    tmp_path: Path, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.delenv(module.SWITCH, raising=False)
-    assert not make_in_background(archive_path(find_java()))
-    assert started == []
-
-
+@pytest.mark.slow
 def test_the_making_begins_after_the_end_and_is_told(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +82,7 @@ def test_the_making_begins_after_the_end_and_is_told(
     assert str(wanted[0]) in told[0]
 
 
+@pytest.mark.slow
 def test_spark_starts_with_an_archive_the_jvm_refuses(cache: Path, tmp_path: Path) -> None:
     archive = made(archive_path(find_java()))
     told: list[str] = []

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from kafkatool.core.errors import UsageError
+from kafkatool.core.statelog.jobs.carrier import Logs
+from kafkatool.core.statelog.jobs.here import Here, PartFiles
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
-from kafkatool.core.statelog.jobs.tasks import Logs, Mapper
+from kafkatool.core.statelog.jobs.tasks import Mapper
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.merging.rows import COLUMNS
 from kafkatool.core.statelog.sources.clocks import clocks
@@ -18,6 +20,7 @@ from kafkatool.core.statelog.spark.parquet import new_directory, write_parquet
 from kafkatool.core.statelog.spark.pyspark_private import jvm
 from kafkatool.core.statelog.spark.session import Spark
 from tests.core.statelog.logs import InProcess, story
+from tests.core.statelog.logs import written as written_text
 
 
 @pytest.mark.slow
@@ -29,10 +32,11 @@ def test_parquet_holds_the_rows_in_order(spark: Spark, tmp_path: Path) -> None:
         given: list[tuple[int, Mapper]] = [(1 << 20, InProcess()), (400_000, spark)]
         texts = []
         for chunk_bytes, mapper in given:
-            logs = Logs(sources, clocks(sources, []), own)
-            merged, number = merge_ordered(logs, Selection(), mapper, as_rows=True, chunk_bytes=chunk_bytes)
-            texts.append(b"".join(part.read_bytes() for part in merged.parts))
+            logs = Logs(sources, clocks(sources, []))
+            merged = merge_ordered(logs, Selection(), Here(mapper, own), as_rows=True, chunk_bytes=chunk_bytes)
+            texts.append(written_text(merged.parts))
         assert texts[0] == texts[1]
+        assert isinstance(merged.parts, PartFiles)
         with new_directory(written) as directory:
             write_parquet(merged.parts, directory, spark, utc=False)
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".parquet"]
@@ -40,7 +44,7 @@ def test_parquet_holds_the_rows_in_order(spark: Spark, tmp_path: Path) -> None:
     assert columns == [column.name for column in COLUMNS]
     rows = [json.loads(line) for part in (tmp_path / "text").glob("part-*") for line in part.read_text().splitlines()]
     expected = [json.loads(line) for line in texts[1].splitlines()]
-    assert len(rows) == number == len(expected)
+    assert len(rows) == merged.rows == len(expected)
     assert sorted(map(_key, rows)) == sorted(map(_key, expected))
 
 

@@ -14,7 +14,17 @@ from pyspark import daemon, java_gateway, worker
 from pyspark.core.context import SparkContext
 
 from kafkatool.core.statelog.spark.jvm import GATEWAY_CLASS, OPENED_PACKAGES, spark_jars
-from kafkatool.core.statelog.spark.pyspark_private import CONNECTION_FILE, PORT, SECRET, java_context, jvm
+from kafkatool.core.statelog.spark.pyspark_private import (
+    CONNECTION_FILE,
+    PORT,
+    SECRET,
+    bytes_rdd,
+    java_bytes,
+    java_context,
+    java_new,
+    java_strings,
+    jvm,
+)
 from kafkatool.core.statelog.spark.session import Spark
 
 
@@ -23,8 +33,8 @@ def test_a_context_has_the_members_that_are_used(spark: Spark) -> None:
 
 
 def _check(context: Any) -> None:
-    assert jvm(context).java.lang.Integer.valueOf(7) == 7, "SparkContext._jvm: the JVM's classes (remote, parquet)"
-    assert java_context(context).sc() is not None, "SparkContext._jsc: the JavaSparkContext (remote, parquet, forget)"
+    assert jvm(context).java.lang.Integer.valueOf(7) == 7, "SparkContext._jvm: the JVM's classes (there, parquet)"
+    assert java_context(context).sc() is not None, "SparkContext._jsc: the JavaSparkContext (there, parquet, forget)"
     updates = context.__dict__.get("_accumulatorServer")
     assert updates is not None, "SparkContext._accumulatorServer: its thread is ended by forget()"
     assert callable(updates.handle_error), "_accumulatorServer.handle_error: silenced by connect()"
@@ -32,6 +42,23 @@ def _check(context: Any) -> None:
     for name in ("_gateway", "_jvm"):
         assert name in SparkContext.__dict__, f"SparkContext.{name}: of the class, taken back by forget()"
     assert callable(SparkContext.__dict__["_gateway"].close), "SparkContext._gateway.close: called by forget()"
+
+
+def test_bytes_pass_between_python_and_the_jvm_as_they_are(spark: Spark) -> None:
+    def pass_both_ways(context: Any) -> list[bytes]:
+        given = context.parallelize([b"\xff\n", b""], 2)
+        java = java_bytes(given)  # RDD._reserialize, RDD._jrdd: a JavaRDD of byte arrays
+        return list(bytes_rdd(context, java).collect())  # pyspark.core.rdd.RDD(jrdd, context, NoOpSerializer())
+
+    assert spark.with_context(pass_both_ways) == [b"\xff\n", b""]
+
+
+def test_arrays_and_objects_of_the_jvm_can_be_made(spark: Spark) -> None:
+    def make(context: Any) -> tuple[list[str], str]:
+        of_class = jvm(context).java.lang.Class.forName("java.lang.StringBuilder")
+        return list(java_strings(context, "a", "b")), str(java_new(context, of_class).append("c").toString())
+
+    assert spark.with_context(make) == (["a", "b"], "c"), "SparkContext._gateway.new_array"
 
 
 def test_a_context_without_its_jvm_stops_at_once() -> None:

@@ -1,10 +1,14 @@
 """Spark as we start it: errors come back as ours, sockets are on loopback, nothing is left."""
 
+import io
 import os
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
+from py4j.clientserver import ClientServerConnection
 
 import kafkatool
 from kafkatool.core.errors import RefusedError
@@ -36,13 +40,43 @@ def test_results_come_in_order_and_our_errors_as_they_are(spark: Spark) -> None:
         spark.map(read, ["/no/such"])
 
 
+@pytest.mark.slow
 def test_a_fault_of_ours_is_told_in_one_line(spark: Spark) -> None:
     with pytest.raises(SparkError, match="ZeroDivisionError") as caught:
         spark.map(crash, [0])
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.spec("COM-3X")
+def test_py4j_says_nothing_of_a_call_that_was_broken_off(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
+    """As after Ctrl-C, when it cannot even take leave of the JVM."""
+    (closed := socket.socket()).close()
+    broken = SimpleNamespace(is_connected=True, stream=io.BytesIO(), socket=closed)
+    ClientServerConnection.shutdown_socket(broken, 1, 2)
+    assert broken.is_connected, "it could not"
+    assert caplog.records == []
+
+
+@pytest.mark.spec("COM-3X")
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_that_py4j_lost_over_an_error_of_its_own_is_one_all_the_same(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException]
+) -> None:
+    def broken_off(*_: object) -> list[object]:
+        try:
+            raise interrupt
+        finally:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(spark, "_collected", broken_off)
+    with pytest.raises(interrupt):
+        spark.map(refuse, [1])
+    with pytest.raises(interrupt):
+        spark.with_context(broken_off)
+
+
 @pytest.mark.spec("SCL-8")
+@pytest.mark.slow
 def test_all_sockets_are_on_loopback(spark: Spark) -> None:
     spark.map(refuse, [1])
     jvm = psutil.Process(spark.process.pid)

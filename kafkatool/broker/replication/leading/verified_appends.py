@@ -1,0 +1,123 @@
+"""Appends of transactional batches: the first of a transaction waits for a word of its coordinator (TXN-72 to 80).
+
+So a batch that was held up on its way, and comes when its transaction is over, cannot open one that nobody ends. The
+question goes through ``ask``, which the room of transactions gives; a log that knows the transaction as open needs none.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.replication.leading.appends import Appends, WritableBuffer
+from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults
+from kafkatool.broker.replication.partition.local_partitions import LocalPartitions
+from kafkatool.broker.storage.producers.producer_state import NOT_ADDED, UNVERIFIED, Verification
+from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode, error_name
+from kafkatool.core.protocol.records.batches import BatchHeader
+
+
+class Question(NamedTuple):
+    """Are these partitions part of the transaction that this producer has under way?"""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    group: str | None = None
+    """The group whose offsets are committed; then the one partition is that of ``__consumer_offsets``."""
+
+
+Answer = Mapping[TopicPartition, int]
+"""An error code for each partition of the question; NONE: it is."""
+
+Ask = Callable[[Question, float, Callable[[Answer], None]], None]
+"""Given a question and how many ms there are for it; the answer comes once, on any thread."""
+
+_NO_TOPIC = AppendResult(ErrorCode.INVALID_TXN_STATE, message=f"transactions are not served: no {TRANSACTION_TOPIC}")
+_PASSED_ON: Mapping[int, AppendResult] = {
+    ErrorCode.INVALID_TXN_STATE: AppendResult(ErrorCode.INVALID_TXN_STATE, message=NOT_ADDED),
+    ErrorCode.TRANSACTION_ABORTABLE: AppendResult(ErrorCode.INVALID_TXN_STATE, message=NOT_ADDED),
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: AppendResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ErrorCode.PRODUCER_FENCED: AppendResult(ErrorCode.INVALID_PRODUCER_EPOCH),
+    ErrorCode.INVALID_PRODUCER_EPOCH: AppendResult(ErrorCode.INVALID_PRODUCER_EPOCH),
+}
+
+
+def refusal(code: int) -> AppendResult:
+    """Return what is answered when the coordinator says that; what may pass is 19, which all clients repeat (TXN-74)."""
+    known = _PASSED_ON.get(code)
+    if known is not None:
+        return known
+    why = f"Unable to verify the partition has been added to the transaction. Underlying error: {error_name(code)}"
+    return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=why)
+
+
+class VerifiedAppends:
+    """The way of transactional batches into the partitions led here. Any thread; no thread waits for the coordinator."""
+
+    def __init__(self, partitions: LocalPartitions, appends: Appends, metadata_cache: MetadataCache) -> None:
+        self._partitions = partitions
+        self._appends = appends
+        self._metadata_cache = metadata_cache
+        self._ask: Ask | None = None
+        self.enabled = True
+        """transaction.partition.verification.enable (TXN-80)."""
+
+    def ask_by(self, ask: Ask) -> None:
+        """Have the coordinators asked in this way."""
+        self._ask = ask
+
+    def append(
+        self,
+        entries: Mapping[TopicPartition, WritableBuffer],
+        headers: Mapping[TopicPartition, BatchHeader],
+        transactional_id: str,
+        *,
+        acks: int,
+        timeout_ms: float,
+        internal: bool = False,
+        allow_internal_topics: bool = False,
+        group: str | None = None,
+        on_done: Callable[[AppendResults], None],
+    ) -> None:
+        """Append as ``Appends.append``; ``headers`` are those of the transactional ones among them, all of one producer.
+
+        They are appended together, when the coordinator has answered.
+        """
+
+        def append(refused: Mapping[TopicPartition, AppendResult]) -> None:
+            self._appends.append(
+                {tp: records for tp, records in entries.items() if tp not in refused} if refused else entries,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                internal=internal,
+                allow_internal_topics=allow_internal_topics,
+                verifications=leave,
+                on_done=lambda results: on_done({**results, **refused} if refused else results),
+            )
+
+        leave: dict[TopicPartition, Verification] = {}
+        if not self._metadata_cache.snapshot.partitions.get(TRANSACTION_TOPIC) or self._ask is None:
+            append(dict.fromkeys(headers, _NO_TOPIC))
+            return
+        if not self.enabled:
+            leave = dict.fromkeys(headers, UNVERIFIED)
+            append({})
+            return
+        for tp, header in headers.items():
+            partition = self._partitions.get(tp)
+            log = partition.leader_log if partition is not None else None
+            if log is not None and (verification := log.begin_verification(header)) is not None:
+                leave[tp] = verification
+        if not leave:
+            append({})
+            return
+        header = next(iter(headers.values()))
+        question = Question(transactional_id, header.producer_id, header.producer_epoch, tuple(leave), group)
+        self._ask(
+            question,
+            timeout_ms,
+            lambda answer: append({tp: refusal(code) for tp, code in answer.items() if code != ErrorCode.NONE}),
+        )

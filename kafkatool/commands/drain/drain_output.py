@@ -1,0 +1,146 @@
+"""The events of a drain as text: the plan and the proof on stdout, progress and the ways on on stderr."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from kafkatool.commands.shared.output import Output
+from kafkatool.commands.shared.plan_table import broker_lines, throttled_line, total_line
+from kafkatool.commands.shared.run_progress import RunProgressLine
+from kafkatool.core.model.values import TopicPartition, in_number, join_ids
+from kafkatool.core.operations.drain.drain import Planned, Proven
+from kafkatool.core.operations.drain.proof import Proof
+from kafkatool.core.operations.reassignment import events
+from kafkatool.core.operations.reassignment.copy_progress import Share
+from kafkatool.core.operations.reassignment.following import Progress
+from kafkatool.core.operations.reassignment.status import Status
+
+COLUMNS: Final = ("broker", "live", "drained", "assigned", "in_isr", "leads", "on_disk")
+SHOWN: Final = 10  # names of partitions in a line
+
+
+class DrainOutput(AbstractContextManager["DrainOutput"]):
+    """The output of one drain. As a context it ends the line of progress, whatever happens.
+
+    ``again`` is what to type for the same drain, but for --resume and --cancel.
+    """
+
+    def __init__(self, out: Output, again: str) -> None:
+        self._out, self._again = out, again
+        self._line = RunProgressLine(self._out.note)
+        self._planned = False
+
+    def __exit__(self, *_: object) -> None:
+        self._line.end()
+
+    def progress(self, p: Progress) -> None:
+        """Show how far it is."""
+        self._line.show(p)
+
+    def show(self, event: events.Event) -> None:
+        """Show what has happened."""
+        self._line.end()
+        match event:
+            case Planned():
+                self._planned = True
+                self.show_plan(event)
+            case Proven():
+                self._out.lines(proof_lines(event))
+                if not self._planned and (never := [p.broker for p in event.proofs if p.drained and not p.live]):
+                    self._out.note(f"nothing has named broker {join_ids(never)}: kt brokers shows which there are")
+            case events.Following():
+                self._line.begin(event)
+            case events.WayBack():
+                kept = f"; the one of an earlier drain is kept as {event.kept}" if event.kept else ""
+                self._out.note(f"rollback plan: {event.file}{kept}")
+            case events.Started():
+                self._out.note(f"started: {in_number(len(event.prepared.moves), 'partition', 'partitions')}")
+                if not event.prepared.controller:
+                    self._out.note("no controller is elected: nothing moves until a broker becomes it")
+            case events.Ended():
+                failed = [m.partition for m in event.moves if m.status is Status.FAILED]
+                if failed:
+                    self._out.note(f"not moved as planned: {_names(failed)}")
+                if not event.finished:
+                    self._out.note("not finished in time")
+            case events.ThrottleRemoved():
+                self._out.note("throttles are as they were before")
+                for path in event.changed:
+                    self._out.note(f"{path} was changed by somebody else meanwhile: its throttle was left as it is")
+            case events.ThrottleStays():
+                self._out.note("other partitions are being moved: the throttle stays")
+            case events.LeftUnfinished():
+                if event.moving:
+                    self._out.note("the brokers go on with what was sent, without kt")
+                self._out.note(f"{self._again} --resume  # go on")
+                self._out.note(f"{self._again} --cancel  # send no more, turn round what moves; --rollback: all of it")
+            case events.SentBack():
+                what = in_number(event.partitions, "partition under way is", "partitions under way are")
+                self._out.note(f"{what} sent back to the replicas from before")
+            case events.NotSentBack() | events.MovedByRequest():
+                self._out.note(f"not turned round, their end is waited for: {_names(event.partitions)}")
+            case events.NotTurnedRound():
+                self._out.note(
+                    f"{in_number(event.partitions, 'partition has', 'partitions have')} not gone back yet: Kafka's "
+                    f"controllers look only when one is elected: restart broker {event.controller}"
+                )
+            case events.StillCarriedOut():
+                self._out.note("the kt that drains is still there; it sends nothing more once it looks")
+            case events.CancelCutShort():
+                self._out.note(f"{self._again} --cancel  # the same command looks again")
+            case events.Cancelled():
+                self._out.note("cancelled: nothing is under way" if event.ended else "what is under way goes on")
+
+    def show_plan(self, event: Planned) -> None:
+        """Show what the plan means, before anything of it is written."""
+        if event.number > 1:
+            self._out.note(f"round {event.number}: partitions came onto the brokers meanwhile")
+        rows = event.consequences
+        self._out.lines(
+            [*broker_lines(rows, all_brokers=False), total_line(event.plan.current, event.plan.proposed, rows)]
+        )
+        copied, busiest = max(((row.copied_bytes or 0, row.broker) for row in rows), default=(0, 0))
+        if (line := throttled_line(Share(busiest, copied) if copied else None, event.throttle)) is not None:
+            self._out.note(line)
+        if event.plan.less_spread:
+            self._out.note(f"on fewer racks than before: {_names(event.plan.less_spread)}")
+
+
+def proof_item(proof: Proof) -> dict[str, Any]:
+    """Return the JSON object and TSV row of one broker."""
+    return {
+        "broker": proof.broker,
+        "live": proof.live,
+        "drained": proof.drained,
+        "assigned": list(map(str, proof.assigned)),
+        "in_isr": list(map(str, proof.in_sync)),
+        "leads": list(map(str, proof.leads)),
+        "on_disk": None if proof.on_disk is None else list(map(str, proof.on_disk)),
+    }
+
+
+def proof_lines(proven: Proven) -> list[str]:
+    """Return a line for each broker: that nothing is left of it, or what is; and throttles that are not as before."""
+    lines = []
+    for proof in proven.proofs:
+        left = [
+            f"{what}: {_names(partitions)}"
+            for what, partitions in (
+                ("still assigned", proof.assigned),
+                ("in the ISR", proof.in_sync),
+                ("led", proof.leads),
+                ("on its disks", proof.on_disk or ()),
+            )
+            if partitions
+        ]
+        if proof.live and proof.on_disk is None:
+            left.append("it does not tell what is on its disks")
+        empty = "drained: no replica, no ISR, no leader" + (", nothing on its disks" if proof.live else "; it is dead")
+        lines.append(f"broker {proof.broker}: {'; '.join(left) or empty}")
+    lines += [f"{path}: its throttle is not as it was before" for path in proven.throttled]
+    return lines
+
+
+def _names(partitions: Sequence[TopicPartition]) -> str:
+    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
+    return ", ".join(map(str, partitions[:SHOWN])) + more

@@ -1,0 +1,228 @@
+"""``kt elect`` with ``--bootstrap-server``: the words of Kafka's own tool of 3.9 (ADM-45 to ADM-50)."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
+from kafkatool.commands.shared.output import Answer, Output, error_item
+from kafkatool.core.errors import BrokerAnswerError, BrokerUnreachableError, DeadlineError, RefusedError, UsageError
+from kafkatool.core.model import topic_names
+from kafkatool.core.model.values import TopicPartition, in_number
+from kafkatool.core.operations.requests import elections, planned
+from kafkatool.core.operations.requests.elections import Leaders, Outcome
+from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.planner.plan_files import STDIN, parse_election, read_text
+from kafkatool.core.protocol.messages import elect_leaders
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkatool.core.client.cluster import ClusterClient
+
+COLUMNS: Final = ("topic", "partition", "preferred", "leader_before", "leader", "status")
+WHOLE_MS: Final = 30_000
+REQUEST_MS: Final = 15_000
+ONLY_ONE: Final = (
+    "One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file"
+)
+EXCEPTIONS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "UnknownTopicOrPartitionException",
+    ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "InvalidTopicException",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ClusterAuthorizationException",
+    ErrorCode.NOT_CONTROLLER: "NotControllerException",
+    ErrorCode.INVALID_REQUEST: "InvalidRequestException",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "PreferredLeaderNotAvailableException",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "EligibleLeadersNotAvailableException",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be elected, by the flags. ``partitions`` is the file's content or the one that is named."""
+
+    unclean: bool
+    everything: bool
+    partitions: tuple[TopicPartition, ...] | None
+    topic: str | None  # a regex
+    broker: int | None
+    only_imbalanced: bool
+
+
+def wanted_of(
+    kind: str,
+    topic: str | None,
+    partition: int | None,
+    file: str | None,
+    everything: bool,
+    broker: int | None,
+    only_imbalanced: bool,
+) -> Wanted:
+    """Read the flags and the file. Raises UsageError with the words of Kafka's tool (ADM-45), RefusedError (ADM-47)."""
+    if kind.lower() not in ("preferred", "unclean"):
+        raise UsageError(f"Cannot parse argument '{kind}' of option election-type")
+    selects = topic is not None or broker is not None or only_imbalanced
+    if partition is not None and topic is None and (everything or file is not None):
+        raise UsageError("Option partition is only allowed if topic is used")
+    if [selects, file is not None, everything].count(True) != 1 or (partition is not None and topic is None):
+        raise UsageError(ONLY_ONE)
+    named: tuple[TopicPartition, ...] | None = None
+    if partition is not None and topic is not None:
+        named, topic = (TopicPartition(topic, partition),), None
+    elif file is not None:
+        named = _read_file(file)
+    return Wanted(kind.lower() == "unclean", everything, named, topic, broker, only_imbalanced)
+
+
+def _read_file(source: str) -> tuple[TopicPartition, ...]:
+    """Read the partitions of a file. Raises RefusedError with the words of Kafka's tool."""
+    try:
+        text = read_text(source, sys.stdin)
+    except UsageError as e:
+        raise RefusedError(f"Unable to read file {source}") from e
+    empty = RefusedError("Replica election data is empty")
+    try:
+        value = parse_election(text, "stdin" if source == STDIN else source)
+    except UsageError as e:
+        raise empty from e
+    except RefusedError as e:
+        if "duplicate" in str(e):
+            names = str(e).rpartition(": ")[2].replace(",", ", ")
+            raise RefusedError(f"Replica election data contains duplicate partitions: [{names}]") from e
+        if str(e).endswith("is empty") and text.strip() not in ("", "{}") and text.lstrip().startswith("{"):
+            raise RefusedError('Replica election data is missing "partitions" field') from e
+        raise empty if str(e).endswith("is empty") else e from e
+    return value
+
+
+def elect(
+    out: Output,
+    bootstrap: Bootstrap,
+    wanted: Wanted,
+    *,
+    batch_partitions: int,
+    interval_s: float,
+    timeout_s: float | None,
+    force: bool,
+    dry_run: bool,
+    cluster_id: str | None,
+) -> int:
+    """Elect, and tell of each partition; 0 if none failed."""
+    if wanted.partitions is not None and not wanted.partitions:
+        out.show(Answer((), (), COLUMNS))
+        return 0
+    whole_ms = WHOLE_MS if timeout_s is None else int(timeout_s * 1000)
+    if bootstrap.command_config is None:
+        bootstrap = replace(bootstrap, settings=replace(bootstrap.settings, request_timeout_ms=REQUEST_MS))
+    with connect_brokers(bootstrap, cluster_id=cluster_id, whole_timeout_ms=whole_ms) as client:
+        topics = None if wanted.partitions is None else sorted({p.topic for p in wanted.partitions})
+        before = elections.partitions_of(read_topics(client, topics))
+        chosen = _chosen(client, wanted, before)
+        found: dict[TopicPartition, Outcome] = {}
+        if wanted.unclean:
+            found, chosen = _without_leader(client, before, chosen or list(before))
+        asked = None if chosen is None else len(chosen)
+        size = batch_partitions or asked or 1
+        batches: list[Sequence[TopicPartition] | None] = (
+            [None] if chosen is None else [chosen[i : i + size] for i in range(0, len(chosen), size)]
+        )
+        if dry_run:
+            requests = [
+                elections.election_request(b, unclean=wanted.unclean, timeout_ms=client.request_ms) for b in batches
+            ]
+            least = 1 if wanted.unclean else 0
+            out.planned_requests(planned.plan(client, elect_leaders.API, r, least=least) for r in requests)
+            return 0
+        if wanted.unclean and chosen:
+            _agree(chosen, force=force)
+        try:
+            found |= elections.elect(client, batches, before, unclean=wanted.unclean, interval_s=interval_s)
+        except BrokerAnswerError as e:
+            if e.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                return out.failed(RefusedError("Not authorized to perform leader election"))
+            raise
+        except (BrokerUnreachableError, DeadlineError) as e:
+            return out.failed(RefusedError("Timeout waiting for election results", now=str(e)))
+        found_id = client.cluster_id
+    lines = list(_lines(found, "UNCLEAN" if wanted.unclean else "PREFERRED"))
+    if chosen is None:
+        found |= {p: _already(p, m) for p, m in before.items() if p not in found}
+    _show(out, found, lines, found_id)
+    return 1 if any(o.failed for o in found.values()) else 0
+
+
+def _chosen(client: "ClusterClient", wanted: Wanted, before: Leaders) -> list[TopicPartition] | None:
+    """Return the partitions to ask for; None: all there is."""
+    if wanted.partitions is not None:
+        return list(wanted.partitions)
+    if wanted.everything:
+        return None
+    matching = set(topic_names.select({p.topic for p in before}, wanted.topic))
+    return [
+        p
+        for p, m in sorted(before.items())
+        if p.topic in matching
+        and (wanted.broker is None or m.replica_nodes[:1] == [wanted.broker])
+        and (not wanted.only_imbalanced or _would_change(client, m))
+    ]
+
+
+def _would_change(client: "ClusterClient", partition: Any) -> bool:
+    preferred = partition.replica_nodes[0]
+    return partition.leader_id != preferred and preferred in client.brokers and preferred in partition.isr_nodes
+
+
+def _without_leader(
+    client: "ClusterClient", before: Leaders, chosen: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, Outcome], list[TopicPartition]]:
+    """Return what has a live leader, which is not asked for, and what is to be (ADM-50)."""
+    led = {p: m for p in chosen if (m := before.get(p)) is not None and m.leader_id in client.brokers}
+    done = {p: Outcome(p, m.replica_nodes[0], m.leader_id, m.leader_id, "has_leader") for p, m in led.items()}
+    return done, [p for p in chosen if p not in led]
+
+
+def _agree(partitions: Sequence[TopicPartition], *, force: bool) -> None:
+    """Ask before acknowledged records may be lost. Raises UsageError where nobody can be asked, RefusedError for no."""
+    if force:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("an unclean election may lose acknowledged records: off a terminal it needs --force")
+    names = ", ".join(map(str, partitions))
+    if not click.confirm(f"Acknowledged records of {names} may be lost. Elect all the same?", err=True):
+        raise RefusedError("nothing was elected")
+
+
+def _already(partition: TopicPartition, found: Any) -> Outcome:
+    leader = elections.leader_of(found)
+    return Outcome(
+        partition, found.replica_nodes[0] if found.replica_nodes else None, leader, leader, "already_preferred"
+    )
+
+
+def _lines(found: Mapping[TopicPartition, Outcome], kind: str) -> Iterable[str]:
+    def names(statuses: Sequence[str]) -> str:
+        return ", ".join(str(p) for p, o in sorted(found.items()) if o.status in statuses)
+
+    if elected := names(["elected"]):
+        yield f"Successfully completed leader election ({kind}) for partitions {elected}"
+    if valid := names(["already_preferred", "has_leader"]):
+        yield f"Valid replica already elected for partitions {valid}"
+    for partition, outcome in sorted(found.items()):
+        if (error := outcome.error) is not None and outcome.failed:
+            kafkas = EXCEPTIONS.get(ErrorCode(error.code)) if error.code in ErrorCode._value2member_map_ else None
+            exception = f"org.apache.kafka.common.errors.{kafkas or 'ApiException'}"
+            yield f"Error completing leader election ({kind}) for partition: {partition}: {exception}: {error}"
+
+
+def _show(out: Output, found: Mapping[TopicPartition, Outcome], lines: Sequence[str], cluster_id: str | None) -> None:
+    failed = [o for o in found.values() if o.failed]
+    items = [
+        {**o.partition._asdict(), **{key: getattr(o, key) for key in COLUMNS[2:]}} for _, o in sorted(found.items())
+    ]
+    errors = [error_item(o.error, **o.partition._asdict(), code=o.error.code) for o in failed if o.error is not None]
+    out.show(Answer(lines, [] if out.is_text else items, COLUMNS, cluster_id, errors))
+    if failed:
+        out.note(f"{in_number(len(failed), 'replica(s)', 'replica(s)')} could not be elected")

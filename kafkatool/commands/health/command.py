@@ -1,0 +1,146 @@
+"""``kt health``: is the cluster well? Exit codes 0 ok, 1 degraded, 2 critical, 3 not known, as monitoring plug-ins have."""
+
+from collections.abc import Sequence
+from functools import partial
+from time import sleep, time
+from typing import IO, Any, Final
+
+import click
+
+from kafkatool.commands.health import rendering
+from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.options import (
+    KtCommand,
+    broker_options,
+    cluster_id_option,
+    connect,
+    dry_run_option,
+    output_option,
+    zookeeper_option,
+)
+from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
+from kafkatool.core.client.access import BrokerAccess
+from kafkatool.core.errors import KafkatoolError, UsageError
+from kafkatool.core.model.values import in_number
+from kafkatool.core.operations.health import checks, forgotten
+from kafkatool.core.operations.health.checks import Level, Memory
+from kafkatool.core.operations.health.reading import Reading, read
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
+
+EXIT_CODES: Final = {Level.OK: 0, Level.DEGRADED: 1, Level.CRITICAL: 2}
+NOT_KNOWN: Final = 3
+DOUBT_S: Final = checks.FORGOTTEN_S
+
+
+class NotKnownError(click.ClickException):
+    """The health could not be told: no connection, or bad usage."""
+
+    exit_code = NOT_KNOWN
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(paint(f"kt: {self.format_message()}", "red", err=True), err=True)
+
+
+class HealthCommand(KtCommand):
+    """A command whose errors are told by the exit code that monitoring plug-ins have for them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as e:
+            raise NotKnownError(e.format_message()) from e
+        except UsageError as e:
+            raise NotKnownError(str(e)) from e
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KafkatoolError as e:
+            out: Output = ctx.meta[CURRENT_OUTPUT]
+            if not (out.is_text or out.shown):
+                out.show(Answer((), (), errors=[error_item(e)]))
+            raise NotKnownError(str(e)) from e
+
+
+@click.command(
+    cls=HealthCommand,
+    examples=(
+        "kt health --zookeeper zk1:2181/kafka",
+        "kt health --zookeeper zk1:2181/kafka --watch 60",
+        "kt health --zookeeper zk1:2181/kafka --remove-throttles",
+    ),
+    columns=rendering.COLUMNS,
+    notes=(
+        "Exit codes: 0 ok, 1 degraded, 2 critical, 3 not known (no connection, bad usage). A check that cannot be made "
+        "says unknown, which does not change the exit code; nor does a note.",
+        "check: verdict, then each check; one item for each thing found, with every name in JSON. What only time tells "
+        "(a move that stands still, a disk that fills, a leader that was not in sync) needs --watch; for a throttle "
+        "while nothing moves, and for a missing controller, kt looks a second time after 10 s by itself.",
+        "--remove-throttles deletes the throttle keys that the check names, each after looking again whether something "
+        "moves, and tells the health after it. Defaults of all brokers are left alone.",
+    ),
+)
+@zookeeper_option
+@broker_options
+@click.option("--watch", type=click.FloatRange(min=1), metavar="S", help="Look again every S seconds until Ctrl-C.")
+@click.option("--all", "all_names", is_flag=True, help="Show every name, not just five.")
+@click.option("--remove-throttles", is_flag=True, help="Take forgotten throttles off.")
+@dry_run_option
+@cluster_id_option
+@output_option
+def health(
+    zookeeper: str,
+    watch: float | None,
+    all_names: bool,
+    remove_throttles: bool,
+    dry_run: bool,
+    cluster_id: str | None,
+    out: Output,
+) -> int:
+    """Say on one page whether the cluster is well."""
+    if remove_throttles and watch is not None:
+        raise UsageError("--remove-throttles can't be used with --watch")
+    if dry_run and not remove_throttles:
+        raise UsageError("--dry-run needs --remove-throttles: nothing else is written")
+    access = broker_access()
+    with connect(zookeeper, cluster_id=cluster_id) as zk:
+        reading, memory = _look(zk, access, Memory())
+        while watch is not None:
+            _show(out, reading, memory, all_names)
+            sleep(watch)
+            reading, memory = _look(zk, access, memory)
+        if memory.is_in_doubt:
+            out.note(f"looking again in {DOUBT_S:g} s: only then a throttle is forgotten, or a controller missing")
+            sleep(max(0.0, reading.at_s + DOUBT_S - time()))
+            reading, memory = _look(zk, access, memory)
+        if remove_throttles and (entities := checks.forgotten(reading, memory)):
+            if dry_run:
+                ops = [op for write in forgotten.plan_removal(zk, entities) for op in write.ops]
+                out.planned(ops, sequential_paths=(ConfigChangeZnode.PREFIX,))
+                return 0
+            _remove(zk, access, out, entities)
+            reading, memory = _look(zk, access, Memory())
+        elif dry_run:
+            out.planned(())
+            return 0
+        return EXIT_CODES[_show(out, reading, memory, all_names)]
+
+
+def _look(zk: ZooKeeper, access: BrokerAccess, memory: Memory) -> tuple[Reading, Memory]:
+    reading = read(zk, access)
+    return reading, checks.remember(memory, reading)
+
+
+def _show(out: Output, reading: Reading, memory: Memory, all_names: bool) -> Level:
+    found = checks.judge(reading, memory)
+    out.show(rendering.answer(found, reading.view.cluster_id, all_names=all_names))
+    return checks.verdict(found)
+
+
+def _remove(zk: ZooKeeper, access: BrokerAccess, out: Output, entities: Sequence[tuple[str, str]]) -> None:
+    done = forgotten.remove(zk, entities, partial(read, access=access))
+    if done:
+        out.note(f"throttles removed from {', '.join(map(checks.entity_name, done))}")
+    if left := len(entities) - len(done):
+        out.note(f"something began to move: {in_number(left, 'throttle was', 'throttles were')} left")

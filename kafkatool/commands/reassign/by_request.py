@@ -1,0 +1,496 @@
+"""``kt reassign`` with ``--bootstrap-server``: a mode each, in the words of Kafka's own tool of 3.9 (ADM-32 to ADM-44).
+
+What moves is what the controller lists, whoever began it; throttles go when nothing moves any more.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkatool.commands.reassign.generate import Generate
+from kafkatool.commands.reassign.modes import Mode, PlanMode
+from kafkatool.commands.reassign.rows import COLUMNS, item, unchanged_line
+from kafkatool.commands.shared.bootstrap import connect_brokers
+from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.options import parse_broker_ids
+from kafkatool.commands.shared.output import Answer, error_item
+from kafkatool.commands.shared.plan_table import throttled_line
+from kafkatool.commands.shared.progress_line import ProgressLine
+from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
+from kafkatool.core.model.values import TopicPartition, in_number, join_ids
+from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy, read_largest_share
+from kafkatool.core.operations.reassignment.status import Move, Status
+from kafkatool.core.operations.requests import planned, reassignments, throttles
+from kafkatool.core.operations.requests.cluster_view import read_cluster
+from kafkatool.core.operations.requests.moving import Moving, read_moves
+from kafkatool.core.operations.requests.reassignments import Checked, Refusals, replicas_in
+from kafkatool.core.operations.requests.throttles import Throttle
+from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.planner.plan_files import (
+    CURRENT_ASSIGNMENT,
+    STDIN,
+    Moves,
+    dashed,
+    parse_plan,
+    parse_topics_to_move,
+    plan_json,
+    plan_json_with_log_dirs,
+    read_text,
+    write_file,
+)
+from kafkatool.core.protocol.messages import alter_partition_reassignments, incremental_alter_configs
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkatool.core.client.cluster import ClusterClient
+
+THROTTLE_WARNING: Final = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+)
+FIRST_POLL_S: Final = 1.0
+MAX_POLL_S: Final = 5.0
+SETTLE_S = 10.0
+SETTLE_PAUSE_S: Final = 0.2
+
+
+class RequestMode(Mode):
+    """What the modes share that ask brokers."""
+
+    __slots__ = ()
+
+    def client(self) -> "AbstractContextManager[ClusterClient]":
+        """Connect to the brokers for this command."""
+        assert self.bootstrap is not None
+        return connect_brokers(self.bootstrap, cluster_id=self.cluster_id)
+
+
+class RequestPlanMode(RequestMode, PlanMode):
+    """What the modes share that work on a plan."""
+
+    __slots__ = ()
+
+    def read_plan(self) -> Moves:
+        """Read the plan. Raises RefusedError with the words of Kafka's tool (ADM-39)."""
+        source = self.reassignment_json_file
+        try:
+            text = read_text(source, sys.stdin)
+        except UsageError as e:
+            raise RefusedError(f"Unable to read file {source}") from e
+        try:
+            return parse_plan(text, "stdin" if source == STDIN else source, name_of=dashed)
+        except UsageError as e:
+            raise RefusedError(str(e)) from e
+        except RefusedError as e:
+            if str(e) == "Partition reassignment data file is empty":
+                raise RefusedError("Partition reassignment list cannot be empty", now=e.now) from e
+            raise
+
+    def finish(
+        self, client: "ClusterClient", plan: Moves, *, preserve_throttles: bool, own: Throttle | None = None
+    ) -> None:
+        """Take throttles off if nothing of the cluster moves any more, only where some are set (ADM-38).
+
+        ``own``: what this run has set.
+        """
+        if preserve_throttles:
+            return
+        if moving := read_moves(client):
+            if set(moving).difference(plan):
+                self.out.note(
+                    "other partitions are being moved: the throttle stays; --verify takes it off when they are"
+                )
+            return
+        topics = read_topics(client)
+        found = throttles.find(client, topics, {p.topic for p in plan})
+        if own is not None:
+            found = throttles.with_own(client, found, own)
+        if found.brokers:
+            plural = "s" * (len(found.brokers) > 1)
+            self.out.line(f"Clearing broker-level throttles on broker{plural} {join_ids(found.brokers)}")
+        if found.topics:
+            plural = "s" * (len(found.topics) > 1)
+            self.out.line(f"Clearing topic-level throttles on topic{plural} {','.join(found.topics)}")
+        throttles.remove(client, found)
+        if found.topics and (down := sorted({b for r in plan.values() for b in r} - set(client.brokers))):
+            self.out.note(
+                f"broker {join_ids(down)} cannot be asked, being down: a throttle may be left there when it returns"
+            )
+
+    def await_end(self, client: "ClusterClient", plan: Iterable[TopicPartition], timeout_s: float | None) -> bool:
+        """Wait until nothing of the plan moves; False: the time was up first."""
+        wanted = list(plan)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        line = ProgressLine(self.out.note)
+        pause_s, before = FIRST_POLL_S, -1
+        try:
+            while True:
+                client.begin_anew()
+                left = len(read_moves(client, wanted, needed=True))
+                line.show(f"{len(wanted) - left}/{len(wanted)} partitions", (len(wanted) - left) / len(wanted))
+                if not left:
+                    return True
+                pause_s = FIRST_POLL_S if left != before else min(pause_s * 1.5, MAX_POLL_S)
+                before = left
+                if deadline is not None:
+                    pause_s = min(pause_s, deadline - time.monotonic())
+                    if pause_s <= 0:
+                        return False
+                time.sleep(pause_s)
+        finally:
+            line.end()
+
+    def compared(self, client: "ClusterClient", plan: Moves) -> list[Move]:
+        """Compare the plan with the cluster."""
+        moving = read_moves(client, plan, needed=True)
+        current = replicas_in(read_topics(client, sorted({p.topic for p in plan})), plan)
+        return [Move(p, current.get(p, ()), to, _status(p, to, current, moving)) for p, to in sorted(plan.items())]
+
+    def settled(self, client: "ClusterClient", plan: Moves) -> list[Move]:
+        """Compare what has ended: brokers learn of that a while after the controller has forgotten the move."""
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            client.begin_anew()
+            found = self.compared(client, plan)
+            if all(m.status is Status.COMPLETED for m in found) or time.monotonic() >= deadline:
+                return found
+            time.sleep(SETTLE_PAUSE_S)
+
+    def show_refusals(self, head: str, refused: Mapping[TopicPartition, BrokerAnswerError]) -> None:
+        """Tell what the controller refused, and why."""
+        self.out.line(head)
+        self.out.lines(f"{partition}: {error}" for partition, error in sorted(refused.items()))
+
+    def show_items(self, items: Sequence[dict[str, Any]], cluster_id: str | None, errors: Sequence[Any] = ()) -> None:
+        """Show the answer in the forms other than text, which was printed as things happened."""
+        if not self.out.is_text:
+            self.out.show(Answer((), items, COLUMNS, cluster_id, errors))
+
+
+def _status(
+    partition: TopicPartition,
+    target: tuple[int, ...],
+    current: Mapping[TopicPartition, tuple[int, ...]],
+    moving: Mapping[TopicPartition, Moving],
+) -> Status:
+    if partition in moving:
+        return Status.IN_PROGRESS
+    return Status.COMPLETED if current.get(partition) == target else Status.FAILED
+
+
+def _refused(outcome: Refusals) -> dict[TopicPartition, BrokerAnswerError]:
+    return {p: e for p, e in outcome.items() if e is not None}
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    return ",".join(map(str, sorted(partitions)))
+
+
+def _plural(partitions: Iterable[TopicPartition]) -> str:
+    return "s" * (len(list(partitions)) > 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateByRequest(RequestMode, Generate):
+    """The flags of ``--generate``."""
+
+    def carry_out(self) -> int:
+        """Propose a plan for the topics of the file; write nothing but the file of the plan (ADM-32)."""
+        brokers = parse_broker_ids(self.broker_list, "--broker-list")
+        if twice := sorted({b for b in brokers if brokers.count(b) > 1}):
+            raise RefusedError(f"Broker list contains duplicate entries: {join_ids(twice)}")
+        exclude = parse_broker_ids(self.exclude_brokers, "--exclude-brokers") if self.exclude_brokers else ()
+        source = self.topics_to_move_json_file
+        try:
+            topics = parse_topics_to_move(read_text(source, sys.stdin), source)
+        except UsageError as e:
+            unread = str(e).startswith("cannot read")
+            raise RefusedError(
+                f"Unable to read file {source}" if unread else "The input string is not a valid JSON", now=str(e)
+            ) from e
+        with self.client() as client:
+            view = read_cluster(client, topics, moves=False)
+        for topic in topics:
+            if topic not in view.topics:
+                raise RefusedError(f"Topic {topic} not found.")
+        try:
+            return self.show(view, topics, brokers, exclude)
+        except RefusedError as e:
+            if str(e).startswith("replication factor: "):
+                raise RefusedError(f"Replication factor: {str(e).partition(': ')[2]}.", now=e.now) from e
+            raise
+
+    def plan_text(self, moves: Moves) -> str:
+        """Write a plan as Kafka's tool of 2.4 and later does."""
+        return plan_json_with_log_dirs(moves)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteByRequest(RequestPlanMode):
+    """The flags of ``--execute``."""
+
+    LACKING = "Missing required option(s): reassignment-json-file"
+
+    throttle: int | None
+    additional: bool
+    disallow_replication_factor_change: bool
+    force: bool
+    wait: bool
+    batch_partitions: int | None
+    dry_run: bool
+
+    def carry_out(self) -> int:
+        """Check the plan, save the way back, set throttles, begin (ADM-33, ADM-34)."""
+        plan = self.read_plan()
+        with self.client() as client:
+            checked = reassignments.check(client, plan, additional=self.additional)
+            least = 0
+            if self.disallow_replication_factor_change:
+                least = reassignments.least_to_keep_factors(client, checked)
+            throttle = None
+            if self.throttle is not None:
+                throttle = Throttle.of(plan, checked.origin, checked.moving)
+                if (down := sorted(set(throttle.brokers) - set(client.brokers))) and not self.force:
+                    raise RefusedError(
+                        f"broker {join_ids(down)} is down and cannot be told of the throttle; nothing was written",
+                        now="add --force to go on without it there",
+                    )
+            requests = reassignments.requests(
+                client,
+                plan,
+                allow_factor_change=not (self.disallow_replication_factor_change and least),
+                most=self.batch_partitions or reassignments.REQUEST_PARTITIONS,
+            )
+            self._note_terms(client, checked)
+            if self.dry_run:
+                return self._plan_requests(client, throttle, requests, least)
+            self._save_way_back(checked)
+            if throttle is not None and self.throttle is not None:
+                throttles.set_throttle(client, throttle, self.throttle)
+                self.out.line(f"The inter-broker throttle limit was set to {self.throttle} B/s")
+            return self._start(client, checked, requests, least, throttle)
+
+    def _note_terms(self, client: "ClusterClient", checked: Checked) -> None:
+        """Tell what of the plan is in place already, and how long the rest takes under the throttle."""
+        in_place = sum(p not in checked.moving and checked.current[p] == to for p, to in checked.plan.items())
+        if in_place:
+            self.out.note(unchanged_line(in_place, of_all=in_place == len(checked.plan)))
+        if self.throttle:
+            origin = checked.origin
+            lacking = {Replica(p, b) for p, to in checked.plan.items() for b in to if b not in origin[p]}
+            share = read_largest_share(ToCopy(frozenset(lacking), client.brokers), broker_access())
+            if (line := throttled_line(share, self.throttle)) is not None:
+                self.out.note(line)
+
+    def _plan_requests(
+        self, client: "ClusterClient", throttle: Throttle | None, requests: Sequence[Any], least: int
+    ) -> int:
+        shown = []
+        if throttle is not None and self.throttle is not None:
+            configs = incremental_alter_configs.API
+            rates = dict.fromkeys(throttles.RATES, self.throttle)
+            for broker in throttle.brokers:
+                if broker in client.brokers:
+                    shown.append(planned.plan(client, configs, throttles.broker_request(broker, rates), broker=broker))
+            shown.append(planned.plan(client, configs, throttle.topic_request()))
+        api = alter_partition_reassignments.API
+        shown += [planned.plan(client, api, request, least=least) for request in requests]
+        self.out.planned_requests(shown)
+        return 0
+
+    def _save_way_back(self, checked: Checked) -> None:
+        """Save it before anything is written, and show what is now; one of a plan that changes nothing stays."""
+        file, origin = self.files.rollback, checked.origin
+        changes = any(origin[p] != to for p, to in checked.plan.items())
+        again = file.is_file() and all(p in checked.moving or origin[p] == to for p, to in checked.plan.items())
+        if not (file.is_file() and (again or not changes)):
+            kept = write_file(file, plan_json(origin))
+            self.out.note(f"rollback plan: {file}" + (f"; the one of an earlier run is kept as {kept}" if kept else ""))
+        self.out.lines(
+            [
+                CURRENT_ASSIGNMENT,
+                "",
+                plan_json_with_log_dirs(checked.current),
+                "",
+                "Save this to use as the --reassignment-json-file option during rollback",
+                *([THROTTLE_WARNING] if self.throttle is not None else []),
+            ]
+        )
+
+    def _start(
+        self,
+        client: "ClusterClient",
+        checked: Checked,
+        requests: Sequence[Any],
+        least: int,
+        throttle: Throttle | None,
+    ) -> int:
+        outcome = reassignments.send(client, requests, least=least)
+        refused = _refused(outcome)
+        started = [p for p in checked.plan if p not in refused]
+        if refused:
+            self.show_refusals("Error reassigning partition(s):", refused)
+            if started:
+                self.out.note(f"these were started all the same: {_named(started)}")
+        else:
+            self.out.line(f"Successfully started partition reassignment{_plural(started)} for {_named(started)}")
+        moving = read_moves(client, started, needed=True) if started else {}
+        superseded = sorted(p for p, m in moving.items() if m.target != checked.plan[p])
+        if superseded:
+            self.out.note(f"superseded by another request, and not waited for: {_named(superseded)}")
+        finished = True
+        if self.wait and started:
+            finished = self._follow(client, [p for p in started if p not in superseded], checked.plan, throttle)
+        found = self.compared(client, {p: checked.plan[p] for p in started})
+        errors = [error_item(e, **p._asdict(), code=e.code) for p, e in sorted(refused.items())]
+        self.show_items([item(m) for m in found], client.cluster_id, errors)
+        done = not self.wait or all(m.status is Status.COMPLETED for m in found)
+        return 0 if not refused and finished and done else 1
+
+    def _follow(
+        self, client: "ClusterClient", started: Sequence[TopicPartition], plan: Moves, throttle: Throttle | None
+    ) -> bool:
+        try:
+            finished = self.await_end(client, started, self.timeout)
+        except KeyboardInterrupt:
+            self.out.note("the reassignment goes on without kt; to look, and to take the throttle off at its end:")
+            self.out.note(self.command("--verify"))
+            raise
+        if not finished:
+            self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
+            return False
+        self.out.lines(_verify_lines(self.settled(client, {p: plan[p] for p in started})))
+        self.finish(client, plan, preserve_throttles=throttle is None, own=throttle)
+        return True
+
+
+def _verify_lines(found: Iterable[Move]) -> list[str]:
+    """Write how far partitions are, as Kafka's ``--verify`` does (ADM-36)."""
+    return [
+        f"Reassignment of partition {m.partition} is still in progress."
+        if m.status is Status.IN_PROGRESS
+        else f"Reassignment of partition {m.partition} is completed."
+        if m.status is Status.COMPLETED
+        else f"There is no active reassignment of partition {m.partition}, but replica set is {join_ids(m.current)} "
+        f"rather than {join_ids(m.target)}."
+        for m in found
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyByRequest(RequestPlanMode):
+    """The flags of ``--verify``."""
+
+    LACKING = "Missing required option(s): reassignment-json-file"
+
+    rollback: bool
+    wait: bool
+    preserve_throttles: bool
+
+    def carry_out(self) -> int:
+        """Return 0 when every partition has the planned replicas; throttles go when nothing moves any more (ADM-36)."""
+        plan = self.read_plan()
+        if self.rollback:
+            plan = self.read_rollback(plan)
+        with self.client() as client:
+            if self.wait and not self.await_end(client, plan, self.timeout):
+                self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
+            found = self.compared(client, plan)
+            self.out.lines(["Status of partition reassignment:", *_verify_lines(found), ""])
+            self.finish(client, plan, preserve_throttles=self.preserve_throttles)
+            self.show_items([item(m) for m in found], client.cluster_id)
+        return 0 if all(m.status is Status.COMPLETED for m in found) else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelByRequest(RequestPlanMode):
+    """The flags of ``--cancel``."""
+
+    LACKING = "Missing required option(s): reassignment-json-file"
+
+    rollback: bool
+    preserve_throttles: bool
+    dry_run: bool
+
+    def carry_out(self) -> int:
+        """Cancel what moves of the plan, at once; with --rollback send back what has ended too (ADM-37)."""
+        plan = self.read_plan()
+        origin = self.read_rollback(plan) if self.rollback else self.files.known_way_back(plan, name_of=dashed)
+        with self.client() as client:
+            moving = sorted(read_moves(client, plan, needed=True))
+            requests = reassignments.requests(client, dict.fromkeys(moving))
+            if self.dry_run:
+                api = alter_partition_reassignments.API
+                self.out.planned_requests(planned.plan(client, api, request) for request in requests)
+                return 0
+            refused = {
+                p: e
+                for p, e in _refused(reassignments.send(client, requests)).items()
+                if e.code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS  # it has ended meanwhile
+            }
+            cancelled = [p for p in moving if p not in refused]
+            if refused:
+                self.show_refusals("Error cancelling partition reassignment(s) for:", refused)
+            if cancelled:
+                plural = _plural(cancelled)
+                self.out.line(f"Successfully cancelled partition reassignment{plural} for: {_named(cancelled)}")
+            elif not refused:
+                self.out.line("None of the specified partition reassignments are active.")
+            self.out.line("None of the specified partition moves are active.")
+            limit_s = client.settings.whole_timeout_ms / 1000 if self.timeout is None else self.timeout
+            ended = not cancelled or self.await_end(client, cancelled, limit_s)
+            if self.rollback and ended and not refused:
+                ended = self._go_back(client, origin)
+            compared_with = origin if self.rollback else {p: origin[p] for p in cancelled if p in origin}
+            after = self.settled(client, compared_with) if ended else ()
+            strange = [m for m in after if m.status is not Status.COMPLETED]
+            self.finish(client, plan, preserve_throttles=self.preserve_throttles)
+            if strange:
+                self.out.note(f"not as before the plan: {_named(m.partition for m in strange)}; this plan restores it:")
+                self.out.note(plan_json({m.partition: m.target for m in strange}))
+            if not ended:
+                self.out.note("not finished: what is under way goes on; the same command looks again")
+            self.show_items([item(m) for m in self.compared(client, plan)], client.cluster_id)
+        return 0 if ended and not refused and not strange else 1
+
+    def _go_back(self, client: "ClusterClient", origin: Moves) -> bool:
+        """Move what has ended back to where it was, under the throttle that is set, and wait for it."""
+        current = replicas_in(read_topics(client, sorted({p.topic for p in origin})), origin)
+        back = {p: to for p, to in origin.items() if p in current and current[p] != to}
+        if not back:
+            return True
+        rate = throttles.rate_set(client)
+        if rate is not None:
+            throttles.set_throttle(client, Throttle.of(back, current, read_moves(client)), rate)
+        self.out.note(f"{in_number(len(back), 'partition goes', 'partitions go')} back")
+        refused = _refused(reassignments.send(client, reassignments.requests(client, back)))
+        if refused:
+            self.show_refusals("Error reassigning partition(s):", refused)
+        return not refused and self.await_end(client, back, self.timeout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListByRequest(RequestMode):
+    """The flags of ``--list``, which has none of its own."""
+
+    LACKING = ""
+
+    def carry_out(self) -> int:
+        """Show what moves, whoever began it (ADM-41)."""
+        with self.client() as client:
+            moving = read_moves(client, needed=True)
+            cluster_id = client.cluster_id
+        moves = [Move(p, m.replicas, m.target, Status.IN_PROGRESS) for p, m in sorted(moving.items())]
+        self.out.show(Answer(reassignments.list_lines(moving), [item(m) for m in moves], COLUMNS, cluster_id))
+        return 0
+
+
+MODES: Final[Mapping[str, type[Mode]]] = {
+    "generate": GenerateByRequest,
+    "execute": ExecuteByRequest,
+    "verify": VerifyByRequest,
+    "cancel": CancelByRequest,
+    "list": ListByRequest,
+}

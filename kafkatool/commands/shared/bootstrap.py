@@ -1,0 +1,113 @@
+"""The other way to a cluster than ZooKeeper: ``--bootstrap-server`` and ``--command-config`` (ADM-1 to ADM-3, ADM-9)."""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from click.core import ParameterSource
+
+from kafkatool import __version__
+from kafkatool.commands.shared.credentials import broker_command_config_option, client_properties, command_config
+from kafkatool.commands.shared.local_cluster import local_bootstrap, local_zookeeper
+from kafkatool.commands.shared.settings import SettingOption
+from kafkatool.core.client.addresses import Address, parse_addresses
+from kafkatool.core.client.settings import ClientSettings, settings_of
+from kafkatool.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkatool.core.client.cluster import ClusterClient
+
+ONLY_ONE: Final = "Only one of --bootstrap-server or --zookeeper must be specified"
+PARAMETER: Final = "bootstrap_server"
+NAMED_ZOOKEEPER: Final = "kafkatool.named_zookeeper"
+"""In a context's ``meta``: the address that another flag than --zookeeper gives, and that flag."""
+
+bootstrap_option = click.option(
+    "--bootstrap-server",
+    metavar="HOST:PORT[,HOST:PORT…]",
+    cls=SettingOption,
+    help="Brokers to ask instead of ZooKeeper, of any Kafka from 0.10 to 4.x. [env KAFKATOOL_BOOTSTRAP_SERVER]",
+)
+only_bootstrap_option = click.option(
+    "--bootstrap-server",
+    metavar="HOST:PORT[,HOST:PORT…]",
+    cls=SettingOption,
+    help="Brokers to ask. [env KAFKATOOL_BOOTSTRAP_SERVER]",
+)
+command_config_option = broker_command_config_option
+"""``--command-config``, kept with the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """Where the brokers are, and how they are spoken to. ``text`` is what was typed."""
+
+    text: str
+    addresses: tuple[Address, ...]
+    settings: ClientSettings
+    command_config: Path | None
+
+    @property
+    def flags(self) -> str:
+        """Write it for a command that a person is told to type."""
+        config = "" if self.command_config is None else f" --command-config {shlex.quote(str(self.command_config))}"
+        return f" --bootstrap-server {shlex.quote(self.text)}{config}"
+
+
+def choose_way(ctx: click.Context) -> None:
+    """Leave one way to the cluster in the parameters: ``zookeeper`` or ``bootstrap``, the other is None.
+
+    A flag on the command line silences the other one's setting; without any the only cluster of this machine serves.
+    Raises UsageError: both, or none.
+    """
+    text = ctx.params.pop(PARAMETER)
+    config = ctx.params.pop("command_config", None) or command_config()
+    if "zookeeper" not in ctx.params:  # a command that asks brokers only
+        if text is None and not ctx.resilient_parsing:
+            text = local_bootstrap()
+        ctx.params["bootstrap"] = None if text is None else bootstrap_of(text, config, ctx.command_path)
+        return
+    zookeeper = ctx.params["zookeeper"]
+    if text is not None and zookeeper is not None:
+        typed = is_typed(PARAMETER, ctx)
+        if typed == (is_typed("zookeeper", ctx) or NAMED_ZOOKEEPER in ctx.meta):
+            raise UsageError(ONLY_ONE)
+        text, zookeeper = (text, None) if typed else (None, zookeeper)
+    if text is None and zookeeper is None and not ctx.resilient_parsing:
+        zookeeper = local_zookeeper()
+    ctx.params["zookeeper"] = zookeeper
+    ctx.params["bootstrap"] = None if text is None else bootstrap_of(text, config, ctx.command_path)
+
+
+def is_typed(parameter: str, ctx: click.Context | None = None) -> bool:
+    """Tell whether a flag of this command, by its parameter's name, was given on the command line."""
+    return (ctx or click.get_current_context()).get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+
+
+def bootstrap_of(text: str, config: Path | None, command: str) -> Bootstrap:
+    """Parse addresses and read the client's properties. Raises UsageError."""
+    settings = ClientSettings(client_id="-".join(["kt", *command.split()[1:2]]), software_version=__version__)
+    if config is not None:
+        properties, security = client_properties(config)
+        settings, ignored = settings_of(properties, replace(settings, security=security))
+        if ignored:
+            click.echo(f"kt: {config}: not heeded: {', '.join(ignored)}", err=True)
+    return Bootstrap(text, parse_addresses(text), settings, config)
+
+
+@contextmanager
+def connect_brokers(
+    bootstrap: Bootstrap, *, cluster_id: str | None = None, whole_timeout_ms: int | None = None
+) -> Iterator["ClusterClient"]:
+    """Connect for one command. Raises BrokerUnreachableError, and RefusedError where ``cluster_id`` is another's."""
+    from kafkatool.core.client.cluster import ClusterClient
+
+    settings = bootstrap.settings
+    if whole_timeout_ms is not None:
+        settings = replace(settings, whole_timeout_ms=whole_timeout_ms)
+    with ClusterClient(bootstrap.addresses, settings, cluster_id=cluster_id) as client:
+        yield client

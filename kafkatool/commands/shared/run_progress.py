@@ -1,0 +1,60 @@
+"""The progress of a plan that is carried out, as one line (RSN-33X)."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
+from kafkatool.commands.shared.credentials import broker_access
+from kafkatool.commands.shared.progress_line import ProgressLine, duration
+from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
+from kafkatool.core.operations.reassignment.events import Following
+from kafkatool.core.operations.reassignment.following import Progress
+
+
+class RunProgressLine:
+    """The line of what is followed now, one after another; ``note`` writes where there is no terminal."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._label: str
+        self._line: ProgressLine
+        self._watch: CopyWatch
+        self._end = ExitStack()
+
+    def begin(self, following: Following) -> None:
+        """Begin the line, and ask brokers how much is copied."""
+        self._label = f"{following.what}: " if following.what else ""
+        self._watch = self._end.enter_context(CopyWatch(following.copying, access=broker_access()))
+        self._line = ProgressLine(self._note)
+        self._end.callback(self._line.end)
+
+    def show(self, p: Progress) -> None:
+        """Show how far it is, in the line that has begun."""
+        copied = self._watch.copied(p.left)
+        self._line.show(self._label + progress_text(p, copied), share_done(p, copied))
+
+    def end(self) -> None:
+        """End the line, if there is one."""
+        self._end.close()
+
+
+def progress_text(p: Progress, copied: Copied | None) -> str:
+    """Return one line of about 80 columns, what matters most first; ETA by bytes where brokers tell them."""
+    parts = [f"batch {p.batch}/{p.batches}"] if p.batches > 1 else []
+    parts.append(f"{p.finished}/{p.total} partitions, {p.in_sync}/{p.wanted} in sync")
+    remaining_s = p.remaining_s
+    if copied is not None:
+        parts.append(share_of_bytes(copied.copied_bytes, copied.total_bytes))
+        if copied.bytes_per_second is not None:
+            parts.append(f"{byte_size(copied.bytes_per_second)}/s")
+        remaining_s = copied.remaining_s if p.left else 0.0
+        if remaining_s is None and copied.written_per_second:
+            return ", ".join([*parts, f"ETA unknown: {byte_size(copied.written_per_second)}/s are written meanwhile"])
+    return ", ".join([*parts, f"ETA {duration(remaining_s)}"])
+
+
+def share_done(p: Progress, copied: Copied | None) -> float:
+    """Return the share that is done, 0 to 1: of the bytes where brokers tell them."""
+    if copied is not None:
+        return min(1.0, copied.copied_bytes / copied.total_bytes)
+    return p.finished / p.total if p.total else 1.0

@@ -1,0 +1,52 @@
+"""How a tool reaches brokers: by which of their listeners, and with which security (SEC-33, SEC-38)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.values import BrokerInfo, Endpoint
+from kafkatool.core.security.client_security import ClientSecurity
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """Without ``listener`` the only one of the security's protocol is taken."""
+
+    security: ClientSecurity = field(default_factory=ClientSecurity)
+    listener: str | None = None
+
+    def endpoint(self, broker: BrokerInfo) -> Endpoint | None:
+        """Return where to connect to; None: the broker has no such listener, or several."""
+        if self.listener is not None:
+            return broker.endpoint(self.listener.upper())
+        fitting = [e for e in broker.endpoints if e.protocol == self.security.protocol]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def check(self, brokers: Iterable[BrokerInfo]) -> None:
+        """Raise RefusedError, which names the listeners there are, where no broker can be reached."""
+        known = list(brokers)
+        if known and not any(self.endpoint(broker) for broker in known):
+            raise RefusedError(self.why_not(known[0]))
+
+    def why_not(self, broker: BrokerInfo) -> str:
+        """Say why a broker without ``endpoint`` cannot be reached, and what would help."""
+        listeners = ", ".join(f"{e.listener} {e.protocol} {e.host}:{e.port}" for e in broker.endpoints)
+        there = f"broker {broker.id} has {listeners}"
+        if self.listener is not None:
+            return f"no listener {self.listener}: {there}"
+        protocols = {e.protocol for e in broker.endpoints}
+        if self.security.protocol in protocols:
+            return f"several listeners speak {self.security.protocol}: name one by --listener; {there}"
+        if self.security.protocol == "PLAINTEXT":
+            return (
+                f"brokers have no PLAINTEXT listener but {', '.join(sorted(protocols))}: give --command-config; {there}"
+            )
+        return f"no listener speaks {self.security.protocol} ({self.security.source}): {there}"
+
+    def connect(self, host: str, port: int, *, client_id: str, timeout_ms: int) -> Connection:
+        """Connect and log in. Raises BrokerUnreachableError."""
+        return Connection(host, port, client_id=client_id, timeout_ms=timeout_ms, security=self.security)
+
+
+PLAINTEXT_ACCESS = BrokerAccess()

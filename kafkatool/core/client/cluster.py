@@ -1,0 +1,307 @@
+"""A client of a whole cluster: which broker a request goes to, when it is sent again, and until when (ADM-2 to ADM-11).
+
+It knows nothing of what requests do. A request goes to the controller, to a broker by its id, or to any; on KRaft the
+"controller" that brokers name is a broker that forwards, another one each time, so nothing is concluded from it.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from socket import gaierror
+from typing import Any, Final, Self, TypeVar
+
+from kafkatool.core.client.addresses import Address
+from kafkatool.core.client.negotiated import NegotiatedConnection
+from kafkatool.core.client.settings import ClientSettings
+from kafkatool.core.errors import (
+    BrokerUnreachableError,
+    DeadlineError,
+    KafkatoolError,
+    LoginRefusedError,
+    NoControllerError,
+    RefusedError,
+    TlsError,
+    UnsupportedApiError,
+)
+from kafkatool.core.model.values import BrokerInfo, Endpoint
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.messages import metadata
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+_Response = TypeVar("_Response")
+Codes = Callable[[Any], Iterable[int]]
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""What is sent again as it is (ADM-53, ADM-55); all other codes are final."""
+MAX_BACKOFF_MS: Final = 1000
+_METADATA_LEAST: Final = 1  # the first with a controller
+NO_CODES: Codes = lambda response: ()  # noqa: E731
+
+
+class ClusterClient:
+    """One operation's client, of one thread: its whole time runs from when it is made, or since ``begin_anew``.
+
+    ``brokers``, ``controller_id`` and ``cluster_id`` are those of the newest metadata. Connections are kept until
+    ``close``; one that its broker has ended is opened again.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        settings: ClientSettings,
+        *,
+        cluster_id: str | None = None,
+    ) -> None:
+        """Connect to the first address that answers, and learn the brokers.
+
+        Raises BrokerUnreachableError: none did, with each one's reason. RefusedError: its cluster is not ``cluster_id``.
+        """
+        self.settings = settings
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.controller_id: int | None = None
+        self.cluster_id: str | None = None
+        self.repeated = (
+            False  # whether the request answered last had been sent before: it may have been carried out then
+        )
+        self._bootstrap = bootstrap
+        self._wanted_cluster_id = cluster_id
+        self._connections: dict[Address, NegotiatedConnection] = {}
+        self._quiet_until: dict[Address, float] = {}  # as brokers ask for it by throttle_time_ms
+        self._deadline = 0.0
+        self.begin_anew()
+        try:
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def begin_anew(self, whole_timeout_ms: int | None = None) -> None:
+        """Begin an operation with all of its time before it: that of the settings, unless said."""
+        self._deadline = time.monotonic() + (whole_timeout_ms or self.settings.whole_timeout_ms) / 1000
+
+    @property
+    def left_ms(self) -> int:
+        """Return the time left for this operation; never 0."""
+        return max(1, int((self._deadline - time.monotonic()) * 1000))
+
+    @property
+    def request_ms(self) -> int:
+        """Return how long one request may take now, as requests carry it."""
+        return min(self.settings.request_timeout_ms, self.left_ms)
+
+    # --- asking -------------------------------------------------------------------------------------------------
+
+    def any(self, api: Api, request: Request[_Response], *, least: int = 0, codes: Codes = NO_CODES) -> _Response:
+        """Ask the broker that answers first. Raises KafkatoolError of the kinds of ``controller``."""
+        return self._retried(lambda: self._ask_any(api, request, least), codes)
+
+    def controller(
+        self, api: Api, request: Request[_Response], *, least: int = 0, codes: Codes = NO_CODES
+    ) -> _Response:
+        """Ask the controller; again after a change of controller and what else is worth it, as ``codes`` tells.
+
+        ``codes`` are the error codes in an answer: where all there are ask for it, it is sent again.
+        ``repeated`` then tells that it was. Raises NoControllerError, UnsupportedApiError, DeadlineError,
+        BrokerUnreachableError.
+        """
+        return self._retried(lambda: self._send(self._controller_address(), api, request, least), codes)
+
+    def broker(
+        self, broker_id: int, api: Api, request: Request[_Response], *, least: int = 0, codes: Codes = NO_CODES
+    ) -> _Response:
+        """Ask that broker. Raises BrokerUnreachableError at once where no such broker is up."""
+        return self._retried(lambda: self._send(self._address_of(broker_id), api, request, least, broker_id), codes)
+
+    def versions(self, broker_id: int) -> dict[int, tuple[int, int]]:
+        """Return the versions that broker serves, by API key. Raises BrokerUnreachableError."""
+        return dict(self._connection(self._address_of(broker_id)).versions)
+
+    def serves(self, api: Api, *, least: int = 0) -> bool:
+        """Tell whether a broker that answers serves ``api`` from version ``least`` on."""
+        return self._first_connection().version_of(api, least=least) is not None
+
+    def version_of(self, api: Api, *, broker: int | None = None, least: int = 0) -> tuple[int, int]:
+        """Return the broker that a request would go to, the controller unless said, and in which version (ADM-20).
+
+        Raises UnsupportedApiError, NoControllerError, BrokerUnreachableError.
+        """
+        address = self._controller_address() if broker is None else self._address_of(broker)
+        target = self.controller_id if broker is None else broker
+        assert target is not None
+        version = self._connection(address).version_of(api, least=least)
+        if version is None:
+            command = self.settings.client_id.replace("kt-", "kt ")
+            raise UnsupportedApiError(api.name, max(api.min_version, least), f"broker {target}", command)
+        return target, version
+
+    def refresh(self) -> None:
+        """Read brokers, controller and cluster id anew. Raises BrokerUnreachableError, RefusedError."""
+        self.metadata([])
+
+    def metadata(self, topics: Sequence[str] | None, *, least: int = _METADATA_LEAST) -> MetadataResponse:
+        """Read the metadata of those topics (None: all) and of the cluster. Raises BrokerUnreachableError."""
+        asked = None if topics is None else [metadata.MetadataRequestTopic(topic=t) for t in topics]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        answer = self._ask_any(metadata.API, request, least)
+        if self._wanted_cluster_id is not None and answer.cluster_id != self._wanted_cluster_id:
+            found = f"id {answer.cluster_id}" if answer.cluster_id else "no id"
+            raise RefusedError(
+                f"--cluster-id is {self._wanted_cluster_id}, but the cluster at {join(self._bootstrap)} has {found}; "
+                "nothing was written"
+            )
+        if self.cluster_id not in (None, answer.cluster_id):
+            raise RefusedError(
+                f"{join(self._bootstrap)} leads to two clusters, {self.cluster_id} and {answer.cluster_id}"
+            )
+        protocol = self.settings.access.security.protocol
+        self.brokers = {
+            b.node_id: BrokerInfo(b.node_id, (Endpoint("", b.host, b.port, protocol),), b.rack)
+            for b in sorted(answer.brokers, key=lambda b: b.node_id)
+        }
+        self.controller_id = answer.controller_id if answer.controller_id >= 0 else None
+        self.cluster_id = answer.cluster_id
+        return answer
+
+    # --- sending ------------------------------------------------------------------------------------------------
+
+    def _retried(self, ask: Callable[[], _Response], codes: Codes) -> _Response:
+        """Ask until there is an answer that is not worth asking again (ADM-53)."""
+        self.repeated = False
+        backoff_ms, tries = self.settings.retry_backoff_ms, 0
+        while True:
+            try:
+                answer = ask()
+                found = set(codes(answer))
+                if not found or not found <= RETRIABLE:
+                    return answer
+                why: KafkatoolError = DeadlineError("no answer but to try again")
+            except UnsupportedApiError as e:
+                raise e.of(self._names_at(e.broker), self.settings.client_id.replace("kt-", "kt ")) from e
+            except NoControllerError as e:
+                answer, found, why = None, {ErrorCode.NOT_CONTROLLER}, e
+            except (_NoSuchBrokerError, LoginRefusedError, TlsError):
+                raise
+            except BrokerUnreachableError as e:
+                answer, found, why = None, {ErrorCode.NOT_CONTROLLER}, e
+                self.repeated = True
+            tries += 1
+            if self.left_ms <= backoff_ms or tries > self.settings.retries:
+                if answer is not None:
+                    return answer
+                raise why
+            time.sleep(backoff_ms / 1000)
+            backoff_ms = min(2 * backoff_ms, MAX_BACKOFF_MS) or 1
+            if ErrorCode.NOT_CONTROLLER in found:
+                self.refresh()
+            if answer is not None and ErrorCode.REQUEST_TIMED_OUT in found:
+                self.repeated = True
+
+    def _send(
+        self, address: Address, api: Api, request: Request[_Response], least: int, broker_id: int | None = None
+    ) -> _Response:
+        connection = self._connection(address)
+        pause_s = min(self._quiet_until.pop(address, 0.0), self._deadline) - time.monotonic()
+        if pause_s > 0:
+            time.sleep(pause_s)
+        answer = connection.send(api, request, timeout_ms=self.request_ms, least=least)
+        if throttled_ms := getattr(answer, "throttle_time_ms", 0):
+            self._quiet_until[address] = time.monotonic() + throttled_ms / 1000
+        return answer
+
+    def _ask_any(self, api: Api, request: Request[_Response], least: int) -> _Response:
+        """Ask the brokers known, the connected ones first, then the addresses given. Raises BrokerUnreachableError."""
+        connected = [a for a, c in self._connections.items() if not c.closed]
+        known = [Address(e.host, e.port) for b in self.brokers.values() for e in b.endpoints]
+        reasons: list[str] = []
+        for address in dict.fromkeys((*connected, *known, *self._bootstrap)):
+            try:
+                return self._send(address, api, request, least)
+            except LoginRefusedError:
+                raise
+            except BrokerUnreachableError as e:
+                reasons.append(f"{address}: {_reason(e)}")
+                if self.left_ms <= 1:
+                    break
+        raise BrokerUnreachableError(f"no broker answers: {'; '.join(reasons)}")
+
+    def _first_connection(self) -> NegotiatedConnection:
+        self.refresh()
+        return next(c for c in self._connections.values() if not c.closed)
+
+    def _connection(self, address: Address) -> NegotiatedConnection:
+        known = self._connections.get(address)
+        if known is None or known.closed:
+            # at the end, as the newest: it is known to have answered
+            self._connections.pop(address, None)
+            known = self._connections[address] = NegotiatedConnection(
+                address,
+                replace(
+                    self.settings,
+                    connect_timeout_ms=min(self.settings.connect_timeout_ms, self.left_ms),
+                    request_timeout_ms=self.request_ms,
+                ),
+            )
+        return known
+
+    def _controller_address(self) -> Address:
+        if self.controller_id is None or self.controller_id not in self.brokers:
+            self.refresh()
+        if self.controller_id is None or self.controller_id not in self.brokers:
+            raise NoControllerError("no controller is elected; nothing was written")
+        return self._address_of(self.controller_id)
+
+    def _address_of(self, broker_id: int) -> Address:
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            raise _NoSuchBrokerError(f"broker {broker_id} is not up")
+        endpoint = broker.endpoints[0]
+        return Address(endpoint.host, endpoint.port)
+
+    def _names_at(self, address: str) -> str:
+        """Return what a person calls the broker at an address: its id, if it is known."""
+        ids = [b.id for b in self.brokers.values() for e in b.endpoints if str(Address(e.host, e.port)) == address]
+        return f"broker {ids[0]}" if ids else address
+
+
+class _NoSuchBrokerError(BrokerUnreachableError):
+    """No broker of that id is up, so far as the broker asked knows: there is nobody to send to."""
+
+
+def join(addresses: Iterable[Address]) -> str:
+    """Write a list of addresses as ``--bootstrap-server`` takes it."""
+    return ",".join(map(str, addresses))
+
+
+def _reason(error: BrokerUnreachableError) -> str:
+    """Say in few words why there was no answer (ADM-2)."""
+    cause = error.__cause__
+    if isinstance(cause, gaierror | UnicodeError):
+        return "name unknown"
+    if isinstance(cause, ConnectionRefusedError):
+        return "refused"
+    if isinstance(cause, TimeoutError | BlockingIOError):
+        return "no answer"
+    return str(error).split(": ", 1)[-1]

@@ -1,0 +1,68 @@
+"""The settings of a client of a cluster, as ``--command-config`` names them in Java's words (ADM-3, ADM-9)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkatool.core.errors import UsageError
+
+if TYPE_CHECKING:  # who has no --command-config starts without it
+    from kafkatool.core.client.access import BrokerAccess
+    from kafkatool.core.security.client_security import ClientSecurity
+
+_NUMBERS: Final = {
+    "request.timeout.ms": "request_timeout_ms",
+    "default.api.timeout.ms": "whole_timeout_ms",
+    "retries": "retries",
+    "retry.backoff.ms": "retry_backoff_ms",
+}
+_WITHOUT_USE: Final = frozenset(  # known, and without effect on a client that lives as long as a command
+    {"bootstrap.servers", "connections.max.idle.ms", "metadata.max.age.ms", "reconnect.backoff.ms"}
+)
+_OF_SECURITY: Final = ("ssl.", "sasl.", "security.")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """What a client says it is, and what bounds it.
+
+    ``whole_timeout_ms`` is for a whole operation, with all that is sent again in it.
+    """
+
+    client_id: str = "kt"
+    software_version: str = "0"
+    connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000
+    whole_timeout_ms: int = 60_000
+    retries: int = 2**31 - 1
+    retry_backoff_ms: int = 100
+    security: "ClientSecurity | None" = None
+
+    @property
+    def access(self) -> "BrokerAccess":
+        """Return how brokers are reached that such a client has heard of."""
+        from kafkatool.core.client.access import PLAINTEXT_ACCESS, BrokerAccess
+
+        return PLAINTEXT_ACCESS if self.security is None else BrokerAccess(self.security)
+
+
+def settings_of(properties: Mapping[str, str], defaults: ClientSettings) -> tuple[ClientSettings, list[str]]:
+    """Return the settings that a properties file makes of ``defaults``, and the keys in it that are not heeded.
+
+    Raises UsageError for numbers that are none. What is said of security is read elsewhere.
+    """
+    changed: dict[str, Any] = {}
+    ignored = []
+    for key, value in properties.items():
+        if key in _NUMBERS:
+            changed[_NUMBERS[key]] = _number(key, value)
+        elif key != "client.id" and key not in _WITHOUT_USE and not key.startswith(_OF_SECURITY):
+            ignored.append(key)
+    settings = replace(defaults, **changed)
+    return replace(settings, client_id=properties.get("client.id") or defaults.client_id), ignored
+
+
+def _number(key: str, value: str) -> int:
+    if not (value.isascii() and value.isdecimal()):
+        raise UsageError(f"--command-config: {key}={value!r} is not a number of 0 or more")
+    return int(value)

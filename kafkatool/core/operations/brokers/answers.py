@@ -1,0 +1,158 @@
+"""What each broker says of itself: the requests it serves, its log directories, its settings. All are asked at once.
+
+A broker too old for a question answers the others.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from kafkatool.core.client.access import BrokerAccess
+from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
+from kafkatool.core.protocol.codec.schema import Api, Request
+from kafkatool.core.protocol.messages import api_versions, describe_configs, describe_log_dirs
+
+LIMIT_S: Final = 5.0  # for all of a broker's answers (ADM-105)
+AT_ONCE: Final = 32  # brokers asked at the same time, so that many silent ones cost little more than one
+_BROKER: Final = 4  # the resource type
+_Response = TypeVar("_Response")
+
+Served = Mapping[int, tuple[int, int]]
+"""Key of each API that a broker serves -> its lowest and highest version."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """One log directory of a broker. ``sizes`` in bytes, of replicas that are there for good; None: not told.
+
+    ``arriving``: replicas on their way to it from another directory of the broker.
+    """
+
+    path: str
+    offline: bool
+    sizes: Mapping[TopicPartition, int]
+    total_bytes: int | None
+    free_bytes: int | None
+    arriving: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def bytes(self) -> int:
+        """Return what its replicas come to."""
+        return sum(self.sizes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswer:
+    """The answers of one broker. ``log_dirs`` and ``configs`` are None where it does not know the question."""
+
+    served: Served
+    log_dirs: tuple[LogDir, ...] | None
+    configs: Mapping[str, str] | None
+
+
+class Answers(NamedTuple):
+    """The brokers' answers by id, and why others did not answer."""
+
+    told: Mapping[int, BrokerAnswer]
+    silent: Mapping[int, BrokerUnreachableError]
+
+
+def ask_brokers(
+    brokers: Iterable[BrokerInfo],
+    access: BrokerAccess,
+    *,
+    configs: Collection[str] = (),
+    limit_s: float = LIMIT_S,
+    client_id: str = "kt",
+) -> Answers:
+    """Ask every broker; ``configs`` are the settings wanted of each."""
+    told, silent = {}, {}
+    asked = list(brokers)
+
+    def ask(broker: BrokerInfo) -> BrokerAnswer | BrokerUnreachableError:
+        try:
+            return _ask(broker, access, configs, time.monotonic() + limit_s, client_id)
+        except BrokerUnreachableError as e:
+            return e
+        except ProtocolError as e:
+            return BrokerUnreachableError(str(e))
+
+    with ThreadPoolExecutor(max(1, min(AT_ONCE, len(asked))), thread_name_prefix="kt-ask") as threads:
+        for broker, answer in zip(asked, threads.map(ask, asked), strict=True):
+            if isinstance(answer, BrokerAnswer):
+                told[broker.id] = answer
+            else:
+                silent[broker.id] = answer
+    return Answers(told, silent)
+
+
+def _ask(
+    broker: BrokerInfo, access: BrokerAccess, configs: Collection[str], deadline: float, client_id: str
+) -> BrokerAnswer:
+    endpoint = access.endpoint(broker)
+    if endpoint is None:
+        raise BrokerUnreachableError(access.why_not(broker))
+
+    def left_ms() -> int:
+        return max(1, int((deadline - time.monotonic()) * 1000))
+
+    with access.connect(endpoint.host, endpoint.port, client_id=client_id, timeout_ms=left_ms()) as connection:
+        keys = connection.send(
+            api_versions.API, 0, api_versions.ApiVersionsRequest(), timeout_ms=left_ms()
+        ).api_keys  # a version that every broker has
+        served = {key.api_key: (key.min_version, key.max_version) for key in keys}
+
+        def send(api: Api, request: Request[_Response]) -> _Response | None:
+            version = newest_common(api, served)
+            return None if version is None else connection.send(api, version, request, timeout_ms=left_ms())
+
+        return BrokerAnswer(served, _log_dirs(send), _configs(send, broker.id, configs) if configs else {})
+
+
+def newest_common(api: Api, served: Served) -> int | None:
+    """Return the newest version that both sides know, or None."""
+    lowest, highest = served.get(api.key, (0, -1))
+    version = min(highest, api.max_version)
+    return version if version >= max(lowest, api.min_version) else None
+
+
+_Send = Callable[[Api, Request[_Response]], _Response | None]
+
+
+def _log_dirs(send: _Send[describe_log_dirs.DescribeLogDirsResponse]) -> tuple[LogDir, ...] | None:
+    answer = send(describe_log_dirs.API, describe_log_dirs.DescribeLogDirsRequest(topics=None))
+    if answer is None or answer.error_code:
+        return None
+    return tuple(
+        LogDir(
+            path=found.log_dir,
+            offline=bool(found.error_code),
+            sizes={
+                TopicPartition(t.topic, p.partition): p.partition_size
+                for t in found.topics
+                for p in t.partitions
+                if not p.is_future_key
+            },
+            total_bytes=found.total_bytes if found.total_bytes >= 0 else None,
+            free_bytes=found.usable_bytes if found.usable_bytes >= 0 else None,
+            arriving=frozenset(
+                TopicPartition(t.topic, p.partition) for t in found.topics for p in t.partitions if p.is_future_key
+            ),
+        )
+        for found in sorted(answer.results, key=lambda r: r.log_dir)
+    )
+
+
+def _configs(
+    send: _Send[describe_configs.DescribeConfigsResponse], broker: int, names: Collection[str]
+) -> Mapping[str, str] | None:
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=_BROKER, resource_name=str(broker), configuration_keys=sorted(names)
+    )
+    answer = send(describe_configs.API, describe_configs.DescribeConfigsRequest(resources=[resource]))
+    if answer is None or any(r.error_code for r in answer.results):
+        return None
+    return {c.name: c.value for r in answer.results for c in r.configs if c.value is not None}

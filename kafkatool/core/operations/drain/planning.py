@@ -1,0 +1,80 @@
+"""Where the replicas of brokers that are to be emptied go, and what speaks against it (ADM-106). Pure."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkatool.core.errors import RefusedError
+from kafkatool.core.model.values import BrokerInfo, TopicPartition, in_number, join_ids
+from kafkatool.core.planner.minimal import plan_minimal
+from kafkatool.core.planner.plan_files import Moves
+from kafkatool.core.zookeeper.cluster_view import ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPlan:
+    """The replicas of all partitions before and after. ``targets`` hold them then.
+
+    ``less_spread``: partitions that will be on fewer racks than they are.
+    """
+
+    current: Moves
+    proposed: Moves
+    targets: Mapping[int, BrokerInfo]
+    less_spread: tuple[TopicPartition, ...]
+
+    @property
+    def moves(self) -> Moves:
+        """Return what changes."""
+        return {p: to for p, to in self.proposed.items() if self.current[p] != to}
+
+
+def held_by(view: ClusterView, brokers: Collection[int]) -> list[TopicPartition]:
+    """Return the partitions that are assigned to any of those brokers; topics being deleted do not count."""
+    return [p for p, replicas in _assigned(view) if not set(brokers).isdisjoint(replicas)]
+
+
+def plan_drain(view: ClusterView, drained: Sequence[int], *, rack_aware: bool) -> DrainPlan:
+    """Plan all partitions over the other brokers, evenly and with the fewest moves (RSN-26X, RSN-28X).
+
+    Raises RefusedError: a broker nobody knows, something moves, a broker that would have to be filled is dead, the rest
+    cannot hold some partition's replicas.
+    """
+    current = dict(_assigned(view))
+    named = {b for replicas in current.values() for b in replicas}
+    if unknown := sorted(set(drained) - named - set(view.brokers)):
+        live = join_ids(sorted(view.brokers)) or "none"
+        raise RefusedError(f"no such broker: {join_ids(unknown)}, neither registered (those are {live}) nor assigned")
+    if moving := _moving(view):
+        raise RefusedError(
+            f"{in_number(moving, 'partition is', 'partitions are')} being moved: wait until that has ended",
+            now="kt reassign --list shows what moves",
+        )
+    if dead := sorted(named - set(view.brokers) - set(drained)):
+        raise RefusedError(
+            f"{in_number(len(dead), 'broker is', 'brokers are')} assigned replicas and not live: {join_ids(dead)}",
+            now="start them, or drain them too: their replicas cannot be moved without being rebuilt",
+        )
+    targets = {b: info for b, info in view.brokers.items() if b not in drained}
+    most = max(map(len, current.values()), default=0)
+    if len(targets) < most:
+        example = min(p for p, replicas in current.items() if len(replicas) == most)
+        left = in_number(len(targets), "broker is", "brokers are")
+        raise RefusedError(f"{example} has {most} replicas, and {left} left to hold them")
+    proposed = plan_minimal(list(targets.values()), current, rack_aware=rack_aware)
+    spread = sorted(p for p, to in proposed.items() if _racks(to, view.brokers) < _racks(current[p], view.brokers))
+    return DrainPlan({p: current[p] for p in proposed}, proposed, targets, tuple(spread))
+
+
+def _assigned(view: ClusterView) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
+    for p in view.partitions():
+        if p.topic not in view.marked_for_deletion and (replicas := view.topics[p.topic].assignment[p.partition]):
+            yield p, tuple(replicas)
+
+
+def _moving(view: ClusterView) -> int:
+    noted = {TopicPartition(t, p) for t, node in view.topics.items() for p in node.being_moved}
+    return len(noted.union(view.reassignment or ()))
+
+
+def _racks(replicas: Collection[int], brokers: Mapping[int, BrokerInfo]) -> int:
+    return len({brokers[b].rack for b in replicas if b in brokers} - {None})

@@ -1,0 +1,369 @@
+"""Whether the cluster is well: each check of one look at it, with what former looks have left in mind (ADM-107). Pure."""
+
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kafkatool.core.model.values import TopicPartition, in_number
+from kafkatool.core.operations.brokers.releases import release_of
+from kafkatool.core.operations.election import election
+from kafkatool.core.operations.health.reading import MIN_ISR, UNCLEAN, Reading
+from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
+
+NO_CONTROLLER_S: Final = 10.0
+NEW_CONTROLLER_S: Final = 300.0
+FLAPPING: Final = 3  # controllers within FLAPPING_S
+FLAPPING_S: Final = 600.0
+IMBALANCE: Final = 0.10
+STUCK_S: Final = 600.0
+TAKEN_UP_S: Final = 60.0
+FORGOTTEN_S: Final = 10.0
+MIXED_S: Final = 3600.0
+LEAST_FREE: Final = 0.10
+FULL_WITHIN_S: Final = 24 * 3600.0
+RATE_OVER_S: Final = 60.0  # a shorter time tells no rate: segments come and go
+DELETED_S: Final = 900.0
+
+
+class Level(enum.IntEnum):
+    """The level of a finding; only the last two make the verdict worse."""
+
+    OK = 0
+    NOTE = 1
+    UNKNOWN = 2
+    DEGRADED = 3
+    CRITICAL = 4
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Finding(NamedTuple):
+    """One thing that a check has found: how bad, what, and of which partitions, brokers or topics."""
+
+    level: Level
+    what: str
+    names: tuple[str, ...] = ()
+
+
+class Check(NamedTuple):
+    """The outcome of one check; without findings all is well."""
+
+    name: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def level(self) -> Level:
+        return max((finding.level for finding in self.findings), default=Level.OK)
+
+
+def verdict(checks: Sequence[Check]) -> Level:
+    """Return OK, DEGRADED or CRITICAL: what is unknown, or a note, changes nothing (ADM-109)."""
+    worst = max(check.level for check in checks)
+    return worst if worst >= Level.DEGRADED else Level.OK
+
+
+# --- what former looks have left --------------------------------------------------------------------------------
+
+
+class Progress(NamedTuple):
+    """How far the move of a partition was when it last went on: its ISR, and the bytes of all its replicas."""
+
+    at_s: float
+    isr: frozenset[int]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the looks so far have left, the newest included. ``since``-times tell of what has been so at each look."""
+
+    looks: int = 0
+    no_controller_since_s: float | None = None
+    epochs: tuple[tuple[float, int], ...] = ()
+    moves: Mapping[TopicPartition, Progress] = field(default_factory=dict)
+    idle_throttles: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    mixed_since_s: float | None = None
+    first_free: Mapping[tuple[int, str], tuple[float, int]] = field(default_factory=dict)
+    isr: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    unclean: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Tell whether another look, FORGOTTEN_S later, is needed to say what this one means."""
+        return self.no_controller_since_s is not None or bool(self.idle_throttles)
+
+
+def remember(memory: Memory, reading: Reading) -> Memory:
+    """Return what is kept in mind after this look."""
+    now, view = reading.at_s, reading.view
+    epochs = [*memory.epochs, *([(now, reading.controller_epoch)] if reading.controller_epoch is not None else [])]
+    idle = {} if reading.is_anything_moving else dict.fromkeys(reading.throttles, now)
+    free = {
+        (broker, d.path): (now, d.free_bytes)
+        for broker, answer in reading.answers.told.items()
+        for d in answer.log_dirs or ()
+        if d.free_bytes is not None
+    }
+    isr = {p: state.leader_and_isr.isr for p, state in view.states.items()}
+    jumped = {p for p, members in isr.items() if p in memory.isr and not set(members).intersection(memory.isr[p])}
+    mixed = len(_releases(reading)) > 1
+    return Memory(
+        looks=memory.looks + 1,
+        no_controller_since_s=_since(memory.no_controller_since_s, now, view.controller_id is None),
+        epochs=tuple((at, epoch) for at, epoch in epochs if now - at <= FLAPPING_S),
+        moves={p: _progress(memory.moves.get(p), reading, p) for p in reading.moving},
+        idle_throttles={entity: memory.idle_throttles.get(entity, at) for entity, at in idle.items()},
+        mixed_since_s=_since(memory.mixed_since_s, now, mixed),
+        first_free={key: memory.first_free.get(key, found) for key, found in free.items()},
+        isr=isr,
+        unclean=frozenset((memory.unclean | jumped).intersection(isr)),
+    )
+
+
+def _since(before: float | None, now: float, holds: bool) -> float | None:
+    return (now if before is None else before) if holds else None
+
+
+def _progress(before: Progress | None, reading: Reading, partition: TopicPartition) -> Progress:
+    state = reading.view.states.get(partition)
+    isr = frozenset(state.leader_and_isr.isr if state else ())
+    copied = sum(d.sizes.get(partition, 0) for answer in reading.answers.told.values() for d in answer.log_dirs or ())
+    if before is not None and before.isr == isr and before.bytes == copied:
+        return before
+    return Progress(reading.at_s, isr, copied)
+
+
+# --- the checks -------------------------------------------------------------------------------------------------
+
+
+def judge(reading: Reading, memory: Memory) -> tuple[Check, ...]:
+    """Return every check in its order. ``memory`` includes this look."""
+    return tuple(Check(name, tuple(check(reading, memory))) for name, check in CHECKS.items())
+
+
+def _controller(r: Reading, memory: Memory) -> Iterator[Finding]:
+    if r.view.controller_id is None or memory.no_controller_since_s is not None:
+        since = memory.no_controller_since_s
+        gone_s = 0.0 if since is None else r.at_s - since
+        if gone_s >= NO_CONTROLLER_S:
+            yield Finding(Level.CRITICAL, f"no controller for {_age(gone_s)}")
+        else:
+            yield Finding(Level.DEGRADED, "no controller at this look")
+        return
+    first_ever = r.controller_epoch == 1
+    if r.controller_since_s is not None and not first_ever and r.at_s - r.controller_since_s < NEW_CONTROLLER_S:
+        age = _age(r.at_s - r.controller_since_s)
+        yield Finding(Level.DEGRADED, f"changed {age} ago", (f"broker {r.view.controller_id}",))
+    rose = memory.epochs[-1][1] - memory.epochs[0][1] if memory.epochs else 0
+    if r.at_s - r.controller_epoch_since_s <= FLAPPING_S:  # all its writes are of these minutes
+        rose = max(rose, r.controller_epoch_writes)
+    if rose >= FLAPPING:
+        yield Finding(Level.DEGRADED, f"changed {rose} times within {_age(FLAPPING_S)}: it flaps")
+
+
+def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
+    leaderless: list[TopicPartition] = []
+    below: list[TopicPartition] = []
+    behind: list[TopicPartition] = []
+    at_minimum: list[TopicPartition] = []
+    for p in _judged(r):
+        assigned = r.view.topics[p.topic].assignment[p.partition]
+        state = r.view.states.get(p)
+        leader = state.leader_and_isr.leader if state else None
+        isr = set(state.leader_and_isr.isr) if state else set()
+        if leader is None or leader not in r.view.brokers:
+            leaderless.append(p)
+            continue
+        minimum = _setting(r, p, MIN_ISR, leader, 1)
+        if len(isr) < minimum:
+            below.append(p)
+        elif not isr.issuperset(set(assigned) - _adding(r, p)):
+            (at_minimum if len(isr) == minimum else behind).append(p)
+    yield from _found(Level.CRITICAL, leaderless, "without leader")
+    yield from _found(Level.CRITICAL, below, f"below {MIN_ISR}")
+    yield from _found(Level.DEGRADED, at_minimum, f"at {MIN_ISR}, with replicas out of sync")
+    yield from _found(Level.DEGRADED, behind, "with replicas out of sync")
+
+
+def _leaders(r: Reading, memory: Memory) -> Iterator[Finding]:
+    over = [row for row in election.report(r.view) if row.registered and row.imbalance > IMBALANCE]
+    names = [f"broker {row.broker_id} ({row.imbalance * 100:.0f} %)" for row in over]
+    if names:
+        yield Finding(
+            Level.DEGRADED, f"over {IMBALANCE * 100:.0f} % of what they prefer is led by others", tuple(names)
+        )
+
+
+def _brokers(r: Reading, memory: Memory) -> Iterator[Finding]:
+    live = set(r.view.brokers)
+    alone, dead = [], set()
+    for p in _judged(r):
+        gone = set(r.view.topics[p.topic].assignment[p.partition]) - live
+        dead |= gone
+        state = r.view.states.get(p)
+        if gone and state is not None and not live.intersection(state.leader_and_isr.isr):
+            alone.append(p)
+    yield from _found(Level.CRITICAL, alone, "in sync on dead brokers alone")
+    if dead:
+        yield Finding(Level.DEGRADED, "dead and named in assignments", tuple(f"broker {b}" for b in sorted(dead)))
+    if memory.mixed_since_s is not None and r.at_s - memory.mixed_since_s > MIXED_S:
+        yield Finding(Level.NOTE, f"releases differ for {_age(r.at_s - memory.mixed_since_s)}", _releases(r))
+
+
+def _moves(r: Reading, memory: Memory) -> Iterator[Finding]:
+    stuck = [p for p, progress in memory.moves.items() if r.at_s - progress.at_s >= STUCK_S]
+    yield from _found(Level.DEGRADED, sorted(stuck), f"moving without progress for {_age(STUCK_S)}")
+    asked = r.requests.get(ReassignmentZnode.PATH)
+    waiting: list[TopicPartition] = []
+    if asked is not None and r.at_s - asked >= TAKEN_UP_S:
+        targets = (r.view.reassignment or {}).items()
+        waiting = [p for p, to in targets if not _replicas(r, p).issuperset(to)]
+        yield from _found(Level.DEGRADED, sorted(waiting), f"in {ReassignmentZnode.PATH}, which no controller takes up")
+        unseen = sorted(set(memory.moves).difference(waiting))
+        if unseen and memory.looks == 1 and r.at_s - asked >= STUCK_S:
+            yield Finding(
+                Level.UNKNOWN, f"whether what moves since {_age(r.at_s - asked)} goes on: --watch tells", _names(unseen)
+            )
+    elected = r.requests.get(PreferredElectionZnode.PATH)
+    if elected is not None and r.at_s - elected >= TAKEN_UP_S:
+        names = _names(sorted(r.view.election or ()))
+        yield Finding(Level.DEGRADED, f"in {PreferredElectionZnode.PATH}, which no controller takes up", names)
+    deleted = sorted(p for p in r.moving if p.topic in r.view.marked_for_deletion)
+    yield from _found(Level.DEGRADED, deleted, "of topics being deleted still moving")
+
+
+def _throttles(r: Reading, memory: Memory) -> Iterator[Finding]:
+    names = [entity_name(entity) for entity in forgotten(r, memory)]
+    if names:
+        yield Finding(
+            Level.DEGRADED, "set while nothing moves: forgotten? --remove-throttles takes them off", tuple(names)
+        )
+    if r.default_rates:
+        yield Finding(
+            Level.NOTE, "set as default of all brokers, which kt leaves alone", tuple(sorted(r.default_rates))
+        )
+
+
+def forgotten(r: Reading, memory: Memory) -> list[tuple[str, str]]:
+    """Return the entities whose throttle stood while nothing moved, at two looks FORGOTTEN_S apart (ADM-108)."""
+    return [entity for entity, since_s in memory.idle_throttles.items() if r.at_s - since_s >= FORGOTTEN_S]
+
+
+def entity_name(entity: tuple[str, str]) -> str:
+    """Write ``broker 1``, ``topic t``."""
+    return f"{entity[0].removesuffix('s')} {entity[1]}"
+
+
+def _unclean(r: Reading, memory: Memory) -> Iterator[Finding]:
+    yield from _found(Level.DEGRADED, sorted(r.recovering), "led after an unclean election, not recovered")
+    yield from _found(Level.DEGRADED, sorted(memory.unclean - r.recovering), "seen to be elected uncleanly")
+    allowed = sorted(t for t, config in r.view.configs.items() if config.get(UNCLEAN) == "true")
+    if allowed:
+        yield Finding(Level.DEGRADED, "enabled on topics", tuple(allowed))
+    by_default = [f"broker {b}" for b, a in sorted(r.answers.told.items()) if (a.configs or {}).get(UNCLEAN) == "true"]
+    if by_default:
+        yield Finding(Level.DEGRADED, "enabled for all topics by brokers", tuple(by_default))
+
+
+def _disks(r: Reading, memory: Memory) -> Iterator[Finding]:
+    offline, low, filling, untold = [], [], [], []
+    for broker in sorted(r.view.brokers):
+        answer = r.answers.told.get(broker)
+        if answer is None or answer.log_dirs is None:
+            untold.append(f"broker {broker}")
+            continue
+        for d in answer.log_dirs:
+            name = f"broker {broker} {d.path}"
+            if d.offline:
+                offline.append(name)
+            elif d.total_bytes and d.free_bytes is not None and d.free_bytes < LEAST_FREE * d.total_bytes:
+                low.append(f"{name} ({100 * d.free_bytes / d.total_bytes:.0f} %)")
+            elif d.free_bytes is not None and _is_filling(
+                memory.first_free.get((broker, d.path)), r.at_s, d.free_bytes
+            ):
+                filling.append(name)
+    for level, what, names in (
+        (Level.CRITICAL, "log directories offline", offline),
+        (Level.DEGRADED, f"less than {LEAST_FREE * 100:.0f} % free", low),
+        (Level.DEGRADED, f"full within {_age(FULL_WITHIN_S)} as they fill now", filling),
+        (Level.UNKNOWN, "log directories not told", untold),
+    ):
+        if names:
+            yield Finding(level, what, tuple(names))
+
+
+def _is_filling(first: tuple[float, int] | None, now: float, free: int) -> bool:
+    """Tell whether it is full in a day at the rate since it was first seen."""
+    if first is None or now - first[0] < RATE_OVER_S:
+        return False
+    per_second = (first[1] - free) / (now - first[0])
+    return per_second > 0 and free / per_second <= FULL_WITHIN_S
+
+
+def _deletions(r: Reading, memory: Memory) -> Iterator[Finding]:
+    old = sorted(topic for topic, since_s in r.deletions.items() if r.at_s - since_s > DELETED_S)
+    if old:
+        yield Finding(Level.DEGRADED, f"marked for deletion for over {_age(DELETED_S)}", tuple(old))
+
+
+CHECKS: Final[Mapping[str, Callable[[Reading, Memory], Iterator[Finding]]]] = {
+    "controller": _controller,
+    "partitions": _partitions,
+    "leaders": _leaders,
+    "brokers": _brokers,
+    "moves": _moves,
+    "throttles": _throttles,
+    "unclean elections": _unclean,
+    "disks": _disks,
+    "deletions": _deletions,
+}
+
+
+# --- helpers ----------------------------------------------------------------------------------------------------
+
+
+def _judged(r: Reading) -> Iterator[TopicPartition]:
+    """Yield the partitions of topics that are to stay."""
+    return (p for p in r.view.partitions() if p.topic not in r.view.marked_for_deletion)
+
+
+def _replicas(r: Reading, p: TopicPartition) -> set[int]:
+    topic = r.view.topics.get(p.topic)
+    return set(topic.assignment.get(p.partition, ()) if topic else ())
+
+
+def _adding(r: Reading, p: TopicPartition) -> set[int]:
+    """Return the replicas that a move adds: those need not be in sync yet."""
+    noted = r.view.topics[p.topic].adding.get(p.partition)
+    return set(noted if noted is not None else (r.view.reassignment or {}).get(p, ()))
+
+
+def _setting(r: Reading, p: TopicPartition, key: str, leader: int, default: int) -> int:
+    """Return a topic's setting, else its leader's, else what another broker says."""
+    answers = r.answers.told
+    asked = [answers[leader], *answers.values()] if leader in answers else [*answers.values()]
+    values = [r.view.configs.get(p.topic, {}).get(key), *((a.configs or {}).get(key) for a in asked)]
+    return next((int(v) for v in values if v is not None and v.isdecimal()), default)
+
+
+def _releases(r: Reading) -> tuple[str, ...]:
+    return tuple(sorted({str(release_of(answer.served)) for answer in r.answers.told.values()}))
+
+
+def _names(partitions: Sequence[TopicPartition]) -> tuple[str, ...]:
+    return tuple(map(str, partitions))
+
+
+def _found(level: Level, partitions: Sequence[TopicPartition], what: str) -> Iterator[Finding]:
+    if partitions:
+        yield Finding(level, f"{in_number(len(partitions), 'partition', 'partitions')} {what}", _names(partitions))
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -1,0 +1,121 @@
+"""One look at the cluster: all that the checks of ``kt health`` need, as values."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kafkatool.core.client.access import BrokerAccess
+from kafkatool.core.errors import ZnodeFormatError
+from kafkatool.core.model.values import PartitionState, TopicPartition
+from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
+from kafkatool.core.operations.config_writes import read_configs
+from kafkatool.core.operations.reassignment import run_lock
+from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS, rates_by_broker
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
+from kafkatool.core.zookeeper.session import Node, ZooKeeper
+from kafkatool.core.zookeeper.znodes import (
+    ConfigZnode,
+    ControllerEpochZnode,
+    ControllerZnode,
+    DeleteTopicsZnode,
+    PartitionStateZnode,
+    PreferredElectionZnode,
+    ReassignmentZnode,
+)
+
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was found ``at_s``, in seconds since 1970, as all times here. Absent nodes are None, or not in the mapping.
+
+    ``requests``: when the nodes below /admin that ask for something were made. ``deletions``: when topics were marked.
+    ``recovering``: led by a replica that was elected uncleanly. ``rates``: throttles of brokers, ``default_rates`` those
+    of all brokers. ``carried_out``: a kt on this machine carries out a plan.
+    """
+
+    at_s: float
+    view: ClusterView
+    controller_since_s: float | None
+    controller_epoch: int | None
+    controller_epoch_writes: int
+    controller_epoch_since_s: float
+    requests: Mapping[str, float]
+    deletions: Mapping[str, float]
+    recovering: frozenset[TopicPartition]
+    rates: Mapping[int, Mapping[str, str]]
+    default_rates: Mapping[str, str]
+    answers: Answers
+    carried_out: bool
+
+    @property
+    def moving(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are moved, by either way (RSN-10, KIP-455)."""
+        noted = {TopicPartition(t, p) for t, node in self.view.topics.items() for p in node.being_moved}
+        return frozenset(noted.union(self.view.reassignment or ()))
+
+    @property
+    def is_anything_moving(self) -> bool:
+        """Tell whether anything moves or will: partitions, replicas between log directories, batches of a plan."""
+        between_dirs = any(d.arriving for answer in self.answers.told.values() for d in answer.log_dirs or ())
+        return bool(self.moving) or between_dirs or self.carried_out or ReassignmentZnode.PATH in self.requests
+
+    @property
+    def throttles(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the throttle keys set, by entity: rates of brokers, replica lists of topics that are not empty."""
+        found = {("brokers", str(broker)): dict(rates) for broker, rates in sorted(self.rates.items())}
+        for topic, config in sorted(self.view.configs.items()):
+            if lists := {key: config[key] for key in REPLICAS if config.get(key)}:
+                found["topics", topic] = lists
+        return found
+
+
+def read(zk: ZooKeeper, access: BrokerAccess) -> Reading:
+    """Look at the cluster; writes nothing."""
+    at_s = time.time()
+    view = read_cluster(zk, states=False, configs=True)
+    view, recovering = _with_states(zk, view)
+    marked = sorted(view.marked_for_deletion)
+    requests = [ReassignmentZnode.PATH, PreferredElectionZnode.PATH]
+    controller, epoch, *rest = zk.get_many(
+        [ControllerZnode.PATH, ControllerEpochZnode.PATH, *requests, *map(DeleteTopicsZnode.topic_path, marked)]
+    )
+    (default,) = read_configs(zk, [("brokers", ConfigZnode.DEFAULT)])
+    return Reading(
+        at_s=at_s,
+        view=view,
+        controller_since_s=_made(controller) if controller else None,
+        controller_epoch=ControllerEpochZnode.decode(epoch.data) if epoch else None,
+        controller_epoch_writes=epoch.version if epoch else 0,
+        controller_epoch_since_s=_made(epoch) if epoch else at_s,
+        requests={path: _made(node) for path, node in zip(requests, rest[: len(requests)], strict=True) if node},
+        deletions={topic: _made(node) for topic, node in zip(marked, rest[len(requests) :], strict=True) if node},
+        recovering=recovering,
+        rates=rates_by_broker(zk),
+        default_rates={key: default.stored[key] for key in RATES if key in default.stored},
+        answers=ask_brokers(view.brokers.values(), access, configs=(MIN_ISR, UNCLEAN), client_id="kt-health"),
+        carried_out=run_lock.any_held(),
+    )
+
+
+def _made(node: Node) -> float:
+    return node.ctime_ms / 1000
+
+
+def _with_states(zk: ZooKeeper, view: ClusterView) -> tuple[ClusterView, frozenset[TopicPartition]]:
+    """Return the view with its states, and which leaders are recovering: one read tells both."""
+    partitions = view.partitions()
+    states, recovering = {}, set()
+    for partition, node in zip(partitions, zk.get_many([*map(PartitionStateZnode.path, partitions)]), strict=True):
+        if node is None:
+            continue
+        try:
+            states[partition] = PartitionState(PartitionStateZnode.decode(partition, node.data), node.version)
+        except ZnodeFormatError:
+            continue  # it counts as having no leader
+        if PartitionStateZnode.is_recovering(node.data):
+            recovering.add(partition)
+    return replace(view, states=states), frozenset(recovering)

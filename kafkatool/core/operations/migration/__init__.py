@@ -1,0 +1,6 @@
+"""Whether a cluster with ZooKeeper is ready for KRaft, and how far a migration is: for ``kt migrate check``. Only reads.
+
+Doors: `reading` gathers the evidence; `phases` tells the phase, `conditions` what stands in the way. The last two are pure.
+"""
+
+__all__ = ["conditions", "phases", "reading"]

@@ -1,0 +1,201 @@
+"""The evidence that ``kt migrate check`` judges: what ZooKeeper holds, and what the brokers say. Only reads."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.errors import RefusedError, ZnodeFormatError
+from kafkatool.core.model.uuids import uuid_text
+from kafkatool.core.model.values import BrokerInfo, TopicPartition
+from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
+from kafkatool.core.protocol.codec.types import NO_UUID
+from kafkatool.core.zookeeper.cluster_view import read_all_states, read_cluster
+from kafkatool.core.zookeeper.session import Node, ZooKeeper
+from kafkatool.core.zookeeper.view import ClusterView
+from kafkatool.core.zookeeper.znodes import (
+    AclsZnode,
+    AdminZnode,
+    ConfigChangeZnode,
+    ConfigZnode,
+    ControllerEpochZnode,
+    ControllerZnode,
+    DelegationTokensZnode,
+    KRaftControllerZnode,
+    MigrationZnode,
+    SequenceIdZnode,
+    TopicsZnode,
+    TopicZnode,
+)
+
+SETTINGS: Final = (
+    *("inter.broker.protocol.version", "log.dir", "log.dirs", "broker.id", "broker.id.generation.enable"),
+    *("reserved.broker.max.id", "authorizer.class.name", "control.plane.listener.name", "delete.topic.enable"),
+    *("log.message.format.version", "zookeeper.metadata.migration.enable"),
+)
+WAITS_S: Final = (2.0, 5.0)  # ZooKeeper is written behind: what differs is looked at again (ADM-102)
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """One partition as one side tells it."""
+
+    replicas: tuple[int, ...]
+    leader: int | None
+    leader_epoch: int
+    isr: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What ZooKeeper and the brokers tell differently of a partition or topic, and neither has changed meanwhile."""
+
+    name: str
+    zookeeper: str
+    brokers: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was found. ``brokers`` are those of the metadata, ``view.brokers`` those registered in ZooKeeper.
+
+    ``unreadable``: nodes that do not parse. ``configs``: by kind of entity and name as in the path; ``orphans``:
+    topics with configs that do not exist. ``stale_changes``: config changes older than 15 min.
+    """
+
+    view: ClusterView
+    brokers: Mapping[int, BrokerInfo]
+    answers: Answers
+    controller: KRaftControllerZnode | None
+    controller_epoch: int | None
+    migration: MigrationZnode | None
+    unreadable: tuple[str, ...]
+    topics: tuple[str, ...]
+    configs: Mapping[str, Mapping[str, Mapping[str, str]]]
+    orphans: tuple[str, ...]
+    admin: frozenset[str]
+    stale_changes: int
+    generated_ids: int
+    acls: int
+    tokens: int
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def kraft(self) -> frozenset[int]:
+        """Return the brokers that are in the metadata, and not registered in ZooKeeper."""
+        return frozenset(set(self.brokers) - set(self.view.brokers))
+
+    def setting(self, key: str) -> dict[int, str]:
+        """Return what each broker that told it has there."""
+        told = {b: (a.configs or {}).get(key) for b, a in sorted(self.answers.told.items())}
+        return {b: value for b, value in told.items() if value is not None}
+
+
+def read(zk: ZooKeeper, client: ClusterClient, *, sleep: Callable[[float], None] = time.sleep) -> Evidence:
+    """Gather it. Raises RefusedError: the two addresses are of two clusters."""
+    view = read_cluster(zk, configs=True)
+    if view.cluster_id != client.cluster_id:
+        raise RefusedError(
+            f"ZooKeeper has the cluster {view.cluster_id}, the brokers are of {client.cluster_id}: name one cluster"
+        )
+    topics = tuple(sorted(zk.children(TopicsZnode.PATH) or ()))
+    controller, epoch, migration, seqid = zk.get_many(
+        [ControllerZnode.PATH, ControllerEpochZnode.PATH, MigrationZnode.PATH, SequenceIdZnode.PATH]
+    )
+    kraft = KRaftControllerZnode.decode(controller.data) if controller else None
+    unreadable = [TopicZnode.path(t) for t in topics if t not in view.topics]
+    unreadable += [str(p) for p in sorted(read_all_states(zk, view.partitions()).unreadable)]
+    configs = {kind: _configs(zk, kind, unreadable) for kind in ("topics", "users", "clients", "brokers")}
+    kinds = zk.children(AclsZnode.PATH) or []
+    resources = zk.children_many([f"{AclsZnode.PATH}/{kind}" for kind in kinds])
+    return Evidence(
+        view=view,
+        brokers=dict(client.brokers),
+        answers=ask_brokers(
+            {**view.brokers, **client.brokers}.values(),
+            client.settings.access,
+            configs=SETTINGS,
+            client_id="kt-migrate",
+        ),
+        controller=kraft,
+        controller_epoch=ControllerEpochZnode.decode(epoch.data) if epoch else None,
+        migration=MigrationZnode.decode(migration.data) if migration else None,
+        unreadable=tuple(unreadable),
+        topics=topics,
+        configs=configs,
+        orphans=tuple(sorted(set(configs["topics"]).difference(topics))),
+        admin=frozenset(zk.children(AdminZnode.PATH) or ()),
+        stale_changes=_stale_changes(zk),
+        generated_ids=seqid.version if seqid else 0,
+        acls=sum(map(len, filter(None, resources))),
+        tokens=len(zk.children(DelegationTokensZnode.PATH) or ()),
+        differences=_differences(zk, client, sleep) if kraft is not None and kraft.kraft_epoch is not None else (),
+    )
+
+
+def _configs(zk: ZooKeeper, kind: str, unreadable: list[str]) -> dict[str, dict[str, str]]:
+    """Read the configs of all entities of that kind, by name as in the path; users' clients are not looked into."""
+    parent = ConfigZnode.path_of(kind)
+    names = sorted(zk.children(parent) or ())
+    found = {}
+    for name, node in zip(names, zk.get_many([f"{parent}/{name}" for name in names]), strict=True):
+        try:
+            found[name] = ConfigZnode.decode(f"{parent}/{name}", node.data) if node else {}
+        except ZnodeFormatError:
+            unreadable.append(f"{parent}/{name}")
+    return found
+
+
+def _stale_changes(zk: ZooKeeper) -> int:
+    names = zk.children(ConfigChangeZnode.PATH) or []
+    nodes = zk.get_many([f"{ConfigChangeZnode.PATH}/{name}" for name in names])
+    return sum(node is not None and _age_s(node) > 900 for node in nodes)
+
+
+def _age_s(node: Node) -> float:
+    return time.time() - node.ctime_ms / 1000
+
+
+# --- both sides compared ----------------------------------------------------------------------------------------
+
+
+def _differences(zk: ZooKeeper, client: ClusterClient, sleep: Callable[[float], None]) -> tuple[Difference, ...]:
+    """Compare ZooKeeper with the metadata until nothing differs, or what does has stayed as it is on both sides."""
+    found = compare(*_both(zk, client))
+    for wait_s in WAITS_S:
+        if not found:
+            break
+        sleep(wait_s)
+        found = [d for d in compare(*_both(zk, client)) if d in found]
+    return tuple(found)
+
+
+def compare(zookeeper: Mapping[str, str | Leadership], brokers: Mapping[str, str | Leadership]) -> list[Difference]:
+    """Return what differs, by partition, and topic ids by topic."""
+    return [
+        Difference(name, str(zookeeper.get(name)), str(brokers.get(name)))
+        for name in sorted({*zookeeper, *brokers})
+        if zookeeper.get(name) != brokers.get(name)
+    ]
+
+
+def _both(zk: ZooKeeper, client: ClusterClient) -> Sequence[Mapping[str, str | Leadership]]:
+    view = read_cluster(zk)
+    here: dict[str, str | Leadership] = {}
+    for topic, node in view.topics.items():
+        here[topic] = f"id {node.raw.get('topic_id')}"
+        for number, replicas in node.assignment.items():
+            state = view.states.get(TopicPartition(topic, number))
+            if state is not None:
+                one = state.leader_and_isr
+                here[f"{topic}-{number}"] = Leadership(replicas, one.leader, one.leader_epoch, frozenset(one.isr))
+    there: dict[str, str | Leadership] = {}
+    for told in client.metadata(None, least=10).topics:
+        there[told.topic or ""] = f"id {uuid_text(told.topic_id) if told.topic_id != NO_UUID else None}"
+        for p in told.partitions:
+            leader = p.leader_id if p.leader_id >= 0 else None
+            there[f"{told.topic}-{p.partition}"] = Leadership(
+                tuple(p.replica_nodes), leader, p.leader_epoch, frozenset(p.isr_nodes)
+            )
+    return here, there

@@ -1,0 +1,101 @@
+"""ACLs by requests: what any broker with an authorizer tells and takes (SEC-88, SEC-91)."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.model.acls import Entry, Filter, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from kafkatool.core.protocol.messages import create_acls, delete_acls, describe_acls
+from kafkatool.core.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kafkatool.core.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kafkatool.core.protocol.messages.describe_acls import DescribeAclsRequest
+from kafkatool.core.protocol.messages.error_codes import answer_error
+
+Bindings = Mapping[ResourcePattern, Collection[Entry]]
+
+
+def read_acls(client: ClusterClient, wanted: Filter) -> dict[ResourcePattern, frozenset[Entry]]:
+    """Ask for the entries that a filter selects, by pattern. Raises BrokerAnswerError."""
+    request = DescribeAclsRequest(
+        resource_type=wanted.type,
+        resource_name=wanted.name,
+        pattern_type=wanted.pattern_type,
+        principal=wanted.principal,
+        host=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+    answer = client.any(describe_acls.API, request, least=_least(wanted.pattern_type))
+    if answer.error_code:
+        raise answer_error(answer.error_code, answer.error_message)
+    return {
+        ResourcePattern(ResourceType(r.resource_type), r.resource_name, PatternType(r.pattern_type)): frozenset(
+            Entry(a.principal, a.host, Operation(a.operation), Permission(a.permission_type)) for a in r.acls
+        )
+        for r in answer.resources
+    }
+
+
+def creation(bindings: Bindings) -> CreateAclsRequest:
+    """Make the request that adds these entries."""
+    return CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=pattern.type,
+                resource_name=pattern.name,
+                pattern_type=pattern.pattern_type,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
+            )
+            for pattern, entries in bindings.items()
+            for entry in entries
+        ]
+    )
+
+
+def deletion(bindings: Bindings) -> DeleteAclsRequest:
+    """Make the request that removes just these entries."""
+    return DeleteAclsRequest(
+        filters=[
+            DeleteAclsFilter(
+                resource_type=pattern.type,
+                resource_name=pattern.name,
+                pattern_type=pattern.pattern_type,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
+            )
+            for pattern, entries in bindings.items()
+            for entry in entries
+        ]
+    )
+
+
+def add_acls(client: ClusterClient, bindings: Bindings) -> None:
+    """Have these entries added. Raises BrokerAnswerError, the first refusal; what is not refused is done."""
+    answer = client.any(create_acls.API, creation(bindings), least=least_for(bindings))
+    _check((one.error_code, one.error_message) for one in answer.results)
+
+
+def remove_acls(client: ClusterClient, bindings: Bindings) -> None:
+    """Have these entries removed; one that is gone already is none to refuse. Raises as ``add_acls``."""
+    answer = client.any(delete_acls.API, deletion(bindings), least=least_for(bindings))
+    _check((one.error_code, one.error_message) for one in answer.filter_results)
+    _check((gone.error_code, gone.error_message) for one in answer.filter_results for gone in one.matching_acls)
+
+
+def least_for(bindings: Bindings) -> int:
+    """Return the first version that can say what kinds of patterns these are."""
+    return max((_least(pattern.pattern_type) for pattern in bindings), default=0)
+
+
+def _least(kind: PatternType) -> int:
+    return 0 if kind is PatternType.LITERAL else 1
+
+
+def _check(outcomes: Iterable[tuple[int, str | None]]) -> None:
+    for code, message in outcomes:
+        if code:
+            raise answer_error(code, message)

@@ -1,0 +1,40 @@
+"""The snapshot of a cluster that operations work on, read from brokers (ADM-16, ADM-18)."""
+
+from collections.abc import Iterable
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.model.values import LeaderAndIsr, PartitionState, TopicPartition
+from kafkatool.core.operations.requests.moving import read_moves
+from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.zookeeper.view import ClusterView
+from kafkatool.core.zookeeper.znodes import TopicZnode
+
+NOT_TOLD = -1  # of epochs and versions, which brokers do not tell
+
+
+def read_cluster(client: ClusterClient, topics: Iterable[str] | None = None, *, moves: bool = True) -> ClusterView:
+    """Read brokers, the named topics (all when None) with their states and, if wanted, what moves in the whole cluster.
+
+    ``reassignment`` holds the targets of what moves, whoever began it; None: nothing does.
+    """
+    found = read_topics(client, None if topics is None else sorted(set(topics)))
+    states = {
+        TopicPartition(topic.name, p.partition): PartitionState(
+            LeaderAndIsr(p.leader_id if p.leader_id >= 0 else None, p.leader_epoch, tuple(p.isr_nodes), NOT_TOLD),
+            NOT_TOLD,
+        )
+        for topic in found.values()
+        for p in topic.partitions
+    }
+    moving = {p: m.target for p, m in read_moves(client).items()} if moves else {}
+    return ClusterView(
+        brokers=dict(client.brokers),
+        controller_id=client.controller_id,
+        cluster_id=client.cluster_id,
+        topics={name: TopicZnode(topic.assignment) for name, topic in found.items()},
+        states=states,
+        configs={},
+        marked_for_deletion=frozenset(),
+        reassignment=moving or None,
+        election=None,
+    )

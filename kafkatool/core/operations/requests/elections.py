@@ -1,0 +1,153 @@
+"""Elections by requests: preferred replicas, or any live one where no leader is left (ADM-45 to ADM-50)."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.errors import BrokerAnswerError
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.requests.topics import Topic, read_topics
+from kafkatool.core.protocol.messages import elect_leaders
+from kafkatool.core.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+from kafkatool.core.protocol.messages.error_codes import ErrorCode, answer_error
+from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition
+
+POLL_S: Final = 0.5
+
+Leaders = Mapping[TopicPartition, MetadataResponsePartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one partition: ``error`` is the controller's refusal, ``status`` a word for it (ADM-48)."""
+
+    partition: TopicPartition
+    preferred: int | None
+    leader_before: int | None
+    leader: int | None
+    status: str
+    error: BrokerAnswerError | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.status not in ("elected", "already_preferred", "has_leader")
+
+
+def partitions_of(topics: Mapping[str, Topic]) -> dict[TopicPartition, MetadataResponsePartition]:
+    """Return every partition of those topics."""
+    return {TopicPartition(name, p.partition): p for name, topic in topics.items() for p in topic.partitions}
+
+
+def election_request(
+    partitions: Iterable[TopicPartition] | None, *, unclean: bool, timeout_ms: int
+) -> ElectLeadersRequest:
+    """Make the request; ``partitions`` None: all."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions or ():
+        topics.setdefault(topic, []).append(number)
+    asked = [ElectLeadersTopic(topic=t, partitions=p) for t, p in topics.items()]
+    return ElectLeadersRequest(
+        election_type=elect_leaders.UNCLEAN if unclean else elect_leaders.PREFERRED,
+        topics=None if partitions is None else asked,
+        timeout_ms=timeout_ms,
+    )
+
+
+def elect(
+    client: ClusterClient,
+    batches: Sequence[Sequence[TopicPartition] | None],
+    before: Leaders,
+    *,
+    unclean: bool,
+    interval_s: float = 0,
+    on_batch: Callable[[int], None] = lambda number: None,
+) -> dict[TopicPartition, Outcome]:
+    """Ask for each batch (None: all there is) and return what became of each partition that an answer names.
+
+    One that is still pending when its time is over counts as elected if the metadata then tells so (ADM-49). Raises
+    BrokerAnswerError: the whole request was refused.
+    """
+    codes: dict[TopicPartition, BrokerAnswerError | None] = {}
+    for number, batch in enumerate(batches):
+        if number and interval_s:
+            time.sleep(interval_s)
+        client.begin_anew()
+        request = election_request(batch, unclean=unclean, timeout_ms=client.request_ms)
+        answer = client.controller(elect_leaders.API, request, least=1 if unclean else 0, codes=_not_controller)
+        if answer.error_code != ErrorCode.NONE:
+            raise answer_error(answer.error_code)
+        codes |= {
+            TopicPartition(t.topic, p.partition): answer_error(p.error_code, p.error_message) if p.error_code else None
+            for t in answer.topics
+            for p in t.partitions
+        }
+        on_batch(number)
+    return _outcomes(client, codes, before, unclean)
+
+
+def _not_controller(answer: elect_leaders.ElectLeadersResponse) -> set[int]:
+    """Return the code that asks to be sent elsewhere, if all of the answer says so; others are each partition's own."""
+    found = {answer.error_code, *(p.error_code for t in answer.topics for p in t.partitions)} - {ErrorCode.NONE}
+    return {int(ErrorCode.NOT_CONTROLLER)} if found == {ErrorCode.NOT_CONTROLLER} else set()
+
+
+def _outcomes(
+    client: ClusterClient, codes: Mapping[TopicPartition, BrokerAnswerError | None], before: Leaders, unclean: bool
+) -> dict[TopicPartition, Outcome]:
+    after = partitions_of(read_topics(client, sorted({p.topic for p in codes}))) if codes else {}
+    pending = [p for p, e in codes.items() if e is not None and e.code == ErrorCode.REQUEST_TIMED_OUT]
+    while any(not _as_wanted(after.get(p), unclean) for p in pending) and client.left_ms > POLL_S * 1000:
+        time.sleep(POLL_S)
+        after |= partitions_of(read_topics(client, sorted({p.topic for p in pending})))
+    return {p: _outcome(client, p, error, before.get(p), after.get(p), unclean) for p, error in sorted(codes.items())}
+
+
+def _as_wanted(found: MetadataResponsePartition | None, unclean: bool) -> bool:
+    if found is None or found.leader_id < 0:
+        return False
+    return unclean or found.leader_id == found.replica_nodes[0]
+
+
+def _outcome(
+    client: ClusterClient,
+    partition: TopicPartition,
+    error: BrokerAnswerError | None,
+    before: MetadataResponsePartition | None,
+    after: MetadataResponsePartition | None,
+    unclean: bool,
+) -> Outcome:
+    now = after or before
+    preferred = now.replica_nodes[0] if now is not None and now.replica_nodes else None
+    status = _status(client, error, now, unclean)
+    if status == "pending" and _as_wanted(after, unclean):
+        status, error = "elected", None
+    return Outcome(partition, preferred, leader_of(before), leader_of(after), status, error)
+
+
+def leader_of(partition: MetadataResponsePartition | None) -> int | None:
+    """Return the leader; None for none."""
+    return None if partition is None or partition.leader_id < 0 else partition.leader_id
+
+
+def _status(
+    client: ClusterClient, error: BrokerAnswerError | None, now: MetadataResponsePartition | None, unclean: bool
+) -> str:
+    match error.code if error is not None else ErrorCode.NONE:
+        case ErrorCode.NONE:
+            return "elected"
+        case ErrorCode.ELECTION_NOT_NEEDED:
+            return "has_leader" if unclean else "already_preferred"
+        case ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
+            down = now is None or not now.replica_nodes or now.replica_nodes[0] not in client.brokers
+            return "preferred_down" if down else "not_in_isr"
+        case ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
+            return "no_live_replica"
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return "unknown"
+        case ErrorCode.INVALID_TOPIC_EXCEPTION:
+            return "being_deleted"
+        case ErrorCode.REQUEST_TIMED_OUT:
+            return "pending"
+    return "failed"

@@ -1,0 +1,58 @@
+"""What moves, as the controller tells it: every partition with replicas to add or to remove, whoever began it (ADM-19)."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import list_partition_reassignments as listing
+from kafkatool.core.protocol.messages.error_codes import ErrorCode, answer_error
+
+
+class Moving(NamedTuple):
+    """The replicas of a partition on the move: those of origin and target together, and what becomes of them."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Return the replicas at the end."""
+        return tuple(b for b in self.replicas if b not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """Return the replicas before; after a move replaced another on KRaft, dropped ones count to them (ADM-37)."""
+        return tuple(b for b in self.replicas if b not in self.adding)
+
+
+def read_moves(
+    client: ClusterClient, partitions: Iterable[TopicPartition] | None = None, *, needed: bool = False
+) -> dict[TopicPartition, Moving]:
+    """Read what moves of those partitions, of all when None.
+
+    Brokers older than 2.4 do not tell: then nothing, unless it is ``needed``. Raises BrokerAnswerError,
+    UnsupportedApiError.
+    """
+    if not needed and not client.serves(listing.API):
+        return {}
+    asked: dict[str, list[int]] = {}
+    for topic, partition in partitions or ():
+        asked.setdefault(topic, []).append(partition)
+    topics = [listing.ListReassignmentsTopic(topic=t, partitions=p) for t, p in asked.items()]
+    request = listing.ListPartitionReassignmentsRequest(
+        timeout_ms=client.request_ms, topics=None if partitions is None else topics
+    )
+    answer = client.controller(
+        listing.API, request, codes=lambda answer: [answer.error_code] if answer.error_code else []
+    )
+    if answer.error_code != ErrorCode.NONE:
+        raise answer_error(answer.error_code, answer.error_message)
+    return {
+        TopicPartition(t.topic, p.partition): Moving(
+            tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+        )
+        for t in answer.topics
+        for p in t.partitions
+    }

@@ -1,0 +1,46 @@
+"""A request that ``--dry-run`` shows instead of sending it: to whom, which one, and its fields as they would be written."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.protocol.codec.schema import Api, fields_of
+from kafkatool.core.protocol.codec.types import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRequest:
+    """One request; ``broker`` is the one it would go to now, which on KRaft passes it on to the controller."""
+
+    broker: int
+    api: str
+    version: int
+    fields: dict[str, Any]
+
+
+def plan(
+    client: ClusterClient, api: Api, request: object, *, broker: int | None = None, least: int = 0
+) -> PlannedRequest:
+    """Plan a request to that broker, or to the controller. Raises as sending it would."""
+    target, version = client.version_of(api, broker=broker, least=least)
+    return PlannedRequest(target, api.name, version, fields_in_order(request, version))
+
+
+def fields_in_order(message: object, version: int) -> dict[str, Any]:
+    """Return the fields that a version of a message carries, in wire order (ADM-20)."""
+    carried = [f for f in fields_of(type(message)) if f.exists(version)]
+    return {f.name: _shown(getattr(message, f.name), f.type == UUID, version) for f in carried}
+
+
+def _shown(value: Any, is_uuid: bool, version: int) -> Any:
+    if is_uuid:
+        from kafkatool.core.model.uuids import uuid_text
+
+        return uuid_text(value)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return [_shown(element, False, version) for element in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, bytes):  # salted passwords: as good as passwords
+        return "[hidden]"
+    return fields_in_order(value, version)

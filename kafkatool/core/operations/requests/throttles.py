@@ -1,0 +1,168 @@
+"""Throttles of moves, set and taken off by requests: each broker is asked about itself (ADM-35, ADM-38)."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.requests.moving import Moving
+from kafkatool.core.protocol.messages import describe_configs, incremental_alter_configs
+from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkatool.core.protocol.messages.error_codes import answer_error
+from kafkatool.core.protocol.messages.incremental_alter_configs import (
+    ConfigOperation,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+
+TOPIC, BROKER = 2, 4  # kinds of a config's resource
+SET, DELETE = 0, 1  # config operations
+OF_TOPIC, OF_BROKER = 1, 2  # sources of a config: set on this topic, on this broker
+REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LOG_DIR_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+_OF_A_MOVE: Final = re.compile(r"\d+:\d+(,\d+:\d+)*")  # a list as plans have it; * is an administrator's
+
+Replicas = Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """The lists of each topic, and the brokers that hold to the rate."""
+
+    lists: Mapping[str, tuple[str, str]]  # leaders', followers'
+    brokers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, plan: Replicas, origin: Replicas, moving: Mapping[TopicPartition, Moving]) -> "Throttle":
+        """Plan it for the plan, and for what moves already: its rate is of brokers, so theirs too."""
+        leaders: dict[str, set[str]] = {}
+        followers: dict[str, set[str]] = {}
+        brokers: set[int] = set()
+        moves = {p: (m.origin, m.adding) for p, m in moving.items() if p not in plan}
+        moves |= {p: (origin[p], tuple(b for b in to if b not in origin[p])) for p, to in plan.items()}
+        for (topic, number), (before, adding) in moves.items():
+            leaders.setdefault(topic, set()).update(f"{number}:{b}" for b in before)
+            followers.setdefault(topic, set()).update(f"{number}:{b}" for b in adding)
+            brokers.update(before, adding)
+        lists = {t: (",".join(sorted(leaders[t])), ",".join(sorted(followers[t]))) for t in sorted(leaders)}
+        return cls(lists, tuple(sorted(brokers)))
+
+    def topic_request(self) -> IncrementalAlterConfigsRequest:
+        """Make the request that sets the lists."""
+        return _request(
+            (TOPIC, topic, [(REPLICAS[0], leaders), (REPLICAS[1], followers)])
+            for topic, (leaders, followers) in self.lists.items()
+        )
+
+
+def broker_request(broker: int, rates: Mapping[str, int]) -> IncrementalAlterConfigsRequest:
+    """Make the request that sets rates on a broker."""
+    return _request([(BROKER, str(broker), [(key, str(rate)) for key, rate in rates.items()])])
+
+
+def set_throttle(client: ClusterClient, throttle: Throttle, rate: int) -> None:
+    """Set rates, then lists. Raises BrokerAnswerError."""
+    for broker in throttle.brokers:
+        if broker in client.brokers:  # else it was forced: whoever is down is told when kt is told to go on
+            _alter(client, broker_request(broker, dict.fromkeys(RATES, rate)), broker)
+    _alter(client, throttle.topic_request())
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """The throttles found: keys set on live brokers and on topics."""
+
+    brokers: Mapping[int, list[str]]
+    topics: Mapping[str, list[str]]
+
+
+def find(client: ClusterClient, topics: Iterable[str], plan_topics: Iterable[str]) -> Set:
+    """Read what is set on all live brokers and on topics; of those not the plan's only lists as moves have them."""
+    own = set(plan_topics)
+    brokers = {}
+    for broker in client.brokers:
+        entries = _read(client, [(BROKER, str(broker))], [*RATES, LOG_DIR_RATE], broker).get(str(broker), {})
+        if keys := [key for key, (_, source) in entries.items() if source == OF_BROKER]:
+            brokers[broker] = keys
+    found = _read(client, [(TOPIC, t) for t in topics], list(REPLICAS))
+    lists = {
+        topic: [
+            key
+            for key, (value, source) in entries.items()
+            if source == OF_TOPIC and (topic in own or _OF_A_MOVE.fullmatch(value or ""))
+        ]
+        for topic, entries in found.items()
+    }
+    return Set(brokers, {t: keys for t, keys in lists.items() if keys})
+
+
+def with_own(client: ClusterClient, found: Set, own: Throttle) -> Set:
+    """Add what this run has set itself: a broker that learns of configs late does not tell of it yet."""
+    rates = {b: list(dict.fromkeys((*found.brokers.get(b, ()), *RATES))) for b in own.brokers if b in client.brokers}
+    return Set({**found.brokers, **rates}, {**found.topics, **{t: list(REPLICAS) for t in own.lists}})
+
+
+def remove(client: ClusterClient, found: Set) -> None:
+    """Delete just those keys. Raises BrokerAnswerError."""
+    for broker, keys in found.brokers.items():
+        _alter(client, _request([(BROKER, str(broker), [(key, None) for key in keys])]), broker)
+    if found.topics:
+        _alter(client, _request((TOPIC, t, [(key, None) for key in keys]) for t, keys in found.topics.items()))
+
+
+def _request(
+    changes: Iterable[tuple[int, str, list[tuple[str, str]] | list[tuple[str, None]]]],
+) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            IncrementalAlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    ConfigOperation(name=key, config_operation=DELETE if value is None else SET, value=value)
+                    for key, value in values
+                ],
+            )
+            for kind, name, values in changes
+        ]
+    )
+
+
+def _alter(client: ClusterClient, request: IncrementalAlterConfigsRequest, broker: int | None = None) -> None:
+    api = incremental_alter_configs.API
+    answer = client.any(api, request) if broker is None else client.broker(broker, api, request)
+    for result in answer.responses:
+        if result.error_code:
+            raise answer_error(result.error_code, result.error_message)
+
+
+def _read(
+    client: ClusterClient, resources: list[tuple[int, str]], keys: list[str], broker: int | None = None
+) -> dict[str, dict[str, tuple[str | None, int]]]:
+    if not resources:
+        return {}
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+            for kind, name in resources
+        ]
+    )
+    api = describe_configs.API
+    answer = client.any(api, request) if broker is None else client.broker(broker, api, request)
+    return {
+        r.resource_name: {c.name: (c.value, c.config_source) for c in r.configs}
+        for r in answer.results
+        if not r.error_code
+    }
+
+
+def rate_set(client: ClusterClient) -> int | None:
+    """Return the highest rate that is set on a live broker; None: none is."""
+    rates = []
+    for broker in client.brokers:
+        entries = _read(client, [(BROKER, str(broker))], list(RATES), broker).get(str(broker), {})
+        rates += [int(v) for v, source in entries.values() if source == OF_BROKER and v is not None and v.isdecimal()]
+    return max(rates, default=None)

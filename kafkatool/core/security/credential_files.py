@@ -1,0 +1,62 @@
+"""Files with credentials: read with a look at who else may, written so that nobody else ever could (SEC-6, SEC-45)."""
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkatool.core.errors import ConfigError
+
+_OTHERS = 0o077
+
+
+class CredentialFile(NamedTuple):
+    """The text of a file, and what is to be warned of."""
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+def read_credential_file(path: Path, *, encoding: str = "utf-8") -> CredentialFile:
+    """Read a file once. Raises ConfigError when it cannot be read, or is neither the user's nor root's. A pipe is exempt."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            content = file.read()
+    except OSError as e:
+        raise ConfigError(f"cannot read {path}: {e.strerror}") from e
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as e:
+        raise ConfigError(f"{path} is not {encoding} text") from e
+    if not stat.S_ISREG(status.st_mode):
+        return CredentialFile(text)
+    if status.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(f"{path} belongs to another user, who could change it: copy it")
+    if status.st_mode & _OTHERS:
+        return CredentialFile(text, (f"{path} can be read by other users of this machine: chmod 600 {path}",))
+    return CredentialFile(text)
+
+
+def write_credential_file(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read, whatever the umask: beside it first, then in its place, whole.
+
+    No link is followed.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)  # of a process of the same number that was killed
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(content)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def make_private_directory(path: Path) -> None:
+    """Make it, for its owner alone."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)

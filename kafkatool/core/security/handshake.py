@@ -1,0 +1,89 @@
+"""The client's side of a TLS handshake, and why one fails, in words that say what to do (SEC-15)."""
+
+import contextlib
+import socket
+import ssl
+from typing import Final
+
+from kafkatool.core.errors import TlsError
+
+_TLS_RECORDS: Final = (0x15, 0x16)  # alert, handshake
+_ALERTS: Final = {
+    "CERTIFICATE_REQUIRED": "asks for a client certificate: give ssl.keystore.location",
+    "BAD_CERTIFICATE": "asks for a client certificate, or takes not the one given: see ssl.keystore.location",
+    "UNKNOWN_CA": "does not trust our certificate",
+    "CERTIFICATE_UNKNOWN": "does not take our certificate",
+    "CERTIFICATE_EXPIRED": "says that our certificate has expired",
+    "PROTOCOL_VERSION": "has no TLS version in common: see ssl.enabled.protocols",
+    "UNSUPPORTED_PROTOCOL": "has no TLS version in common: see ssl.enabled.protocols",
+    "NO_CIPHERS_AVAILABLE": "has no cipher suite in common: see ssl.cipher.suites",
+    "HANDSHAKE_FAILURE": "has no TLS version or cipher suite in common, or asks for a client certificate",
+}
+_EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64  # OpenSSL's X509_V_ERR_…
+
+
+def shake_hands(context: ssl.SSLContext, raw: socket.socket, host: str, peer: str) -> ssl.SSLSocket:
+    """Make TLS of a connection, within its time-out. Raises TlsError, TimeoutError; the raw socket is used up."""
+    try:
+        return context.wrap_socket(raw, server_hostname=host)
+    except TimeoutError:
+        raise
+    except OSError as e:
+        raise TlsError(why_no_tls(e, peer, context, host)) from e
+
+
+def why_no_tls(error: OSError, peer: str, context: ssl.SSLContext, host: str) -> str:
+    """Say in one line why TLS with ``peer`` ended."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{peer}: {_certificate_text(error, peer, context, host)}"
+    reason = getattr(error, "reason", None) or ""
+    if "WRONG_VERSION_NUMBER" in reason or isinstance(error, ssl.SSLEOFError | ConnectionResetError):
+        return f"{peer} does not speak TLS: is it the plaintext port?"
+    told = next((text for alert, text in _ALERTS.items() if alert in reason), None)
+    return f"{peer} {told}" if told else f"no TLS with {peer}: {reason or error.strerror or error}"
+
+
+def _certificate_text(error: ssl.SSLCertVerificationError, peer: str, context: ssl.SSLContext, host: str) -> str:
+    if error.verify_code == _EXPIRED:
+        return "its certificate has expired"
+    if error.verify_code == _NOT_YET:
+        return "its certificate is not yet valid; is this machine's clock right?"
+    if error.verify_code in (_OTHER_NAME, _OTHER_ADDRESS):
+        names = ", ".join(_names(peer, context)) or "no name"
+        return f"its certificate is not {host}'s: it has {names}"
+    return f"its certificate is not trusted ({error.verify_message}): see ssl.truststore.location"
+
+
+def _names(peer: str, context: ssl.SSLContext) -> list[str]:
+    """Return the names in the certificate of the server, which is asked again: a failed handshake keeps none."""
+    name, _, port = peer.rpartition(":")
+    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    bare.check_hostname = False
+    bare.verify_mode = ssl.CERT_NONE  # it is looked at, and nothing is sent
+    bare.minimum_version, bare.maximum_version = context.minimum_version, context.maximum_version
+    with contextlib.suppress(OSError, ValueError):
+        from cryptography import x509
+
+        with socket.create_connection((name.strip("[]"), int(port)), timeout=1) as raw, bare.wrap_socket(raw) as tls:
+            certificate = x509.load_der_x509_certificate(tls.getpeercert(binary_form=True) or b"")
+        try:
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            return [certificate.subject.rfc4514_string()]
+        return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    return []
+
+
+def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
+    """Tell whether a server answers the beginning of TLS in kind."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    hello = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(incoming, outgoing, server_hostname=host)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        hello.do_handshake()
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as raw:
+            raw.sendall(outgoing.read())
+            first = raw.recv(1)
+    except OSError:
+        return False
+    return bool(first) and first[0] in _TLS_RECORDS

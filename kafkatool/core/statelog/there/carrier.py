@@ -1,0 +1,135 @@
+"""The carrier for logs elsewhere: Spark's shuffle brings together what tasks find.
+
+Notes to the driver go the same way, as one bucket more: asking for that bucket runs the first round, whose results the
+shuffle keeps for the second; a worker that is lost is made up for by Spark, and nothing is counted twice. Data is sent
+as ``marshal`` in large pieces, so Spark's cost is by piece and not by record.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, BinaryIO, Generic
+
+from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result
+from kafkatool.core.statelog.jobs.tasks import grouped
+from kafkatool.core.statelog.sources.chunks import Chunk
+from kafkatool.core.statelog.sources.source import Source
+from kafkatool.core.statelog.spark.pyspark_private import disk_only
+from kafkatool.core.statelog.there.files import RemoteExtent
+from kafkatool.core.statelog.there.tasks import (
+    EachTask,
+    OrderTask,
+    PartTask,
+    ReadingTask,
+    is_entry,
+    is_result,
+    itself,
+    notes_of,
+)
+from kafkatool.core.statelog.there.workers import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """Carries jobs by Spark alone."""
+
+    workers: Workers
+
+    @property
+    def parallelism(self) -> int:
+        """Return how many tasks run at the same time. Waits for Spark's start."""
+        return self.workers.spark.parallelism
+
+    def scatter(
+        self,
+        sources: Sequence[Source],
+        chunks: Sequence[Chunk],
+        reading: "Reading[Note]",
+        *,
+        buckets: int,
+        chunk_bytes: int,
+    ) -> "_Scattered[Note]":
+        """Run a first round. SparkError, and any KafkatoolError of a task."""
+        groups = [
+            [request for chunk in group for request in _requests(sources[chunk.source], chunk)]
+            for group in grouped(chunks, chunk_bytes)
+        ]
+        task = ReadingTask(reading, buckets)
+
+        def first_round(context: Any) -> tuple[Any, list[Any]]:
+            found = self.workers.frames(context, groups).mapPartitions(task.run) if groups else context.emptyRDD()
+            shuffled = found.partitionBy(buckets + 1, itself)
+            return shuffled, context.runJob(shuffled, notes_of, [buckets])
+
+        shuffled, notes = self.workers.spark.with_context(first_round, tasks=len(groups) + 1)
+        for _, note in notes:
+            if isinstance(note, KafkatoolError):
+                raise note
+        return _Scattered(self.workers, shuffled, buckets, [note for _, note in sorted(notes, key=itemgetter(0))])
+
+
+def _requests(source: Source, chunk: Chunk) -> Iterator[str]:
+    """Yield the requests for a chunk: of each extent that it reaches into."""
+    before = 0
+    for number, extent in enumerate(source.extents):
+        length = extent.end - extent.start
+        start, end = max(chunk.start - before, 0), min(chunk.end - before, length)
+        if start < end:
+            assert isinstance(extent, RemoteExtent), "opened by the other carrier"
+            yield from extent.requests(chunk, number, extent.start + start, extent.start + end)
+        before += length
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteParts:
+    """A result as an RDD of pieces of text, in order."""
+
+    workers: Workers
+    pieces: Any
+
+    def write_to(self, output: BinaryIO) -> None:
+        """Write all of it through the driver, which holds a part at a time. SparkError, OSError."""
+        iterator = self.workers.spark.with_context(lambda _: self.pieces.toLocalIterator(prefetchPartitions=True))
+        while (piece := self.workers.spark.with_context(lambda _: next(iterator, None))) is not None:
+            output.write(piece)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scattered(Generic[Note]):
+    workers: Workers
+    shuffled: Any
+    buckets: int
+    notes: list[Note]
+
+    def each(self, function: Callable[[Iterator[Entry]], Result], buckets: Sequence[int] | None = None) -> list[Result]:
+        chosen = list(range(self.buckets) if buckets is None else buckets)
+        return self.workers.spark.with_context(
+            lambda context: context.runJob(self.shuffled, EachTask(function).run, chosen), tasks=len(chosen)
+        )
+
+    def parts(self, function: Callable[[Iterator[Entry]], Iterator[bytes]]) -> RemoteParts:
+        task = PartTask(self.buckets, function)
+        return RemoteParts(
+            self.workers, self.workers.spark.with_context(lambda _: self.shuffled.mapPartitionsWithIndex(task.run))
+        )
+
+    def in_order(
+        self, function: Callable[[Iterator[Entry]], tuple[list[Entry], Result]], most: int
+    ) -> tuple[Callable[[], Iterator[Entry]], list[Result]]:
+        task = OrderTask(most, function)
+
+        def second_round(context: Any) -> tuple[Any, list[Result]]:
+            made = self.shuffled.mapPartitionsWithIndex(task.run).persist(disk_only())
+            results = made.filter(is_result).values().collect()
+            return made.filter(is_entry).sortByKey(numPartitions=most), results
+
+        ordered, results = self.workers.spark.with_context(second_round, tasks=most)
+
+        def entries() -> Iterator[Entry]:
+            spark = self.workers.spark
+            iterator = spark.with_context(lambda _: ordered.toLocalIterator(prefetchPartitions=True))
+            while (entry := spark.with_context(lambda _: next(iterator, None))) is not None:
+                yield entry
+
+        return entries, results

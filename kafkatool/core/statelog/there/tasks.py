@@ -1,0 +1,105 @@
+"""What workers run for the carrier of jobs elsewhere; nothing here is for the driver, nor knows Spark."""
+
+import marshal
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Generic
+
+from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.statelog.jobs.carrier import Entry, Note, Reading, Result
+from kafkatool.core.statelog.sources.chunks import Chunk
+from kafkatool.core.statelog.there.ranges import by_header, cut, unpack_sound, whole_lines
+
+BATCH = 4096
+"""Entries sent at a time."""
+
+Batch = tuple[int, bytes]
+"""A bucket and what goes there: entries, or a note."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingTask(Generic[Note]):
+    reading: "Reading[Note]"
+    buckets: int
+
+    def run(self, frames: Iterator[bytes]) -> Iterator[Batch]:
+        """Yield bucket and entries, and in the last bucket the note of each chunk."""
+        for numbers, parts in groupby(by_header(frames), key=lambda part: part[0].split(b",")[:4]):
+            chunk = Chunk(*map(int, numbers))
+            try:
+                found, note = self.reading(chunk, whole_lines(_pieces(parts)))
+            except KafkatoolError as e:
+                yield self.buckets, pickle.dumps((chunk.number, e))
+                return
+            for bucket, entries in found.items():
+                for start in range(0, len(entries), BATCH):
+                    yield bucket, marshal.dumps(list(entries[start : start + BATCH]))
+            yield self.buckets, pickle.dumps((chunk.number, note))
+
+
+@dataclass(frozen=True, slots=True)
+class EachTask(Generic[Result]):
+    function: Callable[[Iterator[Entry]], Result]
+
+    def run(self, found: Iterator[Batch]) -> list[Result]:
+        return [self.function(_entries(found))]
+
+
+@dataclass(frozen=True, slots=True)
+class PartTask:
+    buckets: int
+    function: Callable[[Iterator[Entry]], Iterator[bytes]]
+
+    def run(self, bucket: int, found: Iterator[Batch]) -> Iterator[bytes]:
+        return self.function(_entries(found)) if bucket < self.buckets else iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTask(Generic[Result]):
+    most: int
+    function: Callable[[Iterator[Entry]], tuple[list[Entry], Result]]
+
+    def run(self, bucket: int, found: Iterator[Batch]) -> Iterator[tuple[Any, Any]]:
+        """Yield the entries, and the result under no key."""
+        if bucket < self.most:
+            entries, result = self.function(_entries(found))
+            yield None, result
+            yield from entries
+
+
+def is_result(keyed: tuple[Any, Any]) -> bool:
+    return keyed[0] is None
+
+
+def is_entry(keyed: tuple[Any, Any]) -> bool:
+    return keyed[0] is not None
+
+
+def _pieces(parts: Iterable[tuple[bytes, Iterator[bytes]]]) -> Iterator[bytes]:
+    for header, pieces in parts:
+        place = header.split(b",")[5]
+        if place == b"-":
+            yield from pieces
+        else:
+            start, end = map(int, place.split(b"-"))
+            yield from cut(unpack_sound(pieces), start, end)
+
+
+def itself(bucket: int) -> int:
+    return bucket
+
+
+def notes_of(found: Iterator[Batch]) -> list[tuple[int, Any]]:
+    return [pickle.loads(note) for _, note in found]
+
+
+def _entries(found: Iterator[Batch]) -> Iterator[Entry]:
+    for _, batch in found:
+        yield from marshal.loads(batch)
+
+
+def without_end(piece: bytes) -> bytes:
+    """Return lines without the last one's end, which Spark's writer adds."""
+    return piece[:-1]

@@ -1,0 +1,94 @@
+"""The ports of an embedded cluster: those given, those of the last run, and others; processes are not started."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.embedded import cluster as embedded
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.broker.embedded.cluster_files import ClusterFiles, ClusterSpec
+from kafkatool.core.errors import RefusedError
+
+
+class NotStartedError(Exception):
+    """The spec is on the disk; nothing was started yet."""
+
+
+@pytest.fixture(autouse=True)
+def unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first ports picked at random be those that are given or were kept; and let nothing start."""
+
+    def start(*_: object) -> None:
+        raise NotStartedError
+
+    monkeypatch.setattr(embedded, "free_ports", lambda count: iter(range(9001, 9001 + count)))
+    monkeypatch.setattr(embedded, "is_free", lambda port: True)
+    monkeypatch.setattr("kafkatool.broker.embedded.zookeeper_process.ZooKeeperProcess.start", start)
+
+
+def ports(directory: Path, brokers: int, *, port: int | None = None, zookeeper_port: int | None = None) -> list[int]:
+    """Return the ports of ZooKeeper and of the brokers of a new cluster there."""
+    with pytest.raises(NotStartedError):
+        EmbeddedCluster(brokers, directory=directory, port=port, zookeeper_port=zookeeper_port).up(owned=False)
+    spec = ClusterFiles(directory).load()
+    assert spec is not None
+    return [spec.zookeeper_port, *spec.ports.values()]
+
+
+@pytest.mark.parametrize(("port", "zookeeper_port"), [(9001, None), (None, 9001), (9003, 9001), (None, None)])
+def test_a_port_picked_is_none_that_was_given(tmp_path: Path, port: int | None, zookeeper_port: int | None) -> None:
+    found = ports(tmp_path, 2, port=port, zookeeper_port=zookeeper_port)
+    assert len(set(found)) == 3
+    assert found[1:] == [port, port + 1] if port else True
+    assert found[0] == zookeeper_port if zookeeper_port else True
+
+
+def test_a_port_picked_is_none_that_is_kept_and_a_port_given_is_kept_by_nobody_else(tmp_path: Path) -> None:
+    ClusterFiles(tmp_path).save(ClusterSpec(9002, {1: 9001}))
+    assert ports(tmp_path, 3) == [9002, 9001, 9003, 9004]
+    found = ports(tmp_path, 3, port=9002)
+    assert found[1:] == [9002, 9003, 9004] and len(set(found)) == 4
+
+
+@pytest.mark.spec("GRP-5")
+@pytest.mark.parametrize(("brokers", "replicas"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
+def test_the_offsets_topics_factor_and_no_delay_are_in_the_properties_that_can_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brokers: int, replicas: str
+) -> None:
+    def start(*_: object) -> None:
+        raise NotStartedError
+
+    monkeypatch.setattr("kafkatool.broker.embedded.zookeeper_process.ZooKeeperProcess.start", lambda *_: None)
+    monkeypatch.setattr("kafkatool.broker.embedded.processes.spawn", start)
+    with pytest.raises(NotStartedError):
+        EmbeddedCluster(brokers, directory=tmp_path).up(owned=False)
+    lines = ClusterFiles(tmp_path).properties(1).read_text().splitlines()
+    assert {f"offsets.topic.replication.factor={replicas}", "group.initial.rebalance.delay.ms=0"} <= set(lines)
+
+
+def test_a_client_of_an_open_cluster_needs_its_address_alone(tmp_path: Path) -> None:
+    """So that the same test runs with --kafka-security and without."""
+    ClusterFiles(tmp_path).save(ClusterSpec(9002, {1: 9001}))
+    cluster = EmbeddedCluster(directory=tmp_path)
+    assert cluster.client("confluent") == {"bootstrap.servers": "127.0.0.1:9001"}
+    assert cluster.client("aiokafka", user="alice") == {"bootstrap_servers": "127.0.0.1:9001"}
+    properties = cluster.client("java").read_text().splitlines()
+    assert properties == ["bootstrap.servers=127.0.0.1:9001", "security.protocol=PLAINTEXT"]
+    with pytest.raises(RefusedError, match="no client 'confluent_kafka': there are confluent"):
+        cluster.client("confluent_kafka")
+    with pytest.raises(RefusedError, match="this cluster is not secured"):
+        cluster.client("confluent", mechanism="PLAIN")
+
+
+def test_what_is_no_number_of_partitions_and_no_id_is_told_as_what_it_is(tmp_path: Path) -> None:
+    ClusterFiles(tmp_path).save(ClusterSpec(9002, {1: 9001}))
+    cluster = EmbeddedCluster(directory=tmp_path)
+    with pytest.raises(RefusedError, match="'3' is no number of partitions"):
+        cluster.create_topic("t", "3")  # type: ignore[arg-type]
+    with pytest.raises(RefusedError, match="no broker '1' in this cluster; it has 1"):
+        cluster.kill_broker("1")  # type: ignore[arg-type]
+
+
+def test_two_that_are_given_the_same_port_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="port 9002 is for ZooKeeper and broker 2"):
+        EmbeddedCluster(3, directory=tmp_path, port=9001, zookeeper_port=9002)

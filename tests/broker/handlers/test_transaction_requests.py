@@ -1,0 +1,242 @@
+"""Requests of transactions as they come over the wire: versions, order of checks, codes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.storage.batches.transaction_markers import Marker
+from kafkatool.broker.transactions.marker_writes import MarkerWrite
+from kafkatool.broker.transactions.transaction import Identity
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import add_partitions_to_txn as add
+from kafkatool.core.protocol.messages import describe_transactions, end_txn, init_producer_id, list_transactions
+from kafkatool.core.protocol.messages import write_txn_markers as markers
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from tests.broker.handlers.served import Client, broker_of, handler_context
+from tests.broker.transactions.stage import HERE, OFFSETS, OWN, THERE, Stage, stage
+from tests.waiting import eventually
+
+NONE = ErrorCode.NONE
+NOBODY = Identity(-1, -1)
+ANNOUNCED = {
+    22: (0, 4),  # InitProducerId
+    24: (0, 4),  # AddPartitionsToTxn
+    25: (0, 3),  # AddOffsetsToTxn
+    26: (0, 3),  # EndTxn
+    27: (0, 1),  # WriteTxnMarkers
+    28: (0, 3),  # TxnOffsetCommit
+    61: (0, 0),  # DescribeProducers
+    65: (0, 0),  # DescribeTransactions
+    66: (0, 1),  # ListTransactions
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A stage behind a socket."""
+
+    stage: Stage
+    client: Client
+
+    def init(self, version: int, id_: str = "id", expected: Identity = NOBODY) -> tuple[int, Identity]:
+        request = init_producer_id.InitProducerIdRequest(
+            transactional_id=id_,
+            transaction_timeout_ms=60_000,
+            producer_id=expected.producer_id,
+            producer_epoch=expected.epoch,
+        )
+        answer = self.client.call(init_producer_id.API, version, request)
+        return answer.error_code, Identity(answer.producer_id, answer.producer_epoch)
+
+    def add(self, version: int, identity: Identity, *places: TopicPartition) -> dict[TopicPartition, int]:
+        request = add.AddPartitionsToTxnRequest(
+            transactional_id="id",
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            topics=topics(*places),
+        )
+        return codes(self.client.call(add.API, version, request).topics)
+
+    def end(self, version: int, identity: Identity, *, committed: bool = True) -> int:
+        request = end_txn.EndTxnRequest(
+            transactional_id="id", producer_id=identity.producer_id, producer_epoch=identity.epoch, committed=committed
+        )
+        code: int = self.client.call(end_txn.API, version, request).error_code
+        return code
+
+
+def topics(*places: TopicPartition) -> list[add.AddPartitionsToTxnTopic]:
+    return [add.AddPartitionsToTxnTopic(topic=p.topic, partitions=[p.partition]) for p in places]
+
+
+def codes(found: list[add.AddPartitionsToTxnResponseTopic]) -> dict[TopicPartition, int]:
+    return {TopicPartition(t.topic, p.partition): p.error_code for t in found for p in t.partitions}
+
+
+@pytest.fixture
+def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    with stage(tmp_path, monkeypatch) as made:
+        context = handler_context(
+            transactions=made.coordinator, metadata_cache=made.world.cache, marker_writes=made.remote_markers
+        )
+        with broker_of(load_handlers(), context) as client:
+            yield Served(made, client)
+
+
+@pytest.mark.spec("TXN-102", "TXN-91", "TXN-29", "TXN-35")
+def test_the_versions_of_this_protocol_are_served_and_not_those_that_raise_the_epoch_at_each_end() -> None:
+    served = load_handlers()
+    assert {key: served[key].versions for key in ANNOUNCED} == ANNOUNCED
+
+
+@pytest.mark.spec("TXN-24", "TXN-25")
+def test_an_identity_is_asked_for_in_every_version(on: Served) -> None:
+    for version in range(5):
+        code, given = on.init(version)
+        assert (code, given.epoch) == (NONE, version)
+    for half in (Identity(given.producer_id, -1), Identity(-1, given.epoch)):
+        assert on.init(4, expected=half)[0] == ErrorCode.INVALID_REQUEST
+    strange = Identity(given.producer_id, 0)
+    assert on.init(4, expected=strange) == (ErrorCode.PRODUCER_FENCED, NOBODY)
+    assert on.init(3, expected=strange) == (ErrorCode.INVALID_PRODUCER_EPOCH, NOBODY)
+    assert on.init(0, "") == (ErrorCode.INVALID_REQUEST, NOBODY)
+
+
+@pytest.mark.spec("TXN-31", "TXN-38")
+@pytest.mark.parametrize("version", range(4))
+def test_partitions_are_looked_at_before_who_asks(on: Served, version: int) -> None:
+    me = on.init(0)[1]
+    assert on.add(version, me) == {}
+    unknown, strange = TopicPartition("nowhere", 0), Identity(77, 0)
+    not_tried = ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert on.add(version, strange, HERE, unknown) == {HERE: not_tried, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    internal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert on.add(version, strange, OFFSETS, OWN, HERE) == {OFFSETS: internal, OWN: internal, HERE: not_tried}
+    assert on.add(version, strange, HERE) == {HERE: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    old = Identity(me.producer_id, me.epoch + 5)
+    fenced = ErrorCode.INVALID_PRODUCER_EPOCH if version < 2 else ErrorCode.PRODUCER_FENCED
+    assert on.add(version, old, HERE) == {HERE: fenced}
+    assert on.add(version, me, HERE, THERE) == on.add(version, me, THERE, HERE) == {HERE: NONE, THERE: NONE}
+
+
+@pytest.mark.spec("TXN-34")
+def test_a_broker_asks_for_several_transactions_at_once_and_changes_nothing(on: Served) -> None:
+    assert on.client.call(add.API, 4, add.AddPartitionsToTxnRequest(transactions=[])).transactions == []
+    me = on.init(0)[1]
+    assert on.add(3, me, HERE) == {HERE: NONE}
+
+    def ask(id_: str, identity: Identity, *places: TopicPartition) -> add.AddPartitionsToTxnTransaction:
+        return add.AddPartitionsToTxnTransaction(
+            transactional_id=id_,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            verify_only=True,
+            topics=topics(*places),
+        )
+
+    unknown = TopicPartition("nowhere", 0)
+    asked = [
+        ask("id", me, HERE, THERE),
+        ask("other", me, HERE),
+        ask("", me, HERE),
+        ask("id", Identity(me.producer_id, 9), HERE),
+        ask("id", me, HERE, unknown),
+        ask("id", me, OFFSETS),
+    ]
+    answer = on.client.call(add.API, 4, add.AddPartitionsToTxnRequest(transactions=asked))
+    assert answer.error_code == NONE
+    assert [(t.transactional_id, codes(t.topics)) for t in answer.transactions] == [
+        ("id", {HERE: NONE, THERE: ErrorCode.INVALID_TXN_STATE}),
+        ("other", {HERE: ErrorCode.INVALID_PRODUCER_ID_MAPPING}),
+        ("", {HERE: ErrorCode.INVALID_REQUEST}),
+        ("id", {HERE: ErrorCode.PRODUCER_FENCED}),
+        ("id", {HERE: ErrorCode.OPERATION_NOT_ATTEMPTED, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        ("id", {OFFSETS: ErrorCode.INVALID_TXN_STATE}),
+    ]
+    assert on.end(3, me) == NONE
+    found: list[dict[TopicPartition, int]] = []
+
+    def has_ended() -> bool:
+        """Ask until the markers are written: so long another transaction is under way."""
+        later = on.client.call(add.API, 4, add.AddPartitionsToTxnRequest(transactions=[ask("id", me, HERE)]))
+        found.append(codes(later.transactions[0].topics))
+        return found[-1] != {HERE: ErrorCode.CONCURRENT_TRANSACTIONS}
+
+    eventually(has_ended, "the end of the transaction")
+    assert found[-1] == {HERE: ErrorCode.INVALID_TXN_STATE}
+
+
+@pytest.mark.spec("TXN-39")
+@pytest.mark.parametrize("version", range(4))
+def test_an_end_of_an_old_epoch_is_told_so_in_the_code_its_version_knows(on: Served, version: int) -> None:
+    me = on.init(0)[1]
+    assert on.end(version, me) == ErrorCode.INVALID_TXN_STATE  # nothing was begun
+    assert on.add(version, me, HERE) == {HERE: NONE}
+    old = Identity(me.producer_id, me.epoch + 1)
+    assert on.end(version, old) == (ErrorCode.INVALID_PRODUCER_EPOCH if version < 2 else ErrorCode.PRODUCER_FENCED)
+    assert (on.end(version, me), on.end(version, me)) == (NONE, NONE)
+    assert on.end(version, me, committed=False) == ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.spec("TXN-93")
+def test_ids_are_described_each_by_itself(on: Served) -> None:
+    me = on.init(0)[1]
+    assert on.add(3, me, THERE, HERE) == {HERE: NONE, THERE: NONE}
+    request = describe_transactions.DescribeTransactionsRequest(transactional_ids=["id", "", "nobody"])
+    mine, empty, nobody = on.client.call(describe_transactions.API, 0, request).transactions
+    assert (mine.state, mine.timeout_ms, mine.start_time_ms) == ("Ongoing", 60_000, 0)
+    assert [(t.topic, list(t.partitions)) for t in mine.topics] == [("here", [0]), ("there", [0])]
+    assert (mine.producer_id, mine.producer_epoch) == me
+    for refused, code in ((empty, ErrorCode.INVALID_REQUEST), (nobody, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)):
+        assert (refused.error_code, refused.state, refused.producer_id, refused.topics) == (code, "", 0, [])
+
+
+@pytest.mark.spec("TXN-94")
+def test_ids_are_listed_by_state_by_producer_and_by_age(on: Served) -> None:
+    open_ = on.init(0)[1]
+    on.stage.passed_ms += 10_000
+    assert on.add(3, open_, HERE) == {HERE: NONE}
+    empty = on.init(0, "empty")[1]
+    on.stage.passed_ms += 10_000
+
+    def listed(version: int = 1, **filters: object) -> list[str]:
+        request = list_transactions.ListTransactionsRequest(**filters)  # type: ignore[arg-type]
+        answer = on.client.call(list_transactions.API, version, request)
+        assert answer.error_code == NONE
+        return [*(t.transactional_id for t in answer.transactions), *(f"no state {s}" for s in answer.unknown_states)]
+
+    assert listed() == listed(0) == ["empty", "id"]
+    assert listed(states=["Ongoing"]) == ["id"]
+    assert listed(states=["Strange", "Empty"]) == ["empty", "no state Strange"]
+    assert listed(states=["Strange"]) == ["no state Strange"]
+    assert listed(producer_ids=[empty.producer_id, 4711]) == ["empty"]
+    assert listed(duration_ms=10_000) == ["empty"]  # it never began: as Kafka, which counts from -1
+    assert listed(duration_ms=9_999) == ["empty", "id"]
+
+
+@pytest.mark.spec("TXN-59", "TXN-58", "TXN-62", "TXN-85", "TXN-96")
+def test_markers_of_an_old_epoch_and_of_a_former_coordinator_are_refused(on: Served) -> None:
+    def write(producer_epoch: int, coordinator_epoch: int, *places: TopicPartition) -> dict[TopicPartition, int]:
+        marker = markers.TxnMarker(
+            producer_id=7,
+            producer_epoch=producer_epoch,
+            committed=False,
+            topics=[markers.WriteTxnMarkersTopic(topic=p.topic, partitions=[p.partition]) for p in places],
+            coordinator_epoch=coordinator_epoch,
+        )
+        (answer,) = on.client.call(markers.API, 1, markers.WriteTxnMarkersRequest(markers=[marker])).markers
+        return {TopicPartition(t.topic, p.partition): p.error_code for t in answer.topics for p in t.partitions}
+
+    unknown = TopicPartition("nowhere", 0)
+    assert write(3, 5, HERE, unknown) == {HERE: NONE, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert write(3, 5, HERE) == {HERE: NONE}  # a repeat, or one that comes late from this coordinator
+    assert write(3, 4, HERE) == {HERE: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+    assert write(2, 5, HERE) == {HERE: ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert write(4, 5, HERE) == {HERE: NONE}
+    end_of_old = [MarkerWrite(Identity(7, 3), Marker(True, 5), [HERE])]
+    outcomes: list[int] = []
+    on.stage.remote_markers.write(end_of_old, lambda done: outcomes.extend(done[0].values()))
+    assert outcomes == [ErrorCode.INVALID_PRODUCER_EPOCH]

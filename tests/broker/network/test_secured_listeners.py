@@ -1,0 +1,570 @@
+"""TLS and SASL listeners against raw sockets: table S byte by byte, handshakes of every kind."""
+
+import contextlib
+import random
+import ssl
+import struct
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.embedded.certificates import Authority, broker_names
+from kafkatool.broker.handlers import api_versions
+from kafkatool.broker.network.request_channel import Request
+from kafkatool.broker.network.socket_server import SocketServer
+from kafkatool.broker.security.listeners import VersionAnswers, scram_mechanisms, secure_listeners
+from kafkatool.broker.security.mechanisms import ScramUsers
+from kafkatool.core.protocol.codec.file_region import FileRegion
+from kafkatool.core.security import scram
+from tests.broker.network.raw_client import RawClient, echo, frame, network_config, wait_until
+
+PASSWORD = "store-secret"
+HANDSHAKE_1 = bytes.fromhex("001100010000000200026b740005504c41494e")
+HANDSHAKE_0 = bytes.fromhex("001100000000000100026b740005504c41494e")
+ALICE = b"\0alice\0alice-secret"
+MECHANISMS = "PLAIN,SCRAM-SHA-512,SCRAM-SHA-256"
+JAAS = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="admin-secret" '
+    'user_admin="admin-secret" user_alice="alice-secret";'
+)
+METADATA = bytes.fromhex("00030001000000090002" + b"kt".hex() + "00000000")
+VERSIONS_0 = bytes.fromhex("001200000000000100026b74")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.open(tmp_path_factory.mktemp("authority"))
+
+
+@contextlib.contextmanager
+def secured(
+    protocol: str,
+    authority: Authority | None = None,
+    handle: Callable[[Request], None] = echo,
+    **properties: str,
+) -> Iterator[SocketServer]:
+    given = {
+        "listeners": "MINE://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener.security.protocol.map": f"MINE:{protocol},PLAINTEXT:PLAINTEXT",
+        "sasl.enabled.mechanisms": MECHANISMS,
+        "listener.name.mine.plain.sasl.jaas.config": JAAS,
+    }
+    if authority is not None:
+        broker = authority.certificate("broker", "CN=broker", PASSWORD, names=broker_names())
+        given |= {
+            "ssl.keystore.location": str(broker.keystore),
+            "ssl.keystore.password": PASSWORD,
+            "ssl.truststore.location": str(authority.directory / "ca.pem"),
+        }
+    config = network_config(**(given | {k.replace("_", "."): v for k, v in properties.items()}))
+    users = ScramUsers(scram_mechanisms(config))
+    credential = scram.SCRAM_SHA_256.credential(b"alice-secret", salt=b"0123456789abcdef", iterations=4096)
+    users.put("alice", {"SCRAM-SHA-256": credential.encode(), "consumer_byte_rate": "1"})
+    versions = VersionAnswers(api_versions.answer, api_versions.answer_newer)
+    server = SocketServer(config, secure_listeners(config, users, versions))
+    try:
+        server.bind()
+        server.serve(handle)
+        yield server
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def client(server: SocketServer) -> Iterator[RawClient]:
+    made = RawClient(server.endpoints[0].port)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def tls_client(server: SocketServer, authority: Authority, **certificate: Any) -> RawClient:
+    made = RawClient(server.endpoints[0].port)
+    context = ssl.create_default_context(cafile=authority.directory / "ca.pem")
+    if certificate:
+        context.load_cert_chain(certificate["certificate"], certificate["key"])
+    made.socket = context.wrap_socket(made.socket, server_hostname="localhost")
+    return made
+
+
+def authenticate(token: bytes, version: int = 1, correlation_id: int = 2) -> bytes:
+    return struct.pack(">hhih2si", 36, version, correlation_id, 2, b"kt", len(token)) + token
+
+
+def handshake(mechanism: str, version: int = 1, correlation_id: int = 1) -> bytes:
+    name = mechanism.encode()
+    return struct.pack(">hhih2sh", 17, version, correlation_id, 2, b"kt", len(name)) + name
+
+
+OFFERED = "0000000000030005504c41494e000d534352414d2d5348412d353132000d534352414d2d5348412d323536"
+
+
+# --- table S ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-62", "SEC-64", "SEC-72")
+@pytest.mark.parametrize(
+    ("version", "answer"),
+    [
+        (0, "000000020000000000000000"),
+        (1, "0000000200000000000000000000000000000000"),
+    ],
+)
+def test_plain_logs_in_as_on_real_kafka_and_only_then_a_request_is_served(version: int, answer: str) -> None:
+    seen: list[str] = []
+
+    def note(request: Request) -> None:
+        seen.append(str(request.connection.principal))
+        echo(request)
+
+    with secured("SASL_PLAINTEXT", handle=note) as server, client(server) as peer:
+        assert len(peer.ask(VERSIONS_0)) > 100
+        assert peer.ask(HANDSHAKE_1).hex() == "00000002" + OFFERED
+        assert peer.ask(authenticate(ALICE, version)).hex() == answer
+        assert not seen
+        assert peer.ask(METADATA) == METADATA
+        with client(server) as bare:
+            assert bare.ask(HANDSHAKE_0).hex() == "00000001" + OFFERED
+            assert bare.ask(ALICE) == b""
+            assert bare.ask(METADATA) == METADATA
+    assert seen == ["User:alice", "User:alice"]
+
+
+REFUSALS = {
+    "wrong password": (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
+    "unknown user": (b"\0nobody\0x", "Authentication failed: Invalid username or password"),
+    "not UTF-8": (b"\0\xff\xfe\0x", "Authentication failed: Invalid username or password"),
+    "empty user": (b"\0\0alice-secret", "Authentication failed: username not specified"),
+    "empty password": (b"\0alice\0", "Authentication failed: password not specified"),
+    "two parts": (b"alice\0alice-secret", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
+    "four parts": (b"\0alice\0alice-secret\0x", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+    "five parts": (b"\0alice\0alice-secret\0x\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+    "empty": (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+    "authzid of another": (
+        b"admin\0alice\0alice-secret",
+        "Authentication failed: Client requested an authorization id that is different from username",
+    ),
+}
+
+
+@pytest.mark.spec("SEC-64", "SEC-68", "SEC-69")
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_refused_token_of_plain_gets_kafkas_words_after_the_delay(
+    case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token, text = REFUSALS[case]
+    caplog.set_level("INFO")
+    with secured("SASL_PLAINTEXT") as server:
+        for version in (0, 1):
+            with client(server) as peer:
+                peer.ask(HANDSHAKE_1)
+                began = time.monotonic()
+                answer = peer.ask(authenticate(token, version))
+                assert time.monotonic() - began >= 0.1
+                expected = struct.pack(">ihh", 2, 58, len(text)) + text.encode() + bytes(4 + 8 * version)
+                assert answer == expected
+                assert peer.is_closed_by_server()
+        with client(server) as bare:
+            bare.ask(HANDSHAKE_0)
+            bare.send(token)
+            assert bare.is_closed_by_server()
+    assert "listener MINE: 127.0.0.1:" in caplog.text
+    assert "by PLAIN as" in caplog.text
+    assert "alice-secret" not in caplog.text
+
+
+ALWAYS = "closed without an answer"
+WRONG_FRAMES: dict[str, tuple[list[bytes], bytes, str]] = {
+    "request first": ([], METADATA, ALWAYS),
+    "authenticate first": ([], authenticate(ALICE), ALWAYS),
+    "no request": ([], bytes.fromhex("600606092a864886f712010202"), ALWAYS),
+    "empty frame": ([], b"", ALWAYS),
+    "request after versions": ([VERSIONS_0], METADATA, ALWAYS),
+    "versions twice": ([VERSIONS_0], VERSIONS_0, ALWAYS),
+    "handshake of no version": ([], bytes.fromhex("001100020000000100026b740005504c41494e"), ALWAYS),
+    "authenticate of no version": ([HANDSHAKE_1], authenticate(ALICE, 3), ALWAYS),
+    "bare token after handshake 1": ([HANDSHAKE_1], ALICE, ALWAYS),
+    "authenticate after handshake 0": ([HANDSHAKE_0], authenticate(ALICE), ALWAYS),
+    "produce after handshake": ([HANDSHAKE_1], bytes.fromhex("0000000700000002") + bytes(16), ALWAYS),
+    "versions after handshake": ([HANDSHAKE_1], VERSIONS_0, "00000001002200000000"),
+    "handshake after handshake": ([HANDSHAKE_1], HANDSHAKE_1, "00000002002200000000"),
+    "GSSAPI": ([], handshake("GSSAPI"), "00000001" + "0021" + OFFERED[4:]),
+    "small letters": ([], handshake("plain", 0), "00000001" + "0021" + OFFERED[4:]),
+    "no mechanism": ([], handshake(""), "00000001" + "0021" + OFFERED[4:]),
+}
+
+
+@pytest.mark.spec("SEC-62", "SEC-63")
+@pytest.mark.parametrize("case", WRONG_FRAMES)
+def test_what_a_state_does_not_take_ends_the_connection_and_reaches_no_handler(case: str) -> None:
+    before, wrong, answer = WRONG_FRAMES[case]
+    served: list[Request] = []
+    with secured("SASL_PLAINTEXT", handle=served.append) as server, client(server) as peer:
+        for body in before:
+            peer.ask(body)
+        peer.send(wrong)
+        if answer != ALWAYS:
+            assert peer.receive().hex() == answer
+        assert peer.is_closed_by_server()
+    assert not served
+
+
+@pytest.mark.spec("SEC-62")
+def test_versions_may_be_asked_again_and_again_while_the_version_is_not_known() -> None:
+    newer = bytes.fromhex("001200630000000100026b7400")
+    nameless = bytes.fromhex("001200030000000100026b7400") + b"\x01\x01\x00"
+    with secured("SASL_PLAINTEXT") as server, client(server) as peer:
+        for _ in range(3):
+            assert peer.ask(newer).hex() == "0000000100230000000100120000" + "0003"
+        assert peer.ask(nameless)[4:6].hex() == "002a"  # INVALID_REQUEST: as first still
+        assert len(peer.ask(VERSIONS_0)) > 100
+        peer.ask(HANDSHAKE_1)
+        assert peer.ask(authenticate(ALICE))[4:6] == b"\0\0"
+
+
+@pytest.mark.spec("SEC-63")
+def test_before_the_login_a_frame_is_small_and_afterwards_as_ever() -> None:
+    with secured("SASL_PLAINTEXT", sasl_server_max_receive_size="1000") as server:
+        with client(server) as peer:
+            peer.ask(HANDSHAKE_1)
+            peer.ask(authenticate(b"\0alice\0" + b"x" * (1000 - 7 - 16)))  # refused, but read
+        for length in (1001, 0x7FFFFFFF, -1):
+            with client(server) as peer:
+                peer.socket.sendall(struct.pack(">i", length))
+                assert peer.is_closed_by_server()
+        with client(server) as peer:
+            peer.ask(HANDSHAKE_1)
+            peer.ask(authenticate(ALICE))
+            large = b"\0\x03" + bytes(100_000)
+            assert peer.ask(large) == large
+
+
+# --- SCRAM -----------------------------------------------------------------------------------------------------------
+
+
+def scram_login(peer: RawClient, user: str, password: bytes) -> tuple[bytes, bytes]:
+    """Log in; return the server's first message, and its last answer whole."""
+    first = scram.client_first(user, scram.make_nonce())
+    peer.ask(handshake("SCRAM-SHA-256"))
+    answer = peer.ask(authenticate(scram.encode_client_first(first)))
+    assert answer[4:6] == b"\0\0"
+    server_first = answer[12:-8]
+    final = scram.client_final(scram.SCRAM_SHA_256, password, first, server_first)
+    last = peer.ask(authenticate(final.message, correlation_id=3))
+    if last[4:6] == b"\0\0":
+        scram.check_server_final(final, last[12:-8])
+    return server_first, last
+
+
+@pytest.mark.spec("SEC-65", "SEC-68")
+def test_scram_logs_in_and_an_unknown_user_fails_as_one_with_a_wrong_password(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    text = b"Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    refused = struct.pack(">ihh", 3, 58, len(text)) + text + bytes(12)
+    with secured("SASL_PLAINTEXT") as server:
+        with client(server) as peer:
+            scram_login(peer, "alice", b"alice-secret")
+            assert peer.ask(METADATA) == METADATA
+        salts = []
+        for user in ("alice", "nobody", "nobody", "somebody"):
+            with client(server) as peer:
+                first, last = scram_login(peer, user, b"wrong")
+                assert last == refused
+                assert peer.is_closed_by_server()
+                salts.append(first.split(b",")[1:])
+    assert salts[1] == salts[2] != salts[3]
+    assert all(iterations == b"i=4096" for _, iterations in salts)
+    assert "as 'alice': wrong proof" in caplog.text
+    assert "as 'nobody': unknown user" in caplog.text
+
+
+@pytest.mark.spec("SEC-68", "SEC-69")
+def test_who_does_not_log_in_writes_little_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    name = b"\x01" * 500_000
+    with secured("SASL_PLAINTEXT") as server:
+        for mechanism, tokens in (
+            ("PLAIN", [b"\0" + name + b"\0x"]),
+            ("SCRAM-SHA-256", [b"n,,n=" + name + b",r=x", b""]),
+        ):
+            with client(server) as peer:
+                peer.ask(handshake(mechanism))
+                for token in tokens:
+                    assert peer.ask(authenticate(token))
+                assert peer.is_closed_by_server()
+    assert "could not log in by PLAIN" in caplog.text and "could not log in by SCRAM" in caplog.text
+    assert len(caplog.text) < 10_000  # not a line of two megabytes for each try
+
+
+@pytest.mark.spec("SEC-65")
+@pytest.mark.parametrize("extension", [b",tokenauth=true", b""])
+def test_delegation_tokens_and_weak_credentials_are_refused(extension: bytes) -> None:
+    with secured("SASL_PLAINTEXT") as server, client(server) as peer:
+        peer.ask(handshake("SCRAM-SHA-256"))
+        answer = peer.ask(authenticate(b"n,,n=alice,r=x" + extension))
+        assert answer[4:6] == struct.pack(">h", 58 if extension else 0)
+
+
+# --- new logins ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-70")
+def test_a_login_that_holds_for_some_time_is_renewed_or_ends() -> None:
+    with secured("SASL_PLAINTEXT", connections_max_reauth_ms="3600000") as server:
+        with client(server) as peer:
+            peer.ask(HANDSHAKE_1)
+            assert peer.ask(authenticate(ALICE))[-8:] == struct.pack(">q", 3_600_000)
+            assert peer.ask(METADATA) == METADATA
+            assert peer.ask(HANDSHAKE_1)[4:6] == b"\0\0"  # the first new login may come at once
+            assert peer.ask(authenticate(ALICE))[4:6] == b"\0\0"
+            assert peer.ask(METADATA) == METADATA
+            assert peer.ask(authenticate(ALICE)) == authenticate(ALICE)  # for the handlers: here, an echo
+        with client(server) as peer:
+            peer.ask(HANDSHAKE_1)
+            peer.ask(authenticate(ALICE))
+            peer.ask(HANDSHAKE_1)
+            text = b"Cannot change principals during re-authentication from User.alice: User.admin"
+            assert text in peer.ask(authenticate(b"\0admin\0admin-secret"))
+            assert peer.is_closed_by_server()
+        with client(server) as peer:
+            peer.ask(HANDSHAKE_1)
+            peer.ask(authenticate(ALICE))
+            peer.ask(handshake("SCRAM-SHA-256"))
+            assert peer.ask(authenticate(b"n,,n=alice,r=x"))[4:6] == struct.pack(">h", 58)
+            assert peer.is_closed_by_server()
+        with client(server) as peer:
+            peer.ask(HANDSHAKE_1)
+            peer.ask(authenticate(ALICE))
+            peer.ask(HANDSHAKE_1)
+            peer.send(METADATA)
+            assert peer.is_closed_by_server()
+    with secured("SASL_PLAINTEXT", connections_max_reauth_ms="1") as server, client(server) as peer:
+        peer.ask(HANDSHAKE_1)
+        peer.ask(authenticate(ALICE))
+        time.sleep(0.01)  # the lifetime itself
+        peer.send(METADATA)
+        assert peer.is_closed_by_server()
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-54", "SEC-58", "SEC-59")
+def test_tls_carries_requests_cut_at_random_and_files_without_sendfile(authority: Authority, tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    path = tmp_path / "log"
+    content = rng.randbytes(3_000_000)
+    path.write_bytes(content)
+
+    def answer(request: Request) -> None:
+        if request.frame == b"\0\0file":
+            whole = FileRegion(path.open("rb"), 5, len(content) - 5)
+            request.connection.send([struct.pack(">i", len(content) - 1), b"head", whole])
+        else:
+            echo(request)
+
+    with secured("SSL", authority, answer) as server:
+        peer = tls_client(server, authority)
+        assert peer.ask(b"\0\0file") == b"head" + content[5:]
+        bodies = [rng.randbytes(rng.choice((0, 1, 5, 300, 5000, 40_000))) for _ in range(300)]
+        for batch in range(0, len(bodies), 5):  # few enough for all answers to wait in the sockets
+            stream = b"".join(frame(b"\0\0" + body) for body in bodies[batch : batch + 5])
+            while stream:
+                cut = rng.choice((1, 2, 700, 5000, 16_384))
+                peer.socket.sendall(stream[:cut])
+                stream = stream[cut:]
+            for body in bodies[batch : batch + 5]:
+                assert peer.receive() == b"\0\0" + body
+        peer.close()
+
+
+@pytest.mark.spec("SEC-56", "SEC-72")
+def test_a_certificate_is_who_it_names_and_without_one_nobody(authority: Authority) -> None:
+    seen: list[str] = []
+
+    def note(request: Request) -> None:
+        seen.append(str(request.connection.principal))
+        echo(request)
+
+    mine = authority.certificate("alice", "CN=alice,OU=tests,O=kafkatool", PASSWORD)
+    files = {"certificate": mine.certificate, "key": mine.key}
+    with secured("SSL", authority, note, ssl_client_auth="requested") as server:
+        for certificate in ({}, files):
+            peer = tls_client(server, authority, **certificate)
+            peer.ask(b"\0\0x")
+            peer.close()
+    rules = {"ssl_principal_mapping_rules": r"RULE:^CN=([a-z]+),OU=tests.*$/$1-cert/U"}
+    with secured("SSL", authority, note, ssl_client_auth="required", **rules) as server:
+        peer = tls_client(server, authority, **files)
+        peer.ask(b"\0\0x")
+        peer.close()
+        other = authority.certificate("other", "CN=other,OU=elsewhere", PASSWORD)
+        for certificate in ({}, {"certificate": other.certificate, "key": other.key}):
+            with pytest.raises((OSError, EOFError)):
+                tls_client(server, authority, **certificate).ask(b"\0\0x")
+    assert seen == ["User:ANONYMOUS", "User:CN=alice,OU=tests,O=kafkatool", "User:ALICE-CERT"]
+
+
+@pytest.mark.spec("SEC-60", "SEC-56", "SEC-116")
+def test_a_handshake_that_fails_is_one_clear_line(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    stranger = Authority.open(tmp_path)
+    bad = stranger.certificate("bad", "CN=bad", PASSWORD)
+    expired = authority.certificate("expired", "CN=late", PASSWORD, expired=True)
+    with secured("SSL", authority, ssl_client_auth="required") as server:
+        for certificate in (bad, expired, None):
+            files = {} if certificate is None else {"certificate": certificate.certificate, "key": certificate.key}
+            with pytest.raises((OSError, EOFError)):
+                tls_client(server, authority, **files).ask(b"\0\0x")
+        for plaintext in (frame(VERSIONS_0), b"GET / HTTP/1.0\r\n\r\n"):
+            with client(server) as peer:
+                peer.socket.sendall(plaintext)
+                assert peer.is_closed_by_server()
+        with client(server) as peer:
+            old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            old.check_hostname = False
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+                old.minimum_version = ssl.TLSVersion.TLSv1
+                old.maximum_version = ssl.TLSVersion.TLSv1_1
+            old.set_ciphers("ALL:@SECLEVEL=0")
+            old.load_verify_locations(authority.directory / "ca.pem")
+            with pytest.raises(OSError):
+                old.wrap_socket(peer.socket, server_hostname="localhost")
+        plain = RawClient(server.endpoints[1].port)
+        plain.socket.sendall(bytes.fromhex("16030100c8010000c40303") + bytes(100))
+        assert plain.is_closed_by_server()
+        plain.close()
+    lines = [r.getMessage() for r in caplog.records if "listener " in r.getMessage()]
+    said = "\n".join(lines)
+    for reason in (
+        "self-signed certificate in certificate chain",
+        "certificate has expired",
+        "peer did not return a certificate",
+        "does not speak TLS",
+        "unsupported protocol",
+        "speaks TLS to the plaintext listener PLAINTEXT",
+    ):
+        assert reason in said, said
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.spec("SEC-57", "SEC-97")
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
+def test_who_stalls_before_the_login_disturbs_nobody_and_is_closed(protocol: str, authority: Authority) -> None:
+    with secured(protocol, authority, kt_authentication_timeout_ms="300") as server:
+        stalled = [RawClient(server.endpoints[0].port) for _ in range(20)]
+        for peer in stalled[:10]:
+            peer.socket.sendall(b"\x16\x03\x01\x02\x00" if protocol != "SASL_PLAINTEXT" else b"\0\0\0")
+        for peer in stalled:
+            assert peer.is_closed_by_server()
+            peer.close()
+        trickling = RawClient(server.endpoints[0].port)
+        with contextlib.suppress(OSError):
+            for byte in b"\x16\x03\x01\x02\x00" + bytes(500):
+                trickling.socket.sendall(bytes([byte]) if protocol != "SASL_PLAINTEXT" else b"\0")
+                trickling.socket.settimeout(0.01)
+                with contextlib.suppress(TimeoutError):
+                    if not trickling.socket.recv(1):
+                        break
+            else:
+                pytest.fail("each byte prolonged it")
+        trickling.close()
+
+
+@pytest.mark.spec("SEC-97")
+def test_who_has_logged_in_in_time_may_be_silent(authority: Authority) -> None:
+    with secured("SASL_SSL", authority, kt_authentication_timeout_ms="2000") as server:
+        peer = tls_client(server, authority)
+        peer.ask(HANDSHAKE_1)
+        peer.ask(authenticate(ALICE))
+        late = RawClient(server.endpoints[0].port)
+        assert late.is_closed_by_server()  # so two seconds and more have passed since the first one came
+        late.close()
+        assert peer.ask(METADATA) == METADATA
+        peer.close()
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-96")
+def test_of_those_that_have_not_logged_in_the_oldest_of_an_address_goes() -> None:
+    with secured("SASL_PLAINTEXT", kt_max_unauthenticated_connections="8") as server:
+        first, second, third = (RawClient(server.endpoints[0].port) for _ in range(3))
+        assert first.is_closed_by_server()  # a quarter of eight is two
+        second.ask(HANDSHAKE_1)
+        second.ask(authenticate(ALICE))  # counts no more
+        fourth = RawClient(server.endpoints[0].port)
+        for peer in (third, fourth):
+            peer.ask(HANDSHAKE_1)
+            peer.ask(authenticate(ALICE))
+        assert second.ask(METADATA) == METADATA
+        for peer in (first, second, third, fourth):
+            peer.close()
+
+
+@pytest.mark.spec("SEC-95")
+def test_one_above_the_limit_of_its_listener_waits_until_another_closes() -> None:
+    with secured("SASL_PLAINTEXT", listener_name_mine_max_connections="1") as server:
+        first = RawClient(server.endpoints[0].port)
+        first.ask(HANDSHAKE_1)
+        second = RawClient(server.endpoints[0].port)
+        second.send(HANDSHAKE_1)
+        assert second.answers_nothing_for(0.5)
+        other = RawClient(server.endpoints[1].port)  # another listener's have places of their own
+        assert other.ask(b"\0\0x") == b"\0\0x"
+        first.close()
+        assert second.receive()[4:6] == b"\0\0"
+        second.close()
+        other.close()
+
+
+@pytest.mark.spec("SEC-115", "SEC-63")
+def test_a_flood_of_frames_before_the_login_reaches_no_handler_and_leaves_nothing(authority: Authority) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    served: list[Request] = []
+
+    def note(request: Request) -> None:
+        if request.frame == METADATA:
+            echo(request)
+        else:
+            served.append(request)
+
+    seeds = [HANDSHAKE_1, HANDSHAKE_0, VERSIONS_0, authenticate(ALICE), METADATA, handshake("SCRAM-SHA-256")]
+    with (
+        secured("SASL_PLAINTEXT", None, note, connection_failed_authentication_delay_ms="0") as server,
+        client(server) as good,
+    ):
+        good.ask(HANDSHAKE_1)
+        good.ask(authenticate(ALICE))
+        descriptors = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(60):
+            with client(server) as peer:
+                stream = b""
+                for _ in range(20):
+                    body = bytearray(rng.choice(seeds))
+                    if body.endswith(b"alice-secret"):
+                        body[-1] ^= 1
+                    if rng.random() < 0.5:
+                        body[rng.randrange(len(body))] = rng.randrange(256)
+                    if body.endswith(b"alice-secret"):
+                        continue
+                    if rng.random() < 0.2:
+                        del body[rng.randrange(len(body)) :]
+                    stream += frame(bytes(body)) if rng.random() < 0.9 else bytes(body)
+                with contextlib.suppress(OSError):
+                    peer.socket.sendall(stream)
+            assert good.ask(METADATA) == METADATA
+        wait_until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 2)
+    assert not served

@@ -1,0 +1,86 @@
+"""The ACLs in a real ZooKeeper: read at the start, and again when a change node says so."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kafkatool.broker.security.acl_following import AclFollower
+from kafkatool.broker.security.authorizer import Authorizer
+from kafkatool.broker.security.principal import ANONYMOUS
+from kafkatool.core.model.acls import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from kafkatool.core.zookeeper.acl_znodes import AclChangeZnode, AclZnode
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
+from tests.waiting import eventually
+
+ORDERS = ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL)
+PAY = ResourcePattern(ResourceType.TOPIC, "pay", PatternType.PREFIXED)
+ALLOWED = frozenset({Entry("User:ANONYMOUS", "*", Operation.READ, Permission.ALLOW)})
+
+
+@pytest.fixture
+def authorizer() -> Authorizer:
+    return Authorizer((), allow_without_acl=False)
+
+
+@pytest.fixture
+def follower(zk: ZooKeeper, authorizer: Authorizer) -> Iterator[AclFollower]:
+    made = AclFollower(zk, authorizer)
+    yield made
+    made.stop()
+
+
+def reads(authorizer: Authorizer, topic: str) -> bool:
+    return authorizer.allows(ANONYMOUS, "127.0.0.1", Operation.READ, ResourceType.TOPIC, topic, "")
+
+
+def tell(zk: ZooKeeper, pattern: ResourcePattern, data: bytes | None = None) -> None:
+    told = AclChangeZnode.encode(pattern) if data is None else data
+    zk.create(AclChangeZnode.prefix(pattern), told, sequential=True, make_parents=True)
+
+
+@pytest.mark.spec("SEC-77", "SEC-79")
+def test_the_nodes_are_made_what_is_there_is_read_and_changes_hold_when_they_are_told(
+    zk: ZooKeeper, authorizer: Authorizer, follower: AclFollower
+) -> None:
+    zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED), make_parents=True)
+    follower.start()
+    assert reads(authorizer, "orders") and not reads(authorizer, "payments")
+    kinds = {"Topic", "Group", "Cluster", "TransactionalId", "DelegationToken"}
+    assert set(zk.children("/kafka-acl") or ()) == kinds == set(zk.children("/kafka-acl-extended/prefixed") or ())
+    zk.create(AclZnode.path(PAY), AclZnode.encode(ALLOWED))
+    assert not reads(authorizer, "payments"), "nobody told of it yet"
+    tell(zk, PAY)
+    eventually(lambda: reads(authorizer, "payments"), "the change holds")
+    zk.delete(AclZnode.path(ORDERS))
+    tell(zk, ORDERS, b"TOPIC:orders")  # as 2.8.2 writes it
+    eventually(lambda: not reads(authorizer, "orders"), "the change holds")
+
+
+@pytest.mark.spec("SEC-78", "SEC-79")
+def test_a_damaged_node_denies_its_resource_alone_and_a_damaged_change_has_all_read_again(
+    zk: ZooKeeper, authorizer: Authorizer, follower: AclFollower, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    every = ORDERS._replace(name="*")
+    zk.create(AclZnode.path(every), AclZnode.encode(ALLOWED), make_parents=True)
+    zk.create(AclZnode.path(ORDERS), b'{"version":2,"acls":[]}')
+    zk.create("/kafka-acl/Spaceship/x", make_parents=True)
+    follower.start()
+    assert not reads(authorizer, "orders") and reads(authorizer, "others")
+    assert [r.levelname for r in caplog.records] == ["WARNING", "ERROR"]
+    zk.set(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED), 0)
+    tell(zk, ORDERS, b"\xff")
+    eventually(lambda: reads(authorizer, "orders"), "the change holds")
+
+
+@pytest.mark.spec("SEC-79")
+def test_after_a_reconnection_everything_is_read_again(authorizer: Authorizer) -> None:
+    zk = MemoryZooKeeper(MemoryEnsemble())
+    follower = AclFollower(zk, authorizer)
+    follower.start()
+    zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED))  # and nobody told of it
+    zk.reconnect()
+    eventually(lambda: reads(authorizer, "orders"), "the entry holds")
+    follower.stop()

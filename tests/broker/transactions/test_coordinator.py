@@ -1,0 +1,252 @@
+"""The coordinator's answers: which, in which order of checks, and at which moment."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.transactions.coordinator import DescribedTransaction
+from kafkatool.broker.transactions.states import TransactionState
+from kafkatool.broker.transactions.transaction import Identity
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from tests.broker.replication.world import follower
+from tests.broker.transactions.stage import DATA, HERE, OFFSETS, OWN, THERE, Mortal, Stage, stage
+
+NOBODY = Identity(-1, -1)
+
+
+@pytest.fixture
+def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    with stage(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def given(on: Stage, id_: str = "id") -> Identity:
+    code, identity = on.init(id_)
+    assert code is ErrorCode.NONE
+    return identity
+
+
+def described(on: Stage, id_: str = "id") -> DescribedTransaction:
+    found = on.coordinator.describe(id_)
+    assert isinstance(found, DescribedTransaction)
+    return found
+
+
+def acknowledge(on: Stage) -> None:
+    """Let the follower of the coordinator's own partition have all of it."""
+    end = on.world.partition(OWN).log.log_end_offset
+    on.world.fetch(end, follower(2), OWN)
+    on.settle()
+
+
+@pytest.mark.spec("TXN-24")
+def test_an_identity_is_refused_for_what_is_wrong_with_the_request(on: Stage) -> None:
+    longest = on.world.config.transaction_max_timeout_ms
+    answers: list[ErrorCode] = []
+    for id_, timeout_ms in (("", 1), ("", 0), ("id", 0), ("id", -1), ("id", longest + 1), ("id", longest)):
+        on.coordinator.give_identity(id_, timeout_ms, None, lambda code, given: answers.append(code))
+    refused = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert answers == [*[ErrorCode.INVALID_REQUEST] * 2, *[refused] * 3, ErrorCode.NONE]
+
+
+@pytest.mark.spec("TXN-31", "TXN-39", "TXN-93")
+def test_an_empty_id_is_no_id_and_a_strange_one_is_unknown(on: Stage) -> None:
+    mine = given(on)
+    assert (on.add("", mine, HERE), on.end("", mine, committed=True)) == (ErrorCode.INVALID_REQUEST,) * 2
+    assert on.coordinator.describe("") is ErrorCode.INVALID_REQUEST
+    unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (on.add("other", mine, HERE), on.end("other", mine, committed=True)) == (unknown,) * 2
+    assert on.coordinator.describe("other") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+@pytest.mark.spec("TXN-8", "TXN-16")
+def test_who_stops_or_has_lost_the_partition_says_so_first(on: Stage) -> None:
+    mine = given(on)
+    on.world.follow(OWN, epoch=5)
+    on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    moved = ErrorCode.NOT_COORDINATOR
+    assert (on.init("id")[0], on.add("id", mine, HERE), on.end("id", mine, committed=True)) == (moved,) * 3
+    assert on.coordinator.describe("id") is moved
+    on.coordinator.shutdown()
+    stopping = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (on.init("id")[0], on.add("id", mine, HERE), on.end("id", mine, committed=True)) == (stopping,) * 3
+    assert on.coordinator.list() == (stopping, ())
+
+
+def replicated(on: Stage) -> None:
+    """Have the coordinator's partition replicated by a second broker, which fetches when the test says so."""
+    on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
+    on.succeed_here(Mortal())
+
+
+@pytest.mark.spec("TXN-10", "TXN-8")
+def test_nothing_is_served_before_what_was_loaded_is_replicated(on: Stage) -> None:
+    mine = given(on)
+    replicated(on)
+    acknowledge(on)
+    on.coordinator.add_partitions("id", mine, frozenset(DATA), lambda _: None)
+    on.world.lead(OWN, epoch=2, isr=(1, 2), replicas=(1, 2), version=2)
+    on.succeed_here(Mortal())
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (on.init("id")[0], on.end("id", mine, committed=True)) == (loading, loading)
+    assert on.coordinator.list() == (loading, ())
+    acknowledge(on)
+    assert described(on).state is TransactionState.ONGOING
+
+
+@pytest.mark.spec("TXN-26", "TXN-33", "TXN-40", "TXN-18", "TXN-19")
+def test_an_answer_goes_out_when_its_record_is_replicated_and_not_before(on: Stage) -> None:
+    replicated(on)
+    acknowledge(on)
+    codes: list[ErrorCode] = []
+    identities: list[Identity] = []
+
+    def note(code: ErrorCode, identity: Identity) -> None:
+        codes.append(code)
+        identities.append(identity)
+
+    on.coordinator.give_identity("id", 60_000, None, note)
+    assert codes == [] and on.coordinator.describe("id") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    acknowledge(on)
+    assert codes == [ErrorCode.NONE]
+    (mine,) = identities
+    on.coordinator.add_partitions("id", mine, frozenset(DATA), codes.append)
+    assert len(codes) == 1 and described(on).state is TransactionState.EMPTY
+    acknowledge(on)
+    assert codes[1:] == [ErrorCode.NONE] and described(on).partitions == frozenset(DATA)
+    on.coordinator.end("id", mine, committed=True, done=codes.append)
+    on.settle()
+    assert len(codes) == 2 and not any(on.markers(place, mine.producer_id) for place in DATA)
+    acknowledge(on)
+    assert codes[2:] == [ErrorCode.NONE]
+    assert all(on.markers(place, mine.producer_id) == [(mine.epoch, True)] for place in DATA)
+
+
+@pytest.mark.spec("TXN-51", "TXN-27")
+def test_a_fence_holds_before_its_record_is_replicated_and_its_markers_have_the_raised_epoch(on: Stage) -> None:
+    mine = given(on)
+    assert (on.add("id", mine, *DATA), on.produce("id", mine, HERE)) == (ErrorCode.NONE, ErrorCode.NONE)
+    replicated(on)
+    acknowledge(on)
+    codes: list[ErrorCode] = []
+    on.coordinator.give_identity("id", 60_000, None, lambda code, _: codes.append(code))
+    fenced = ErrorCode.PRODUCER_FENCED
+    assert (on.add("id", mine, HERE), on.end("id", mine, committed=True)) == (fenced, fenced)
+    assert codes == []
+    acknowledge(on)
+    assert codes == [ErrorCode.CONCURRENT_TRANSACTIONS]
+    assert all(on.markers(place, mine.producer_id) == [(mine.epoch + 1, False)] for place in DATA)
+    assert on.produce("id", mine, HERE, 1) is ErrorCode.INVALID_PRODUCER_EPOCH  # known there by the marker
+
+
+@pytest.mark.spec("TXN-13", "TXN-14")
+def test_what_is_in_flight_when_the_partition_goes_is_answered_with_16(on: Stage) -> None:
+    mine = given(on)
+    replicated(on)
+    acknowledge(on)
+    codes: list[ErrorCode] = []
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), codes.append)
+    on.coordinator.end("id", mine, committed=True, done=codes.append)  # parked behind it
+    on.world.follow(OWN, epoch=5)  # the coordinator has not been told yet
+    on.coordinator.end("id", mine, committed=True, done=codes.append)
+    on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    on.settle()
+    assert codes == [ErrorCode.NOT_COORDINATOR] * 3
+
+
+@pytest.mark.spec("TXN-20", "TXN-21")
+def test_a_record_that_was_refused_though_the_partition_stays_leaves_the_id_as_it_was(on: Stage) -> None:
+    mine = given(on)
+    codes: list[ErrorCode] = []
+    real = on.world.partition(OWN)
+    on.world.follow(OWN, epoch=5)
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), codes.append)
+    assert codes == [ErrorCode.NOT_COORDINATOR]
+    on.world.lead(OWN, epoch=6)  # back, before the coordinator has heard of anything
+    assert on.world.partition(OWN) is real
+    on.settle()
+    assert on.add("id", mine, HERE) is ErrorCode.NONE
+
+
+@pytest.mark.spec("TXN-22")
+def test_a_request_waits_for_the_one_before_it_and_for_the_markers(on: Stage) -> None:
+    mine = given(on)
+    replicated(on)
+    acknowledge(on)
+    codes: list[ErrorCode] = []
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), codes.append)
+    on.coordinator.add_partitions("id", mine, frozenset({THERE}), codes.append)
+    assert codes == []
+    acknowledge(on)  # the first; the second is decided anew, and stored
+    assert codes == [ErrorCode.NONE]
+    acknowledge(on)
+    assert codes == [ErrorCode.NONE] * 2 and described(on).partitions == {HERE, THERE}
+
+
+@pytest.mark.spec("TXN-41", "TXN-61")
+def test_a_partition_that_was_never_written_to_gets_its_marker_too(on: Stage) -> None:
+    mine = given(on)
+    assert on.add("id", mine, HERE, OFFSETS) is ErrorCode.NONE
+    assert on.produce("id", mine, HERE) is ErrorCode.NONE
+    assert on.end("id", mine, committed=True) is ErrorCode.NONE
+    assert [on.markers(place, mine.producer_id) for place in DATA] == [[(0, True)], [], [(0, True)]]
+    assert all(on.is_settled(place) for place in DATA)
+
+
+@pytest.mark.spec("TXN-43", "TXN-93")
+def test_an_ended_transaction_is_described_with_its_start_and_no_partition(on: Stage) -> None:
+    mine = given(on)
+    on.passed_ms += 5000
+    assert (on.add("id", mine, *DATA), on.end("id", mine, committed=False)) == (ErrorCode.NONE, ErrorCode.NONE)
+    found = described(on)
+    assert (found.state, found.value.start_ms, found.partitions) == (TransactionState.COMPLETE_ABORT, 5000, frozenset())
+    assert found.value.timeout_ms == 60_000 and found.value.identity == mine
+
+
+@pytest.mark.spec("TXN-44", "TXN-46", "TXN-48")
+def test_the_scan_gives_up_what_is_past_its_time_and_nothing_else(on: Stage) -> None:
+    old = given(on, "old")
+    assert on.add("old", old, HERE) is ErrorCode.NONE
+    on.passed_ms += 30_000
+    young = given(on, "young")
+    assert on.add("young", young, THERE) is ErrorCode.NONE
+    on.passed_ms += 30_001
+    on.coordinator.time_out()
+    on.settle()
+    states = {id_: value.state for id_, value in on.coordinator.list()[1]}
+    assert states == {"old": TransactionState.COMPLETE_ABORT, "young": TransactionState.ONGOING}
+    assert on.end("old", old, committed=True) is ErrorCode.PRODUCER_FENCED
+    code, again = on.init("old")  # a producer of the id goes on
+    assert (code, again.epoch) == (ErrorCode.NONE, old.epoch + 2)
+
+
+@pytest.mark.spec("TXN-34", "TXN-72", "TXN-75")
+def test_a_batch_opens_a_transaction_only_in_a_partition_that_was_added(on: Stage) -> None:
+    mine = given(on)
+    assert on.produce("id", mine, HERE) is ErrorCode.INVALID_TXN_STATE
+    assert on.add("id", mine, HERE) is ErrorCode.NONE
+    assert on.produce("id", mine, THERE) is ErrorCode.INVALID_TXN_STATE
+    assert on.produce("id", mine, HERE) is ErrorCode.NONE
+    assert on.end("id", mine, committed=True) is ErrorCode.NONE
+    assert on.produce("id", mine, HERE, 1) is ErrorCode.INVALID_TXN_STATE  # late
+    assert on.produce("other", mine, HERE, 1) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    stranger = Identity(mine.producer_id, mine.epoch + 1)
+    assert on.produce("id", stranger, HERE) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert all(on.is_settled(place) for place in DATA)
+
+
+@pytest.mark.spec("TXN-55")
+def test_a_partition_that_the_metadata_do_not_name_is_asked_for_and_waited_for(on: Stage) -> None:
+    mine = given(on)
+    gone = TopicPartition("gone", 0)
+    assert on.add("id", mine, HERE, gone) is ErrorCode.NONE
+    on.coordinator.end("id", mine, committed=True, done=lambda _: None)
+    for _ in range(5):
+        for job in on.take_jobs():
+            job()
+    assert described(on).state is TransactionState.PREPARE_COMMIT and described(on).partitions == {gone}
+    on.deleted.add(gone)
+    on.settle()
+    assert described(on).state is TransactionState.COMPLETE_COMMIT

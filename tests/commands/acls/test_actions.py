@@ -1,0 +1,154 @@
+"""kt acls: Kafka's words, the nodes that are written, what is warned of and refused."""
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.commands.main import kt
+from kafkatool.core.zookeeper.acl_znodes import ACL_PATHS
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.core.zookeeper.cluster_nodes import tree as nodes_below
+
+ALICE = ("--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+PREFIXED = ("--resource-pattern-type", "prefixed")
+
+
+@pytest.fixture(autouse=True)
+def nodes(zk: ZooKeeper) -> None:
+    for path in ("/brokers/ids", *ACL_PATHS):
+        zk.create(path, make_parents=True)
+
+
+def acls(zk_connect: str, *args: str) -> Result:
+    action, *rest = args
+    return CliRunner().invoke(kt, ["acls", action, "--zookeeper", zk_connect, *rest])
+
+
+def done(zk_connect: str, *args: str) -> str:
+    result = acls(zk_connect, *args)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def data(zk: ZooKeeper, path: str) -> bytes | None:
+    node = zk.get(path)
+    return None if node is None else node.data
+
+
+@pytest.mark.spec("SEC-91", "SEC-89")
+def test_add_writes_and_prints_what_kafkas_tool_does(zk: ZooKeeper, zk_connect: str) -> None:
+    orders = "for resource `ResourcePattern(resourceType=TOPIC, name=orders, patternType=LITERAL)`: \n"
+    entry = " \t(principal=User:alice, host=*, operation=READ, permissionType=ALLOW) \n\n"
+    assert done(zk_connect, "add", *ALICE) == f"Adding ACLs {orders}{entry}Current ACLs {orders}{entry}"
+    written = (
+        b'{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"}]}'
+    )
+    assert data(zk, "/kafka-acl/Topic/orders") == written
+    assert data(zk, "/kafka-acl-changes/acl_changes_0000000000") == b"Topic:orders"
+    done(zk_connect, "add", *ALICE)
+    assert zk.children("/kafka-acl-changes") == ["acl_changes_0000000000"], "nothing changed, nothing is told"
+
+
+@pytest.mark.spec("SEC-91")
+def test_sugar_prefixes_and_hosts(zk: ZooKeeper, zk_connect: str) -> None:
+    done(zk_connect, "add", "--allow-principal", "User:p", "--producer", "--idempotent", "--topic", "t",
+         "--transactional-id", "x")  # fmt: skip
+    done(zk_connect, "add", "--allow-principal", "User:c", "--consumer", "--topic", "pay", "--group", "g", *PREFIXED)
+    done(zk_connect, "add", "--deny-principal", "User:m", "--deny-host", "10.0.0.9", "--group", "g 1*%")
+    items = json.loads(done(zk_connect, "list", "--output", "json"))["items"]
+    found = {
+        (i["resource_type"], i["resource_name"], i["pattern_type"], i["operation"], i["permission"], i["host"])
+        for i in items
+    }
+    assert found == {
+        *(("TOPIC", "t", "LITERAL", one, "ALLOW", "*") for one in ("WRITE", "DESCRIBE", "CREATE")),
+        *(("TRANSACTIONAL_ID", "x", "LITERAL", one, "ALLOW", "*") for one in ("WRITE", "DESCRIBE")),
+        ("CLUSTER", "kafka-cluster", "LITERAL", "IDEMPOTENT_WRITE", "ALLOW", "*"),
+        *(("TOPIC", "pay", "PREFIXED", one, "ALLOW", "*") for one in ("READ", "DESCRIBE")),
+        ("GROUP", "g", "PREFIXED", "READ", "ALLOW", "*"),
+        ("GROUP", "g 1*%", "LITERAL", "ALL", "DENY", "10.0.0.9"),
+    }
+    matching = done(zk_connect, "list", "--topic", "payments", "--resource-pattern-type", "match")
+    assert "name=pay, patternType=PREFIXED" in matching and "name=t," not in matching
+    assert done(zk_connect, "list", "--topic", "pay") == ""
+    of_m = done(zk_connect, "list", "--principal", "User:m")
+    assert of_m.startswith("ACLs for principal `User:m`\nCurrent ACLs for") and of_m.count("Current") == 1
+
+
+@pytest.mark.spec("SEC-91", "SEC-92")
+def test_remove_takes_what_is_named_and_says_how_to_put_it_back(zk: ZooKeeper, zk_connect: str) -> None:
+    done(zk_connect, "add", *ALICE)
+    done(zk_connect, "add", "--allow-principal", "User:bob", "--operation", "Write", "--topic", "orders")
+    unasked = acls(zk_connect, "remove", "--topic", "orders")
+    assert unasked.exit_code == 2 and "--force" in unasked.stderr and data(zk, "/kafka-acl/Topic/orders")
+    result = acls(zk_connect, "remove", *ALICE, "--force")
+    assert "User:bob" in result.stdout and "User:alice" not in result.stdout
+    (back,) = [line for line in result.stderr.splitlines() if "to put it back: " in line]
+    assert "--allow-principal User:alice" in back and "--operation Read --topic orders" in back
+    assert done(zk_connect, "remove", *ALICE, "--force"), "what is not there is taken away all the same"
+    assert done(zk_connect, "remove", "--topic", "orders", "--force") == ""
+    assert data(zk, "/kafka-acl/Topic/orders") is None
+
+
+@pytest.mark.spec("COM-5X", "COM-6X")
+def test_a_dry_run_shows_each_write_and_another_cluster_gets_none(zk: ZooKeeper, zk_connect: str) -> None:
+    entry = '{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"}'
+    told = "create sequential /kafka-acl-changes/acl_changes_ Topic:orders\n"
+    before = nodes_below(zk)
+    assert done(zk_connect, "add", *ALICE, "--dry-run") == (
+        f'create /kafka-acl/Topic/orders {{"version":1,"acls":[{entry}]}}\n{told}'
+    )
+    refused = acls(zk_connect, "add", *ALICE, "--cluster-id", "other")
+    assert refused.exit_code == 1 and "--cluster-id is other, but" in refused.output
+    assert nodes_below(zk) == before
+    done(zk_connect, "add", *ALICE)
+    before = nodes_below(zk)
+    assert done(zk_connect, "remove", *ALICE, "--dry-run") == f"delete /kafka-acl/Topic/orders\n{told}"
+    assert acls(zk_connect, "remove", *ALICE, "--force", "--cluster-id", "other").exit_code == 1
+    assert nodes_below(zk) == before
+
+
+@pytest.mark.spec("SEC-92")
+def test_consequences_are_told_and_a_dry_run_writes_nothing(zk: ZooKeeper, zk_connect: str) -> None:
+    result = acls(zk_connect, "add", *ALICE, "--dry-run")
+    assert "the first ACL about Topic orders" in result.stderr and "User:alice may read in no group" in result.stderr
+    assert "/kafka-acl/Topic/orders" in result.stdout and "Topic:orders" in result.stdout
+    assert data(zk, "/kafka-acl/Topic/orders") is None and zk.children("/kafka-acl-changes") == []
+    zk.delete("/kafka-acl-extended/prefixed/Topic")
+    for kind in zk.children("/kafka-acl-extended/prefixed") or ():
+        zk.delete(f"/kafka-acl-extended/prefixed/{kind}")
+    zk.delete("/kafka-acl-extended/prefixed")
+    refused = acls(zk_connect, "add", *ALICE, *PREFIXED)
+    assert refused.exit_code == 1 and "/kafka-acl-extended/prefixed is missing" in refused.stderr
+
+
+@pytest.mark.spec("SEC-91")
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("add", "--allow-principal", "User:a"), "You must specify at least one resource"),
+        (("add", "--topic", "t"), "needs --allow-principal"),
+        (("add", "--allow-principal", "a", "--topic", "t"), "write User:NAME"),
+        (("add", "--allow-principal", "User:a", "--topic", "t", "--operation", "ClusterAction"),
+         "ResourceType TOPIC only supports operations"),
+        (("add", "--allow-principal", "User:a", "--topic", "t", "--resource-pattern-type", "match"),
+         "A '--resource-pattern-type' value of 'MATCH' is not valid when adding acls."),
+        (("add", "--allow-principal", "User:a", "--group", "a/b"), "invalid resource name: a/b"),
+        (("add", "--allow-principal", "User:a", "--consumer", "--topic", "t"), "a --topic and a --group"),
+        (("add", "--allow-host", "h", "--topic", "t"), "--allow-host needs --allow-principal"),
+        (("remove", "--force"), "You must specify at least one resource"),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_what_is_wrong_is_told_before_anything_is_written(zk_connect: str, args: tuple[str, ...], why: str) -> None:
+    result = acls(zk_connect, *args)
+    assert result.exit_code == 2 and why in result.stderr
+
+
+@pytest.mark.spec("SEC-91")
+def test_kafkas_own_spelling_is_answered_or_taken(zk_connect: str) -> None:
+    result = CliRunner().invoke(kt, ["acls", "--add", "--allow-principal", "User:a", "--topic", "t"])
+    assert result.exit_code == 2 and "kt acls add --allow-principal User:a --topic t" in result.stderr
+    properties = ["acls", "list", "--authorizer-properties", f"zookeeper.connect={zk_connect}"]
+    assert CliRunner().invoke(kt, properties).exit_code == 0

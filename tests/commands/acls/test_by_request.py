@@ -1,0 +1,153 @@
+"""``kt acls --bootstrap-server`` beside ``--zookeeper``: the same words, items and exit codes, whichever way."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.commands.main import kt
+from kafkatool.core.model.acls import Entry, Filter, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from kafkatool.core.protocol.messages import create_acls, delete_acls, describe_acls
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.zookeeper.acl_znodes import ACL_PATHS
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.core.client.fake_broker import FakeBroker
+
+SERVED = {describe_acls.API: (0, 2), create_acls.API: (0, 2), delete_acls.API: (0, 2)}
+Asked = describe_acls.DescribeAclsRequest | delete_acls.DeleteAclsFilter
+READ = ("--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+PREFIXED = ("--resource-pattern-type", "prefixed")
+STORY = (
+    ("add", *READ),
+    ("add", "--allow-principal", "User:p", "--producer", "--idempotent", "--topic", "t", "--transactional-id", "x"),
+    ("add", "--deny-principal", "User:m", "--deny-host", "10.0.0.9", "--group", "g 1", *PREFIXED),
+    ("list",),
+    ("list", "--output", "json"),
+    ("list", "--group", "g 123", "--resource-pattern-type", "match"),
+    ("list", "--principal", "User:alice", "--principal", "User:nobody"),
+    ("remove", *READ, "--force"),
+    ("remove", *READ, "--force"),
+    ("remove", "--topic", "t", "--force", "--output", "tsv"),
+    ("remove", "--topic", "orders"),
+    ("list", "--output", "json"),
+)
+
+
+class AclBroker(FakeBroker):
+    """A broker made of functions that keeps ACLs; it sends words in the order they came."""
+
+    def __init__(self) -> None:
+        super().__init__(1, SERVED)
+        self.kept: dict[ResourcePattern, list[Entry]] = {}
+        self.answers[describe_acls.API.key] = self._describe
+        self.answers[create_acls.API.key] = self._create
+        self.answers[delete_acls.API.key] = self._delete
+
+    def _selected(self, asked: Asked) -> Iterator[tuple[ResourcePattern, Entry]]:
+        wanted = Filter(
+            ResourceType(asked.resource_type), asked.resource_name, PatternType(asked.pattern_type),
+            asked.principal, asked.host, Operation(asked.operation), Permission(asked.permission_type),
+        )  # fmt: skip
+        for pattern, entries in self.kept.items():
+            if wanted.meets(pattern):
+                yield from ((pattern, entry) for entry in entries if wanted.selects(entry))
+
+    def _describe(self, asked: describe_acls.DescribeAclsRequest) -> object:
+        found: dict[ResourcePattern, list[describe_acls.DescribedAcl]] = {}
+        for pattern, (principal, host, operation, permission) in self._selected(asked):
+            told = describe_acls.DescribedAcl(
+                principal=principal, host=host, operation=operation, permission_type=permission
+            )
+            found.setdefault(pattern, []).append(told)
+        resources = [
+            describe_acls.DescribedAclResource(
+                resource_type=p.type, resource_name=p.name, pattern_type=p.pattern_type, acls=acls
+            )
+            for p, acls in found.items()
+        ]
+        return describe_acls.DescribeAclsResponse(resources=resources)
+
+    def _create(self, asked: create_acls.CreateAclsRequest) -> object:
+        for one in asked.creations:
+            kind, pattern_type = ResourceType(one.resource_type), PatternType(one.pattern_type)
+            entries = self.kept.setdefault(ResourcePattern(kind, one.resource_name, pattern_type), [])
+            entry = Entry(one.principal, one.host, Operation(one.operation), Permission(one.permission_type))
+            if entry not in entries:
+                entries.append(entry)
+        return create_acls.CreateAclsResponse(results=[create_acls.AclCreationResult() for _ in asked.creations])
+
+    def _delete(self, asked: delete_acls.DeleteAclsRequest) -> object:
+        for one in asked.filters:
+            for pattern, entry in list(self._selected(one)):
+                self.kept[pattern].remove(entry)
+        results = [delete_acls.DeleteAclsFilterResult(matching_acls=[]) for _ in asked.filters]
+        return delete_acls.DeleteAclsResponse(filter_results=results)
+
+
+@pytest.fixture
+def broker() -> Iterator[AclBroker]:
+    with AclBroker() as made:
+        yield made
+
+
+def asked(broker: AclBroker, action: str, *args: str) -> Result:
+    return CliRunner().invoke(kt, ["acls", action, "--bootstrap-server", str(broker.address), *args])
+
+
+@pytest.mark.spec("SEC-91", "SEC-92")
+def test_both_ways_say_the_same(broker: AclBroker, zk: ZooKeeper, zk_connect: str) -> None:
+    for path in ("/brokers/ids", *ACL_PATHS):
+        zk.create(path, make_parents=True)
+    for action, *args in STORY:
+        here = asked(broker, action, *args)
+        there = CliRunner().invoke(kt, ["acls", action, "--zookeeper", zk_connect, *args])
+        assert here.exit_code == there.exit_code == (2 if args == ["--topic", "orders"] else 0), here.output
+        way, other = f"--bootstrap-server {broker.address}", f"--zookeeper {zk_connect}"
+        assert here.stderr == there.stderr.replace(other, way)
+        if "json" in args:
+            assert json.loads(here.stdout)["items"] == json.loads(there.stdout)["items"]
+        else:
+            assert here.stdout == there.stdout
+
+
+@pytest.mark.spec("SEC-91", "SEC-40")
+def test_a_refusal_is_said_in_the_brokers_words_and_exits_with_1(broker: AclBroker) -> None:
+    broker.answers[describe_acls.API.key] = lambda _: describe_acls.DescribeAclsResponse(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured.", resources=[]
+    )
+    disabled = asked(broker, "list")
+    assert disabled.exit_code == 1 and "No Authorizer is configured." in disabled.output
+    broker.answers[describe_acls.API.key] = lambda _: describe_acls.DescribeAclsResponse(resources=[])
+    broker.answers[create_acls.API.key] = lambda _: create_acls.CreateAclsResponse(
+        results=[create_acls.AclCreationResult(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
+    )
+    refused = asked(broker, "add", *READ)
+    assert refused.exit_code == 1 and "CLUSTER_AUTHORIZATION_FAILED" in refused.output
+
+
+@pytest.mark.spec("SEC-92", "ADM-20")
+def test_a_dry_run_prints_the_request_and_sends_nothing(broker: AclBroker) -> None:
+    added = asked(broker, "add", *READ, *PREFIXED, "--dry-run", "--output", "json")
+    (item,) = json.loads(added.stdout)["items"]
+    assert (item["broker"], item["api"], item["version"]) == (1, "CreateAcls", 2)
+    assert item["fields"]["creations"] == [
+        {
+            "resource_type": 2, "resource_name": "orders", "pattern_type": 4, "principal": "User:alice", "host": "*",
+            "operation": 3, "permission_type": 3,
+        }
+    ]  # fmt: skip
+    assert broker.kept == {}
+    asked(broker, "add", *READ)
+    removed = asked(broker, "remove", *READ, "--dry-run", "--output", "json")
+    assert [i["api"] for i in json.loads(removed.stdout)["items"]] == ["DeleteAcls"]
+    assert broker.kept
+
+
+def test_the_address_in_kafkas_own_flag_is_not_given_twice(broker: AclBroker) -> None:
+    both = ["--zookeeper", "zk:1", "--authorizer-properties", "zookeeper.connect=zk:2"]
+    result = CliRunner().invoke(kt, ["acls", "list", *both])
+    assert result.exit_code == 2 and "not both" in result.stderr
+    both = ["--bootstrap-server", "b:1", "--authorizer-properties", "zookeeper.connect=zk:2"]
+    result = CliRunner().invoke(kt, ["acls", "list", *both])
+    assert result.exit_code == 2 and "Only one of" in result.stderr

@@ -1,0 +1,155 @@
+"""kt drain on brokers of processes: from a plan to the proof, interrupted, resumed, cancelled, in rounds."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.commands.drain.drain_output import DrainOutput
+from kafkatool.commands.main import kt
+from kafkatool.core.operations.drain import drain
+from kafkatool.core.operations.reassignment.throttles import rates_by_broker
+from kafkatool.core.planner import plan_files
+from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.core.operations.reassignment.plans import config
+from tests.core.zookeeper import cluster_nodes as nodes
+from tests.steady import STEADY, crash
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.spec("ADM-106")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedCluster]:
+    monkeypatch.chdir(tmp_path)
+    with EmbeddedCluster(brokers=4, options=STEADY) as running:
+        running.create_topic("t", partitions=8, replication_factor=2)
+        running.create_topic("u", partitions=2, replication_factor=3)
+        yield running
+
+
+def run(cluster: EmbeddedCluster, *args: object) -> Result:
+    words = ["drain", *map(str, args), "--zookeeper", cluster.zookeeper]
+    return CliRunner().invoke(kt, words)
+
+
+def replicas_on(zk: ZooKeeper, broker: int) -> int:
+    topics = read_cluster(zk).topics.values()
+    return sum(broker in replicas for topic in topics for replicas in topic.assignment.values())
+
+
+def interrupt(self: DrainOutput, *_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_broker_is_emptied_in_batches_under_a_throttle_and_that_is_proven(cluster: EmbeddedCluster) -> None:
+    with ZooKeeper(cluster.zookeeper) as zk:
+        before = nodes.tree(zk)
+        planned = run(cluster, 3, "--throttle", 5_000_000, "--dry-run", "--output", "json")
+        assert planned.exit_code == 0, planned.output
+        assert any(item["path"] == "/admin/reassign_partitions" for item in json.loads(planned.stdout)["items"])
+        assert nodes.tree(zk) == before and list(Path().iterdir()) == []
+        result = run(cluster, 3, "--throttle", 5_000_000, "--batch-partitions", 2, "--output", "json")
+        assert result.exit_code == 0, result.output
+        (item,) = json.loads(result.stdout)["items"]
+        assert item == {
+            "broker": 3,
+            "live": True,
+            "drained": True,
+            "assigned": [],
+            "in_isr": [],
+            "leads": [],
+            "on_disk": [],
+        }
+        assert replicas_on(zk, 3) == 0
+        assert rates_by_broker(zk) == {} and config(zk, "topics", "t") == {}
+        assert sorted(path.name for path in Path().iterdir()) == ["drain-3.json", "drain-3.rollback.json"]
+        again = run(cluster, 3, "--no-throttle")
+        assert again.exit_code == 0 and "broker 3: drained: no replica" in again.stdout
+
+
+def test_a_drain_cut_short_is_gone_on_with_or_undone(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ZooKeeper(cluster.zookeeper) as zk:
+        assignments = {topic: node.assignment for topic, node in read_cluster(zk).topics.items()}
+        for way, code in (("--resume", 0), ("--cancel --rollback", 0)):
+            with monkeypatch.context() as patch:
+                patch.setattr(DrainOutput, "progress", interrupt)
+                result = run(cluster, 4, "--throttle", 5_000_000, "--batch-partitions", 1)
+            assert result.exit_code == 130, result.output
+            assert "kt drain 4 --zookeeper" in result.stderr and "--resume  # go on" in result.stderr
+            refused = run(cluster, 4, "--no-throttle")
+            assert refused.exit_code == 1 and "was not finished" in refused.stdout
+            result = run(cluster, 4, *way.split())
+            assert result.exit_code == code, result.output
+            assert rates_by_broker(zk) == {}
+            if way == "--resume":
+                assert replicas_on(zk, 4) == 0
+                assert run(cluster, 4, "--cancel", "--rollback").exit_code == 0
+            assert {topic: node.assignment for topic, node in read_cluster(zk).topics.items()} == assignments
+        assert run(cluster, 4, "--resume").exit_code == 1
+
+
+def test_what_comes_onto_the_broker_meanwhile_is_drained_in_further_rounds_up_to_three(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[str]()
+    limit, topics = "one", 1
+
+    def create_and_write(path: Path, text: str) -> Path | None:
+        made.append(path.name)
+        if len(made) <= topics:
+            flags = ["--topic", f"new-{limit}-{len(made)}", "--replica-assignment", "2:1"]
+            assert CliRunner().invoke(kt, ["topics", "create", "--zookeeper", cluster.zookeeper, *flags]).exit_code == 0
+        return plan_files.write_file(path, text)
+
+    monkeypatch.setattr(drain, "write_file", create_and_write)
+    result = run(cluster, 2, "--no-throttle")
+    assert result.exit_code == 0, result.output
+    assert made == ["drain-2.json", "drain-2.round-2.json"]
+    with ZooKeeper(cluster.zookeeper) as zk:
+        assert replicas_on(zk, 2) == 0
+    flags = ["--topic", "old", "--replica-assignment", "2:1"]
+    CliRunner().invoke(kt, ["topics", "create", "--zookeeper", cluster.zookeeper, *flags])
+    made.clear()
+    limit, topics = "three", 3
+    result = run(cluster, 2, "--no-throttle")
+    assert result.exit_code == 1, result.output
+    assert made == ["drain-2.json", "drain-2.round-2.json", "drain-2.round-3.json"]
+    assert "broker 2: still assigned: new-three-3-0" in result.stdout
+
+
+def test_a_dead_broker_is_drained(cluster: EmbeddedCluster) -> None:
+    with ZooKeeper(cluster.zookeeper) as zk:
+        crash(cluster, zk, 4)
+        eventually(lambda: 4 not in read_cluster(zk, [], states=False).brokers, "4 gone")
+        refused = run(cluster, 3, "--no-throttle")
+        assert refused.exit_code == 1 and "not live: 4" in refused.stdout, refused.output
+        result = run(cluster, 4, "--throttle", 5_000_000)
+        assert result.exit_code == 0, result.output
+        assert "broker 4: drained: no replica, no ISR, no leader; it is dead" in result.stdout
+        assert "nothing has named" not in result.stderr
+        assert replicas_on(zk, 4) == 0 and rates_by_broker(zk) == {}
+        misspelt = run(cluster, 44, "--no-throttle")
+        assert misspelt.exit_code == 0 and "nothing has named broker 44: kt brokers shows which" in misspelt.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("", "give --throttle B/S, or --no-throttle"),
+        ("--throttle 5000 --no-throttle", "can't be used with --no-throttle"),
+        ("--throttle 5", "1024"),
+        ("--rollback --no-throttle", "--rollback needs --cancel"),
+        ("--cancel --resume", "--resume can't be used with --cancel"),
+        ("--cancel --throttle 5000", "--cancel can't be used with"),
+        ("--resume --dry-run", "--resume can't be used with --dry-run"),
+    ],
+    ids=["none", "both", "tiny", "rollback", "cancel-resume", "cancel-throttle", "resume-dry-run"],
+)
+def test_bad_usage(zk_connect: str, flags: str, why: str) -> None:
+    result = CliRunner().invoke(kt, ["drain", "3", "--zookeeper", zk_connect, *flags.split()])
+    assert (result.exit_code, result.stdout) == (2, "") and why in result.stderr

@@ -1,0 +1,273 @@
+"""``kt elect --bootstrap-server`` against a broker made of functions: what is asked, and what is said of the answer."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.commands.main import kt
+from kafkatool.core.operations.requests import elections
+from kafkatool.core.protocol.messages import elect_leaders, metadata
+from kafkatool.core.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersResponsePartition,
+    ElectLeadersResponseTopic,
+)
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from tests.core.client.fake_broker import FakeBroker
+
+LEADERS = {0: (1, [1, 2], [1, 2]), 1: (1, [2, 1], [1, 2]), 2: (2, [1, 2], [2]), 3: (-1, [9], [9]), 4: (1, [9, 1], [1])}
+UNKNOWN = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """Brokers 1 and 2, 1 the controller; ``t`` has partitions that an election changes, and others."""
+    with FakeBroker(1, {elect_leaders.API: (0, 2)}) as found, FakeBroker(2) as other:
+        found.knows = [found, other]
+        found.answers[metadata.API.key] = lambda request: found.metadata([_topic("t")])
+        yield found
+
+
+def _topic(name: str) -> MetadataResponseTopic:
+    partitions = [
+        MetadataResponsePartition(partition=p, leader_id=leader, replica_nodes=replicas, isr_nodes=isr)
+        for p, (leader, replicas, isr) in LEADERS.items()
+    ]
+    return MetadataResponseTopic(topic=name, partitions=partitions)
+
+
+def _answers(broker: FakeBroker, codes: dict[int, tuple[int, str | None]], *, top: int = 0) -> None:
+    partitions = [
+        ElectLeadersResponsePartition(partition=p, error_code=code, error_message=message)
+        for p, (code, message) in codes.items()
+    ]
+    answer = ElectLeadersResponse(error_code=top, topics=[ElectLeadersResponseTopic(topic="t", partitions=partitions)])
+    broker.answers[elect_leaders.API.key] = lambda _: answer
+
+
+def _run(broker: FakeBroker, *args: object) -> Result:
+    return CliRunner().invoke(kt, ["elect", "--bootstrap-server", str(broker.address), *map(str, args)])
+
+
+def _asked(broker: FakeBroker) -> list[ElectLeadersRequest]:
+    return [request for name, _, request in broker.asked if name == "ElectLeaders"]
+
+
+@pytest.mark.spec("ADM-46", "ADM-48", "ADM-56")
+def test_each_partition_is_told_by_its_own_code_in_kafkas_words(broker: FakeBroker, tmp_path: Path) -> None:
+    _answers(
+        broker,
+        {
+            1: (0, None),
+            0: (ErrorCode.ELECTION_NOT_NEEDED, "x"),
+            2: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "behind"),
+            4: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "down"),
+            7: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition"),
+        },
+    )
+    file = tmp_path / "e.json"
+    file.write_bytes(orjson.dumps({"partitions": [{"topic": "t", "partition": p} for p in (0, 1, 2, 4, 7)]}))
+    found = _run(broker, "--path-to-json-file", file)
+    preferred = "org.apache.kafka.common.errors.PreferredLeaderNotAvailableException"
+    assert (found.exit_code, found.stdout) == (
+        1,
+        "Successfully completed leader election (PREFERRED) for partitions t-1\n"
+        "Valid replica already elected for partitions t-0\n"
+        f"Error completing leader election (PREFERRED) for partition: t-2: {preferred}: behind\n"
+        f"Error completing leader election (PREFERRED) for partition: t-4: {preferred}: down\n"
+        f"Error completing leader election (PREFERRED) for partition: t-7: {UNKNOWN}: No such partition\n",
+    )
+    assert found.stderr == "3 replica(s) could not be elected\n"
+    document = orjson.loads(_run(broker, "--path-to-json-file", file, "--output", "json").stdout)
+    statuses = {item["partition"]: item["status"] for item in document["items"]}
+    assert statuses == {
+        0: "already_preferred",
+        1: "elected",
+        2: "not_in_isr",
+        4: "preferred_down",
+        7: "unknown",
+    }
+    assert [(e["partition"], e["code"]) for e in document["errors"]] == [(2, 80), (4, 80), (7, 3)]
+    (first, _) = _asked(broker)
+    assert (first.election_type, [(t.topic, t.partitions) for t in first.topics or []]) == (0, [("t", [0, 1, 2, 4, 7])])
+
+
+@pytest.mark.spec("ADM-45", "ADM-48")
+def test_all_partitions_are_asked_for_by_null_and_those_already_right_come_from_the_metadata(
+    broker: FakeBroker,
+) -> None:
+    _answers(broker, {1: (0, None)})
+    found = _run(broker, "--all-topic-partitions")
+    assert found.stdout == "Successfully completed leader election (PREFERRED) for partitions t-1\n"
+    document = orjson.loads(_run(broker, "--all-topic-partitions", "--output", "json").stdout)
+    assert len(document["items"]) == len(LEADERS)
+    assert all(request.topics is None for request in _asked(broker))
+
+
+@pytest.mark.spec("ADM-45")
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("", "One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file"),
+        ("--partition 0", "One and only one of the following options is required"),
+        ("--topic t --partition 0 --all-topic-partitions", "One and only one of the following options is required"),
+        ("--partition 0 --all-topic-partitions", "Option partition is only allowed if topic is used"),
+        ("--partition 0 --path-to-json-file f", "Option partition is only allowed if topic is used"),
+        ("--all-topic-partitions --election-type x", "Cannot parse argument 'x' of option election-type"),
+    ],
+)
+def test_one_way_to_name_partitions_is_taken(broker: FakeBroker, flags: str, why: str) -> None:
+    found = _run(broker, *flags.split())
+    assert found.exit_code == 2 and why in found.stderr and found.stdout == ""
+    assert not broker.asked
+
+
+@pytest.mark.spec("ADM-45")
+def test_a_regex_a_broker_and_what_would_change_select(broker: FakeBroker) -> None:
+    _answers(broker, {1: (0, None)})
+    for flags in (["--only-imbalanced"], ["--broker", 9], ["--topic", "t|u"], ["--topic", "t", "--partition", 3]):
+        _run(broker, *flags, "--election-type", "PREFERRED")
+    asked = [(request.topics or [])[0].partitions for request in _asked(broker)]
+    assert asked == [[1], [3, 4], [0, 1, 2, 3, 4], [3]]
+
+
+@pytest.mark.spec("ADM-47")
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "Replica election data is empty"),
+        ("nonsense", "Replica election data is empty"),
+        ('{"a": 1}', 'Replica election data is missing "partitions" field'),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 0}]}',
+            "Replica election data contains duplicate partitions: [t-0]",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_in_kafkas_words(
+    broker: FakeBroker, tmp_path: Path, content: str, why: str
+) -> None:
+    file = tmp_path / "e.json"
+    file.write_text(content)
+    found = _run(broker, "--path-to-json-file", file)
+    assert (found.exit_code, found.stdout) == (1, f"{why}\n") and not broker.asked
+    missing = _run(broker, "--path-to-json-file", tmp_path / "none")
+    assert (missing.exit_code, missing.stdout) == (1, f"Unable to read file {tmp_path / 'none'}\n")
+    file.write_text('{"partitions": []}')
+    empty = _run(broker, "--path-to-json-file", file)
+    assert (empty.exit_code, empty.stdout) == (0, "")
+
+
+@pytest.mark.spec("ADM-47")
+def test_a_request_that_is_not_allowed_or_never_answered_is_told(broker: FakeBroker) -> None:
+    _answers(broker, {}, top=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    found = _run(broker, "--all-topic-partitions")
+    assert (found.exit_code, found.stdout) == (1, "Not authorized to perform leader election\n")
+    broker.answers[elect_leaders.API.key] = lambda _: None
+    late = _run(broker, "--all-topic-partitions", "--timeout", 1)
+    assert (late.exit_code, late.stdout) == (1, "Timeout waiting for election results\n")
+
+
+class Waits:
+    """Stands for ``time``: notes what is waited for, and waits a moment."""
+
+    def __init__(self) -> None:
+        self.noted: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.noted.append(seconds)
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    made = Waits()
+    monkeypatch.setattr(elections, "time", made)
+    return made
+
+
+@pytest.mark.spec("ADM-49")
+def test_one_still_pending_is_looked_up_until_its_leader_is_right_or_the_time_is_over(
+    broker: FakeBroker, waits: Waits
+) -> None:
+    reads: list[int] = []
+
+    def look(_: metadata.MetadataRequest) -> object:
+        reads.append(len(_asked(broker)))
+        topic = _topic("t")
+        first, pending, *others = topic.partitions
+        if reads.count(1) > 3:  # the third look after the election
+            pending = replace(pending, leader_id=2)
+        return broker.metadata([replace(topic, partitions=[first, pending, *others])])
+
+    broker.answers[metadata.API.key] = look
+    _answers(broker, {1: (ErrorCode.REQUEST_TIMED_OUT, "late")})
+    found = _run(broker, "--topic", "t", "--partition", 1)
+    assert (found.exit_code, waits.noted) == (0, [0.5] * 3)
+    assert found.stdout == "Successfully completed leader election (PREFERRED) for partitions t-1\n"
+    broker.answers[metadata.API.key] = lambda request: broker.metadata([_topic("t")])
+    late = _run(broker, "--topic", "t", "--partition", 1, "--timeout", 1)
+    exception = "org.apache.kafka.common.errors.TimeoutException"
+    assert (late.exit_code, late.stdout) == (
+        1,
+        f"Error completing leader election (PREFERRED) for partition: t-1: {exception}: late\n",
+    )
+
+
+@pytest.mark.spec("ADM-49", "ADM-46")
+def test_one_still_pending_counts_by_its_leader_in_the_end(broker: FakeBroker) -> None:
+    def elect(_: ElectLeadersRequest) -> object:
+        moved = {**LEADERS, 1: (2, [2, 1], [1, 2])}
+        partitions = [
+            MetadataResponsePartition(partition=p, leader_id=leader, replica_nodes=r, isr_nodes=i)
+            for p, (leader, r, i) in moved.items()
+        ]
+        topic = MetadataResponseTopic(topic="t", partitions=partitions)
+        broker.answers[metadata.API.key] = lambda request: broker.metadata([topic])
+        timed_out = ElectLeadersResponsePartition(partition=1, error_code=ErrorCode.REQUEST_TIMED_OUT)
+        return ElectLeadersResponse(topics=[ElectLeadersResponseTopic(topic="t", partitions=[timed_out])])
+
+    broker.answers[elect_leaders.API.key] = elect
+    found = _run(broker, "--topic", "t", "--partition", 1)
+    assert (found.exit_code, found.stdout) == (
+        0,
+        "Successfully completed leader election (PREFERRED) for partitions t-1\n",
+    )
+    assert len(_asked(broker)) == 1
+
+
+@pytest.mark.spec("ADM-49")
+def test_batches_are_a_request_each_an_interval_apart_and_printed_as_one_list(broker: FakeBroker, waits: Waits) -> None:
+    def elect(request: ElectLeadersRequest) -> object:
+        done = [ElectLeadersResponsePartition(partition=p) for t in request.topics or [] for p in t.partitions]
+        return ElectLeadersResponse(topics=[ElectLeadersResponseTopic(topic="t", partitions=done)])
+
+    broker.answers[elect_leaders.API.key] = elect
+    found = _run(broker, "--topic", "t", "--batch-partitions", 2, "--interval", 7)
+    assert waits.noted == [7, 7], "none before the first, none after the last"
+    assert [[p for t in r.topics or [] for p in t.partitions] for r in _asked(broker)] == [[0, 1], [2, 3], [4]]
+    names = "t-0, t-1, t-2, t-3, t-4"
+    assert found.stdout == f"Successfully completed leader election (PREFERRED) for partitions {names}\n"
+
+
+@pytest.mark.spec("ADM-50")
+def test_unclean_asks_first_and_only_for_what_has_no_leader(broker: FakeBroker) -> None:
+    _answers(broker, {3: (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "none")})
+    unasked = _run(broker, "--election-type", "unclean", "--all-topic-partitions")
+    assert unasked.exit_code == 2 and "--force" in unasked.stderr and not _asked(broker)
+    found = _run(broker, "--election-type", "Unclean", "--topic", "t", "--force")
+    assert found.exit_code == 1
+    assert found.stdout == (
+        "Valid replica already elected for partitions t-0, t-1, t-2, t-4\n"
+        "Error completing leader election (UNCLEAN) for partition: t-3: "
+        "org.apache.kafka.common.errors.EligibleLeadersNotAvailableException: none\n"
+    )
+    (request,) = _asked(broker)
+    assert (request.election_type, [t.partitions for t in request.topics or []]) == (1, [[3]])

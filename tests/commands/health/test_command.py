@@ -1,0 +1,152 @@
+"""kt health as a monitor sees it: the page, the exit codes, and forgotten throttles taken off."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.commands.health import command
+from kafkatool.commands.main import kt
+from kafkatool.core.client.access import PLAINTEXT_ACCESS
+from kafkatool.core.operations.config_writes import read_configs
+from kafkatool.core.operations.health import checks, forgotten, reading
+from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+from tests.core.operations.reassignment.plans import changes, config
+from tests.core.zookeeper import cluster_nodes as nodes
+from tests.steady import STEADY, crash
+from tests.waiting import eventually
+
+
+@contextmanager
+def started() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=2, options=STEADY) as running:
+        running.create_topic("t", partitions=12, replication_factor=2)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with started() as running:
+        yield running
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the second look follow the first without a wait."""
+    monkeypatch.setattr(checks, "FORGOTTEN_S", 0.0)
+    monkeypatch.setattr(command, "DOUBT_S", 0.0)
+
+
+def run(zookeeper: str, *args: object) -> Result:
+    return CliRunner().invoke(kt, ["health", "--zookeeper", zookeeper, *map(str, args)])
+
+
+def findings(result: Result) -> dict[str, list[tuple[str, int]]]:
+    found: dict[str, list[tuple[str, int]]] = {}
+    for item in json.loads(result.stdout)["items"]:
+        if item["level"] != "ok":
+            found.setdefault(item["check"], []).append((item["level"], item["count"]))
+    return found
+
+
+def set_throttle(zk: ZooKeeper) -> None:
+    broker, topic = read_configs(zk, [("brokers", "1"), ("topics", "t")])
+    broker.setting({RATES[0]: "5000", "log.cleaner.threads": "1"}).write(zk)
+    topic.setting({REPLICAS[1]: "0:2", "retention.ms": "99999"}).write(zk)
+
+
+@pytest.mark.spec("ADM-107", "ADM-109")
+def test_a_page_and_an_exit_code_for_a_cluster_that_is_well_and_one_that_is_not() -> None:
+    with started() as cluster, ZooKeeper(cluster.zookeeper) as zk:
+        before = nodes.tree(zk)
+        result = run(cluster.zookeeper)
+        assert result.exit_code == 0, result.output
+        assert nodes.tree(zk) == before
+        lines = result.stdout.splitlines()
+        assert lines[0] == "the cluster is ok"
+        assert [re.split("  +", line)[:2] for line in lines[1:]] == [["ok", name] for name in checks.CHECKS]
+        crash(cluster, zk, 2)
+        eventually(lambda: run(cluster.zookeeper).exit_code == 1, "dead broker told", 60)
+        result = run(cluster.zookeeper, "--output", "json")
+        assert findings(result)["brokers"] == [("degraded", 1)]
+        assert json.loads(result.stdout)["items"][0]["level"] == "degraded"
+        text = run(cluster.zookeeper).stdout
+        assert re.search(r"degraded  partitions .*t-0, t-1, t-2, t-3, t-4 and 7 more", text), text
+        assert "and 7 more" not in run(cluster.zookeeper, "--all").stdout
+
+
+@pytest.mark.spec("ADM-107")
+@pytest.mark.usefixtures("at_once")
+def test_what_is_critical_exits_with_2_and_what_is_not_known_with_3(zk: ZooKeeper, zk_connect: str) -> None:
+    nodes.make_cluster(zk, brokers=(), topics={"t": {0: (1, 2)}}, states={}, controller=None)
+    assert findings(run(zk_connect, "--output", "json"))["partitions"] == [("critical", 1)]
+    assert run(zk_connect).exit_code == 2
+    for bad in (("--no-such-flag",), ("--watch", "x"), ("--dry-run",), ("--remove-throttles", "--watch", "5")):
+        result = run(zk_connect, *bad)
+        assert (result.exit_code, result.stdout) == (3, ""), bad
+        assert result.stderr.startswith("kt: "), bad
+    result = run(f"{zk_connect}/nowhere", "--output", "json")
+    assert result.exit_code == 3 and len(json.loads(result.stdout)["errors"]) == 1
+    assert CliRunner().invoke(kt, ["health"]).exit_code == 3
+
+
+@pytest.mark.spec("ADM-108")
+@pytest.mark.usefixtures("at_once")
+def test_forgotten_throttles_are_found_and_just_their_keys_are_removed(cluster: EmbeddedCluster) -> None:
+    with ZooKeeper(cluster.zookeeper) as zk:
+        set_throttle(zk)
+        result = run(cluster.zookeeper, "--output", "json")
+        assert (result.exit_code, findings(result)) == (
+            1,
+            {"verdict": [("degraded", 0)], "throttles": [("degraded", 2)]},
+        )
+        before = nodes.tree(zk)
+        planned = run(cluster.zookeeper, "--remove-throttles", "--dry-run", "--output", "json")
+        assert [item["operation"] for item in json.loads(planned.stdout)["items"]] == ["set", "create sequential"] * 2
+        assert nodes.tree(zk) == before
+        told = len(changes(zk))
+        result = run(cluster.zookeeper, "--remove-throttles")
+        assert re.search("ok +throttles", result.stdout), result.output
+        assert "throttles removed from broker 1, topic t" in result.stderr
+        assert config(zk, "brokers", "1") == {"log.cleaner.threads": "1"}
+        assert config(zk, "topics", "t") == {"retention.ms": "99999"}
+        assert sorted(changes(zk)[told:]) == ["brokers/1", "topics/t"]
+
+
+@pytest.mark.spec("ADM-108")
+def test_removal_stops_when_something_begins_to_move(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, brokers=(), topics={"t": {0: (1, 2)}})
+    set_throttle(zk)
+    looks = 0
+
+    def look(session: ZooKeeper) -> reading.Reading:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            session.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({}))
+        return reading.read(session, PLAINTEXT_ACCESS)
+
+    entities = [("brokers", "1"), ("topics", "t")]
+    assert forgotten.remove(zk, entities, look) == entities[:1]
+    assert config(zk, "topics", "t") == {REPLICAS[1]: "0:2", "retention.ms": "99999"}
+
+
+@pytest.mark.spec("ADM-107")
+def test_watch_looks_again_until_it_is_ended(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "sleep", wait)
+    result = run(cluster.zookeeper, "--watch", "30", "--output", "json")
+    assert (result.exit_code, waits) == (130, [30, 30, 30])
+    assert len([json.loads(line) for line in result.stdout.splitlines()]) == 3

@@ -1,0 +1,516 @@
+"""``kt reassign --bootstrap-server`` against a broker that keeps assignments and configs as a controller would."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.commands.main import kt
+from kafkatool.commands.reassign import by_request
+from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
+from kafkatool.core.protocol.messages import describe_configs, describe_log_dirs, incremental_alter_configs, metadata
+from kafkatool.core.protocol.messages import list_partition_reassignments as listing
+from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
+from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsEntry, DescribeConfigsResult
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.list_partition_reassignments import OngoingPartition, OngoingTopic
+from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from tests.core.client.fake_broker import FakeBroker
+
+RATES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
+LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+
+
+class Cluster:
+    """Three brokers with one memory. ``moving``: partition of ``t`` -> replicas, adding, removing."""
+
+    def __init__(self, brokers: list[FakeBroker]) -> None:
+        self.brokers = brokers
+        self.replicas = {0: [1, 2], 1: [2, 1], 2: [1, 2]}
+        self.moving: dict[int, tuple[list[int], list[int], list[int]]] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.refusals: dict[int, tuple[int, str]] = {}
+        self.ends_at_once = False
+        for broker in brokers:
+            broker.knows, broker.controller_id = brokers, 1
+            broker.answers |= {
+                metadata.API.key: self._metadata,
+                listing.API.key: self._list,
+                altering.API.key: self._alter,
+                describe_configs.API.key: self._describe,
+                describe_log_dirs.API.key: lambda _: describe_log_dirs.DescribeLogDirsResponse(results=[]),
+                incremental_alter_configs.API.key: self._set,
+            }
+
+    def run(self, mode: str, *args: object) -> Result:
+        flags = ["--bootstrap-server", str(self.brokers[0].address)]
+        return CliRunner().invoke(kt, ["reassign", *flags, f"--{mode}", *map(str, args)])
+
+    def asked(self, api: str) -> list[tuple[int, Any]]:
+        return [(b.id, request) for b in self.brokers for name, _, request in b.asked if name == api]
+
+    def _metadata(self, request: metadata.MetadataRequest) -> object:
+        wanted = None if request.topics is None else [t.topic for t in request.topics]
+        partitions = [
+            MetadataResponsePartition(
+                partition=p,
+                leader_id=1,
+                replica_nodes=self.moving[p][0] if p in self.moving else r,
+                isr_nodes=r,
+            )
+            for p, r in self.replicas.items()
+        ]
+        topics = [MetadataResponseTopic(topic="t", partitions=partitions)] if wanted is None or "t" in wanted else []
+        return self.brokers[0].metadata(topics)
+
+    def _list(self, request: listing.ListPartitionReassignmentsRequest) -> object:
+        wanted = None if request.topics is None else {p for t in request.topics for p in t.partitions}
+        partitions = [
+            OngoingPartition(partition=p, replicas=r, adding_replicas=a, removing_replicas=d)
+            for p, (r, a, d) in self.moving.items()
+            if wanted is None or p in wanted
+        ]
+        topics = [OngoingTopic(topic="t", partitions=partitions)] if partitions else []
+        return listing.ListPartitionReassignmentsResponse(topics=topics)
+
+    def _alter(self, request: altering.AlterPartitionReassignmentsRequest) -> object:
+        results = []
+        for p in (p for t in request.topics for p in t.partitions):
+            code, message = self.refusals.get(p.partition, (0, None))
+            results.append(altering.PartitionMoveResult(partition=p.partition, error_code=code, error_message=message))
+            if code:
+                continue
+            if p.replicas is None:
+                self.moving.pop(p.partition)
+            elif self.ends_at_once:
+                self.replicas[p.partition] = p.replicas
+            else:
+                before = self.replicas[p.partition]
+                adding = [b for b in p.replicas if b not in before]
+                gone = [b for b in before if b not in p.replicas]
+                self.moving[p.partition] = ([*p.replicas, *gone], adding, gone)
+        return altering.AlterPartitionReassignmentsResponse(
+            topics=[altering.TopicMoveResults(topic="t", partitions=results)]
+        )
+
+    def _describe(self, request: describe_configs.DescribeConfigsRequest) -> object:
+        results = []
+        for r in request.resources:
+            found = self.configs.get((r.resource_type, r.resource_name), {})
+            entries = [
+                DescribeConfigsEntry(name=k, value=v, read_only=False, config_source=1 if r.resource_type == 2 else 2)
+                for k, v in found.items()
+                if r.configuration_keys is None or k in r.configuration_keys
+            ]
+            results.append(
+                DescribeConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name, configs=entries)
+            )
+        return describe_configs.DescribeConfigsResponse(results=results)
+
+    def _set(self, request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
+        for r in request.resources:
+            config = self.configs.setdefault((r.resource_type, r.resource_name), {})
+            for c in r.configs:
+                if c.config_operation == 1:
+                    config.pop(c.name, None)
+                else:
+                    config[c.name] = c.value or ""
+        return incremental_alter_configs.IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name)
+                for r in request.resources
+            ]
+        )
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    apis = {
+        altering.API: (0, 1),
+        listing.API: (0, 0),
+        describe_configs.API: (0, 4),
+        describe_log_dirs.API: (0, 1),
+        incremental_alter_configs.API: (0, 1),
+    }
+    brokers = [FakeBroker(i, apis) for i in (1, 2, 3, 4)]
+    yield Cluster(brokers)
+    for broker in brokers:
+        broker.close()
+
+
+def _plan(path: Path, moves: dict[int, list[int]], name: str = "plan.json", topic: str = "t") -> Path:
+    file = path / name
+    partitions = [{"topic": topic, "partition": p, "replicas": r} for p, r in moves.items()]
+    file.write_bytes(orjson.dumps({"version": 1, "partitions": partitions}))
+    return file
+
+
+def _execute(cluster: Cluster, plan: Path, *args: object) -> Result:
+    return cluster.run("execute", "--reassignment-json-file", plan, *args)
+
+
+# --- execute ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("ADM-33", "ADM-34", "ADM-35")
+def test_a_plan_is_begun_under_its_throttle_with_its_way_back_on_the_disk(cluster: Cluster, tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {0: [3, 2], 2: [2, 1]})
+    found = _execute(cluster, plan, "--throttle", 1000000)
+    assert (found.exit_code, found.stdout) == (
+        0,
+        "Current partition replica assignment\n\n"
+        '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]},'
+        '{"topic":"t","partition":2,"replicas":[1,2],"log_dirs":["any","any"]}]}\n\n'
+        "Save this to use as the --reassignment-json-file option during rollback\n"
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
+        "removed.\nThe inter-broker throttle limit was set to 1000000 B/s\n"
+        "Successfully started partition reassignments for t-0,t-2\n",
+    )
+    back = orjson.loads((tmp_path / "plan.rollback.json").read_bytes())
+    assert [p["replicas"] for p in back["partitions"]] == [[1, 2], [1, 2]]
+    assert cluster.configs[2, "t"] == {LEADERS: "0:1,0:2,2:1,2:2", FOLLOWERS: "0:3"}
+    assert {b: set(c) for (kind, b), c in cluster.configs.items() if kind == 4} == dict.fromkeys("123", RATES)
+    ((_, request),) = cluster.asked("AlterPartitionReassignments")
+    assert [(p.partition, p.replicas) for p in request.topics[0].partitions] == [(0, [3, 2]), (2, [2, 1])]
+    told = [b for b, r in cluster.asked("IncrementalAlterConfigs") if r.resources[0].resource_type == 4]
+    assert told == [1, 2, 3]  # each broker was asked about itself
+    names = [name for name, _, _ in cluster.brokers[0].asked]
+    assert names.index("IncrementalAlterConfigs") < names.index("AlterPartitionReassignments")
+
+
+@pytest.mark.spec("RSN-24X")
+def test_a_throttle_is_told_with_the_time_it_takes(cluster: Cluster, tmp_path: Path) -> None:
+    held = [
+        describe_log_dirs.DescribeLogDirsPartition(partition=p, partition_size=size, offset_lag=0)
+        for p, size in ((0, 4_000_000), (2, 2_000_000))
+    ]
+    topic = describe_log_dirs.DescribeLogDirsTopic(topic="t", partitions=held)
+    cluster.brokers[0].answers[describe_log_dirs.API.key] = lambda _: describe_log_dirs.DescribeLogDirsResponse(
+        results=[describe_log_dirs.DescribeLogDirsResult(log_dir="/data", topics=[topic])]
+    )
+    plan = _plan(tmp_path, {0: [3, 2], 1: [2, 1], 2: [2, 3]})
+    found = _execute(cluster, plan, "--throttle", 50_000, "--dry-run")
+    assert found.stderr.splitlines()[:2] == [
+        "1 partition of the plan has the planned replicas already",
+        "under this throttle broker 3 takes about 2:00 to copy 5.7 MiB",
+    ]
+    tiny = _execute(cluster, plan, "--throttle", 10, "--dry-run")
+    assert "warning: under this throttle broker 3 takes about 7 days to copy 5.7 MiB" in tiny.stderr
+    for flags in ((), ("--throttle", 0), ("--throttle", 1_000_000)):  # a few seconds are not worth a word
+        assert "to copy" not in _execute(cluster, plan, *flags, "--dry-run").stderr
+
+
+def test_a_plan_that_is_in_place_says_so(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.ends_at_once = True
+    found = _execute(cluster, _plan(tmp_path, {0: [1, 2], 1: [2, 1]}))
+    assert found.exit_code == 0 and found.stdout.endswith("started partition reassignments for t-0,t-1\n")
+    assert "2 partitions of the plan have the planned replicas already: nothing moves" in found.stderr
+
+
+@pytest.mark.spec("ADM-33", "ADM-39")
+@pytest.mark.parametrize(
+    ("moves", "why"),
+    [
+        ({0: [1, 9]}, "Unknown broker id 9"),
+        ({9: [1, 2]}, "Unable to find partition: t-9"),
+        ({}, "Partition reassignment list cannot be empty"),
+        ({0: []}, "Partition replica list cannot be empty"),
+        ({0: [1, 1]}, "Partition replica lists may not contain duplicate entries: t-0 contains multiple entries for 1"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_before_anything_is_written(
+    cluster: Cluster, tmp_path: Path, moves: dict[int, list[int]], why: str
+) -> None:
+    found = _execute(cluster, _plan(tmp_path, moves), "--throttle", 1000)
+    assert (found.exit_code, found.stdout) == (1, f"Error: {why}\n")
+    assert not cluster.asked("AlterPartitionReassignments") and not cluster.asked("IncrementalAlterConfigs")
+    assert [file.name for file in tmp_path.iterdir()] == ["plan.json"]
+    unknown = _execute(cluster, _plan(tmp_path, {0: [1, 2]}, topic="nowhere"))
+    assert unknown.stdout == "Error: Topic nowhere not found.\n"
+    absent = _execute(cluster, tmp_path / "none.json")
+    assert (absent.exit_code, absent.stdout) == (1, f"Error: Unable to read file {tmp_path / 'none.json'}\n")
+
+
+@pytest.mark.spec("ADM-33", "ADM-35")
+def test_beside_what_moves_a_plan_begins_only_on_request_and_its_throttle_covers_both(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.moving[1] = ([4, 1, 2], [4], [2])
+    plan = _plan(tmp_path, {0: [3, 2]})
+    refused = _execute(cluster, plan)
+    assert refused.exit_code == 1
+    assert refused.stdout.startswith(
+        "Cannot execute because there is an existing partition assignment.  Use --additional"
+    )
+    assert not cluster.asked("AlterPartitionReassignments")
+    found = _execute(cluster, plan, "--additional", "--throttle", 2000)
+    assert found.exit_code == 0
+    assert cluster.configs[2, "t"] == {LEADERS: "0:1,0:2,1:1,1:2", FOLLOWERS: "0:3,1:4"}
+    assert {b for kind, b in cluster.configs if kind == 4} == {"1", "2", "3", "4"}
+    again = _execute(cluster, _plan(tmp_path, {0: [3, 2]}), "--additional", "--throttle", 3000)
+    assert again.exit_code == 0 and "rollback plan" not in again.stderr
+    back = orjson.loads((tmp_path / "plan.rollback.json").read_bytes())
+    assert [p["replicas"] for p in back["partitions"]] == [[1, 2]]  # not those of the move under way
+    assert set(cluster.configs[4, "3"].values()) == {"3000"}
+
+
+@pytest.mark.spec("ADM-34", "ADM-56")
+def test_what_was_refused_is_told_and_what_was_begun_runs(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.refusals[2] = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no such broker")
+    found = _execute(cluster, _plan(tmp_path, {0: [3, 2], 2: [2, 1]}), "--output", "json")
+    assert found.exit_code == 1 and "t-0" in found.stderr and 0 in cluster.moving
+    document = orjson.loads(found.stdout)
+    assert [(i["partition"], i["status"]) for i in document["items"]] == [(0, "in_progress")]
+    assert [(e["partition"], e["message"], e["code"]) for e in document["errors"]] == [(2, "no such broker", 39)]
+    cluster.moving.clear()
+    text = _execute(cluster, _plan(tmp_path, {0: [3, 2], 2: [2, 1]})).stdout
+    assert text.endswith("Error reassigning partition(s):\nt-2: no such broker\n")
+
+
+@pytest.mark.spec("ADM-35")
+def test_a_throttle_on_a_broker_that_is_down_is_refused_unless_forced(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.replicas[0] = [9, 2]
+    plan = _plan(tmp_path, {0: [3, 2]})
+    found = _execute(cluster, plan, "--throttle", 1000)
+    assert (found.exit_code, found.stdout) == (
+        1,
+        "Error: broker 9 is down and cannot be told of the throttle; nothing was written\n",
+    )
+    assert not cluster.configs and not cluster.asked("AlterPartitionReassignments")
+    assert _execute(cluster, plan, "--throttle", 1000, "--force").exit_code == 0
+    assert {b for kind, b in cluster.configs if kind == 4} == {"2", "3"}
+
+
+@pytest.mark.spec("ADM-42")
+def test_another_number_of_replicas_is_refused_by_the_controller_or_where_it_cannot_by_kt(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    plan = _plan(tmp_path, {0: [1, 2, 3], 2: [2, 1]})
+    flags = ["--disallow-replication-factor-change"]
+    assert _execute(cluster, plan, *flags).exit_code == 0
+    ((_, request),) = cluster.asked("AlterPartitionReassignments")
+    assert request.allow_replication_factor_change is False
+    cluster.moving.clear()
+    cluster.brokers[0].apis[altering.API] = (0, 0)
+    found = _execute(cluster, plan, *flags)
+    assert (found.exit_code, found.stdout) == (1, "Error: t-0: The replication factor is changed from 2 to 3\n")
+    assert len(cluster.asked("AlterPartitionReassignments")) == 1
+
+
+@pytest.mark.spec("ADM-20")
+def test_a_dry_run_shows_the_requests_in_their_order_and_sends_none(cluster: Cluster, tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {0: [3, 2], 1: [2, 3]})
+    found = _execute(cluster, plan, "--throttle", 1000, "--batch-partitions", 1, "--dry-run")
+    shown = [line.split(" ")[:4] for line in found.stdout.splitlines()]
+    configs = [["broker", b, "IncrementalAlterConfigs", "1"] for b in ("1", "2", "3", "1")]
+    assert shown == [*configs, *[["broker", "1", "AlterPartitionReassignments", "1"]] * 2]
+    assert not cluster.configs and not cluster.moving and [f.name for f in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.spec("ADM-43", "ADM-38")
+def test_a_run_that_is_waited_for_ends_with_the_throttles_off(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.ends_at_once = True
+    found = _execute(cluster, _plan(tmp_path, {0: [3, 2]}), "--throttle", 1000, "--wait")
+    assert found.exit_code == 0
+    assert found.stdout.endswith(
+        "Successfully started partition reassignment for t-0\nReassignment of partition t-0 is completed.\n"
+        "Clearing broker-level throttles on brokers 1,2,3\nClearing topic-level throttles on topic t\n"
+    )
+    assert not any(cluster.configs.values())
+
+
+@pytest.mark.spec("ADM-44")
+def test_a_move_that_another_request_replaced_is_told_and_not_waited_for(cluster: Cluster, tmp_path: Path) -> None:
+    alter = cluster.brokers[0].answers[altering.API.key]
+
+    def other(request: Any) -> object:
+        answer = alter(request)
+        cluster.moving[0] = ([4, 1, 2], [4], [1, 2])
+        if 1 in cluster.moving:
+            cluster.moving[1] = ([3, 1, 2, 4], [3], [2, 4])  # 4 was being added before: KRaft has it at the end
+        return answer
+
+    cluster.brokers[0].answers[altering.API.key] = other
+    found = _execute(cluster, _plan(tmp_path, {0: [3, 2]}), "--wait")
+    assert found.exit_code == 1 and "superseded by another request, and not waited for: t-0" in found.stderr
+    cluster.moving.clear()
+    both = _execute(cluster, _plan(tmp_path, {0: [3, 2], 1: [3, 1]}, "both.json"))
+    assert "superseded by another request, and not waited for: t-0\n" in both.stderr, "t-1 moves as planned"
+
+
+# --- verify, cancel, list --------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("ADM-36", "ADM-38")
+def test_a_plan_is_compared_and_throttles_go_when_nothing_moves_any_more(cluster: Cluster, tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {0: [1, 2], 1: [3, 1], 2: [3, 4], 9: [1, 2]})
+    cluster.moving[1] = ([3, 1, 2], [3], [2])
+    cluster.configs = {(4, "2"): dict.fromkeys(RATES, "1"), (2, "t"): {LEADERS: "0:1", "retention.ms": "5"}}
+    found = cluster.run("verify", "--reassignment-json-file", plan)
+    assert (found.exit_code, found.stdout) == (
+        1,
+        "Status of partition reassignment:\n"
+        "Reassignment of partition t-0 is completed.\n"
+        "Reassignment of partition t-1 is still in progress.\n"
+        "There is no active reassignment of partition t-2, but replica set is 1,2 rather than 3,4.\n"
+        "There is no active reassignment of partition t-9, but replica set is  rather than 1,2.\n\n",
+    )
+    assert cluster.configs[4, "2"] and LEADERS in cluster.configs[2, "t"]
+    other = cluster.run("verify", "--reassignment-json-file", _plan(tmp_path, {0: [1, 2]}, "done.json"))
+    assert other.exit_code == 0 and "the throttle stays" in other.stderr and cluster.configs[4, "2"]
+    cluster.moving.clear()
+    kept = cluster.run("verify", "--reassignment-json-file", plan, "--preserve-throttles")
+    assert "Clearing" not in kept.stdout and cluster.configs[4, "2"]
+    last = cluster.run("verify", "--reassignment-json-file", plan)
+    assert last.stdout.endswith(
+        "\n\nClearing broker-level throttles on broker 2\nClearing topic-level throttles on topic t\n"
+    )
+    assert cluster.configs == {(4, "2"): {}, (2, "t"): {"retention.ms": "5"}}
+    writes = len(cluster.asked("IncrementalAlterConfigs"))
+    again = cluster.run("verify", "--reassignment-json-file", plan)
+    assert "Clearing" not in again.stdout and len(cluster.asked("IncrementalAlterConfigs")) == writes
+
+
+@pytest.mark.spec("ADM-37", "ADM-38")
+def test_what_moves_of_a_plan_is_cancelled_also_what_only_adds(cluster: Cluster, tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {0: [1, 2, 3], 1: [1], 2: [3, 4]})
+    cluster.moving = {0: ([1, 2, 3], [3], []), 1: ([1, 2], [], [2])}
+    cluster.configs = {(4, "2"): dict.fromkeys(RATES, "1")}
+    found = cluster.run("cancel", "--reassignment-json-file", plan)
+    assert (found.exit_code, found.stdout) == (
+        0,
+        "Successfully cancelled partition reassignments for: t-0,t-1\n"
+        "None of the specified partition moves are active.\nClearing broker-level throttles on broker 2\n",
+    )
+    ((_, request),) = cluster.asked("AlterPartitionReassignments")
+    assert [(p.partition, p.replicas) for p in request.topics[0].partitions] == [(0, None), (1, None)]
+    none = cluster.run("cancel", "--reassignment-json-file", plan)
+    assert (none.exit_code, none.stdout) == (
+        0,
+        "None of the specified partition reassignments are active.\nNone of the specified partition moves are active.\n",
+    )
+
+
+@pytest.mark.spec("ADM-37")
+def test_an_end_in_between_counts_as_done_and_a_refusal_is_told(cluster: Cluster, tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {0: [1, 2, 3], 1: [1]})
+    cluster.moving = {0: ([1, 2, 3], [3], []), 1: ([1, 2], [], [2])}
+    cluster.refusals = {0: (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "none"), 1: (ErrorCode.POLICY_VIOLATION, "no")}
+    found = cluster.run("cancel", "--reassignment-json-file", plan, "--timeout", 0)
+    assert found.exit_code == 1
+    assert "Error cancelling partition reassignment(s) for:\nt-1: no\n" in found.stdout and "t-0: " not in found.stdout
+
+
+@pytest.mark.spec("ADM-37")
+def test_replicas_that_a_cancel_leaves_beside_the_origin_are_told_with_the_plan_that_mends_it(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_request, "SETTLE_S", 0.0)
+    plan = _plan(tmp_path, {0: [3, 2]})
+    _plan(tmp_path, {0: [1, 2]}, "plan.rollback.json")
+    cluster.moving[0] = ([3, 2, 1, 4], [3], [1, 4])
+    cluster.replicas[0] = [1, 2, 4]  # what the controller takes for the origin
+    found = cluster.run("cancel", "--reassignment-json-file", plan)
+    assert found.exit_code == 1 and "not as before the plan: t-0; this plan restores it:" in found.stderr
+    assert re.search(r'"replicas":\[1,2\]', found.stderr)
+
+
+@pytest.mark.spec("ADM-37")
+def test_a_broker_that_learns_late_of_the_cancel_is_asked_again(cluster: Cluster, tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {0: [3, 2]})
+    _plan(tmp_path, {0: [1, 2]}, "plan.rollback.json")
+    cluster.moving[0] = ([3, 2, 1], [3], [1])
+    alter, tell = (cluster.brokers[0].answers[api.key] for api in (altering.API, metadata.API))
+    late: list[int] = []
+
+    def cancelled(request: Any) -> object:
+        answer = alter(request)
+        cluster.replicas[0] = [3, 2, 1]  # as brokers tell for a while
+        return answer
+
+    def told(request: Any) -> object:
+        answer = tell(request)
+        if cluster.replicas[0] == [3, 2, 1] and request.topics:
+            late.append(1)
+            if len(late) == 2:
+                cluster.replicas[0] = [1, 2]
+        return answer
+
+    cluster.brokers[0].answers |= {altering.API.key: cancelled, metadata.API.key: told}
+    found = cluster.run("cancel", "--reassignment-json-file", plan)
+    assert found.exit_code == 0 and "not as before" not in found.stderr and len(late) == 2
+
+
+@pytest.mark.spec("ADM-37")
+def test_a_rollback_of_what_has_ended_runs_under_the_throttle(cluster: Cluster, tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {0: [3, 2]})
+    _plan(tmp_path, {0: [1, 2]}, "plan.rollback.json")
+    cluster.replicas[0], cluster.ends_at_once = [3, 2], True
+    cluster.configs = {(4, "2"): dict.fromkeys(RATES, "7000")}
+    found = cluster.run("cancel", "--rollback", "--reassignment-json-file", plan)
+    assert found.exit_code == 0 and cluster.replicas[0] == [1, 2]
+    set_ = [
+        (r.resource_name, {c.name: c.value for c in r.configs})
+        for _, request in cluster.asked("IncrementalAlterConfigs")
+        for r in request.resources
+        if any(c.config_operation == 0 for c in r.configs)
+    ]
+    lists = {LEADERS: "0:2,0:3", FOLLOWERS: "0:1"}
+    assert dict(set_) == {"t": lists, **{b: dict.fromkeys(RATES, "7000") for b in "123"}}
+    assert not any(cluster.configs.values())
+
+
+@pytest.mark.spec("ADM-41", "ADM-19")
+def test_all_that_moves_is_listed_in_kafkas_form(cluster: Cluster) -> None:
+    nothing = cluster.run("list")
+    assert (nothing.exit_code, nothing.stdout) == (0, "No partition reassignments found.\n")
+    cluster.moving = {2: ([1, 2, 4], [4], []), 0: ([3, 4, 1, 2], [3, 4], [1, 2]), 1: ([2, 1], [], [1])}
+    found = cluster.run("list")
+    assert (found.exit_code, found.stdout) == (
+        0,
+        "Current partition reassignments:\nt-0: replicas: 3,4,1,2. adding: 3,4. removing: 1,2.\n"
+        "t-1: replicas: 2,1. removing: 1.\nt-2: replicas: 1,2,4. adding: 4.\n",
+    )
+    items = orjson.loads(cluster.run("list", "--output", "json").stdout)["items"]
+    assert [i["to"] for i in items] == [[3, 4], [2], [1, 2, 4]]
+
+
+# --- generate and flags ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("ADM-32")
+def test_a_plan_is_proposed_in_kafkas_later_form(cluster: Cluster, tmp_path: Path) -> None:
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"version":1,"topics":[{"topic":"t"}]}')
+    found = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "3,4")
+    current, proposed = (line for line in found.stdout.splitlines() if line.startswith("{"))
+    assert found.exit_code == 0
+    assert orjson.loads(current)["partitions"][0] == {
+        "topic": "t",
+        "partition": 0,
+        "replicas": [1, 2],
+        "log_dirs": ["any", "any"],
+    }
+    assert all(set(p["replicas"]) == {3, 4} for p in orjson.loads(proposed)["partitions"])
+    few = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1")
+    assert (few.exit_code, few.stdout) == (1, "Error: Replication factor: 2 larger than available brokers: 1.\n")
+    twice = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2,2")
+    assert twice.stdout == "Error: Broker list contains duplicate entries: 2\n"
+    topics.write_text('{"version":1,"topics":[{"topic":"nowhere"}]}')
+    missing = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2")
+    assert (missing.exit_code, missing.stdout) == (1, "Error: Topic nowhere not found.\n")
+    topics.write_text("nonsense")
+    bad = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2")
+    assert bad.stdout == "Error: The input string is not a valid JSON\n"
+
+
+@pytest.mark.spec("ADM-33")
+def test_a_flag_of_another_mode_is_refused_by_name(cluster: Cluster, tmp_path: Path) -> None:
+    found = cluster.run("verify", "--reassignment-json-file", _plan(tmp_path, {0: [1, 2]}), "--additional")
+    assert found.exit_code == 2
+    assert """Option "[additional]" can't be used with action "[verify]\"""" in found.stderr
+    assert all(not broker.asked for broker in cluster.brokers)

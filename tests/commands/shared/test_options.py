@@ -1,0 +1,129 @@
+"""Flags that every command which touches a cluster has, and the session that they open."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kafkatool.commands.main import kt
+from kafkatool.core.security.zookeeper_security import ZooKeeperSecurity
+from kafkatool.core.zookeeper import session
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.commands.topics.runner import make_orders
+from tests.ports import free_port
+
+PLAN = "--reassignment-json-file plan.json"
+
+
+BOTH_WAYS = (
+    *("both typed", "both in the environment", "brokers' setting alone"),
+    "typed broker goes before ZooKeeper's setting",
+    "typed ZooKeeper goes before the brokers' setting",
+)
+
+
+@pytest.mark.spec("COM-1", "COM-3X")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "topics create --topic t --partitions 1 --replication-factor 1",
+        "topics list",
+        "topics describe",
+        "topics alter --topic t --partitions 2",
+        "topics delete --topic t",
+        "reassign --generate --topics-to-move-json-file topics.json --broker-list 1",
+        f"reassign --execute {PLAN}",
+        f"reassign --verify {PLAN}",
+        f"reassign --cancel {PLAN}",
+        "reassign --list",
+        "elect",
+        "elect --report",
+    ],
+)
+def test_no_tool_touches_a_cluster_whose_zookeeper_is_not_named(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("KAFKATOOL_ZOOKEEPER", raising=False)
+    result = CliRunner().invoke(kt, command.split(" "))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no ZooKeeper is named" in result.stderr and "KAFKATOOL_ZOOKEEPER" in result.stderr
+
+
+@pytest.mark.spec("ADM-1", "ADM-3")
+@pytest.mark.parametrize("flags", BOTH_WAYS)
+def test_exactly_one_way_to_the_cluster_is_taken(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address that nobody listens at tells which way was taken."""
+    monkeypatch.delenv("KAFKATOOL_ZOOKEEPER", raising=False)
+    zookeeper, broker = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+
+    def run(*args: str) -> str:
+        result = CliRunner().invoke(kt, ["topics", "list", *args])
+        assert result.stdout == ""
+        return f"{result.exit_code} {result.stderr}"
+
+    only_one = "2 kt: Only one of --bootstrap-server or --zookeeper must be specified\n"
+    by_zookeeper, by_broker = ("--zookeeper", zookeeper), ("--bootstrap-server", broker)
+    match flags:
+        case "both typed":
+            assert run(*by_zookeeper, *by_broker) == only_one
+        case "both in the environment":
+            monkeypatch.setenv("KAFKATOOL_ZOOKEEPER", zookeeper)
+            monkeypatch.setenv("KAFKATOOL_BOOTSTRAP_SERVER", broker)
+            assert run() == only_one
+        case "typed broker goes before ZooKeeper's setting":
+            monkeypatch.setenv("KAFKATOOL_ZOOKEEPER", zookeeper)
+            assert run(*by_broker) == f"1 kt: no broker answers: {broker}: refused\n"
+        case "typed ZooKeeper goes before the brokers' setting":
+            monkeypatch.setenv("KAFKATOOL_BOOTSTRAP_SERVER", broker)
+            assert "1 kt: no ZooKeeper: nothing listens at" in run(*by_zookeeper)
+        case "brokers' setting alone":
+            monkeypatch.setenv("KAFKATOOL_BOOTSTRAP_SERVER", broker)
+            assert f"{broker}: refused" in run()
+
+
+@pytest.mark.spec("ADM-3")
+def test_the_clients_properties_are_read_and_security_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    address = f"127.0.0.1:{free_port()}"
+
+    def run(text: str) -> str:
+        file.write_text(text)
+        flags = ["--bootstrap-server", address, "--command-config", str(file)]
+        result = CliRunner().invoke(kt, ["topics", "list", *flags])
+        return f"{result.exit_code} {result.stderr}"
+
+    assert run("request.timeout.ms=1000\nacks=all\n") == (
+        f"1 kt: {file}: not heeded: acks\nkt: no broker answers: {address}: refused\n"
+    )
+    refused = run("security.protocol=NOT_KNOWN")
+    assert refused.startswith("2 ") and "security.protocol" in refused
+    file.unlink()
+    missing = CliRunner().invoke(kt, ["topics", "list", "--bootstrap-server", address, "--command-config", str(file)])
+    assert missing.exit_code == 2 and str(file) in missing.stderr
+
+
+@pytest.mark.spec("COM-1", "COM-10X")
+def test_a_session_of_several_hosts_and_a_chroot_has_kafkas_time_outs_and_zookeepers_limit(
+    zk: ZooKeeper, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(zk)
+    asked: list[dict[str, object]] = []
+
+    class Noting(ZooKeeper):
+        def __init__(self, connect: str, *, security: ZooKeeperSecurity, **more: int) -> None:
+            asked.append({"connect": connect, **more})
+            super().__init__(connect, security=security, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(session, "ZooKeeper", Noting)
+    connect = f"127.0.0.1:{free_port()},{zk_connect}"
+    result = CliRunner().invoke(kt, ["topics", "list", "--zookeeper", connect])
+    assert (result.exit_code, result.stdout) == (0, "orders\n")
+    assert asked == [
+        {
+            "connect": connect,
+            "session_timeout_ms": 30_000,
+            "connection_timeout_ms": 30_000,
+            "max_packet_bytes": 1_048_575,
+        }
+    ]

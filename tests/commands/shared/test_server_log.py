@@ -1,0 +1,23 @@
+"""The log of a server: a line for each message, whatever clients call things."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from kafkatool.commands.shared.server_log import log_refusals_to
+
+
+@pytest.mark.spec("SEC-75")
+def test_a_name_that_a_client_chose_forges_no_line_and_drives_no_terminal(tmp_path: Path) -> None:
+    logger = logging.getLogger("kafka.authorizer.logger")
+    before = logger.handlers[:], logger.level, logger.propagate
+    log_refusals_to(tmp_path / "authorizer.log")
+    try:
+        logger.info("Topic:LITERAL:%s", "x\n[2026-11-23 04:00:00,000] INFO forged\r\x1b[31m\x85\u2028ü")
+    finally:
+        added = logger.handlers[-1]
+        added.close()
+        logger.handlers, logger.level, logger.propagate = before
+    (line,) = (tmp_path / "authorizer.log").read_text("utf-8").splitlines()
+    assert r"LITERAL:x\n[2026-11-23 04:00:00,000] INFO forged\r\x1b[31m\x85\u2028ü (kafka.auth" in line

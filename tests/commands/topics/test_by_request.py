@@ -1,0 +1,438 @@
+"""``kt topics --bootstrap-server`` against a broker made of functions: what is asked, and what is said of the answer."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.commands.main import kt
+from kafkatool.core.model.uuids import parse_uuid, uuid_text
+from kafkatool.core.protocol.messages import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    incremental_alter_configs,
+    metadata,
+)
+from kafkatool.core.protocol.messages import describe_topic_partitions as pages
+from kafkatool.core.protocol.messages import list_partition_reassignments as listing
+from kafkatool.core.protocol.messages.alter_configs import AlterConfigsResult
+from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsEntry, DescribeConfigsResult
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from tests.commands.topics.runner import COLLISION, FAILED
+from tests.core.client.fake_broker import FakeBroker
+
+ID = bytes.fromhex("30d924949c71485485bebdf4c75a9ad0")
+NEWEST = {
+    create_topics.API: (0, 7),
+    delete_topics.API: (0, 6),
+    create_partitions.API: (0, 3),
+    describe_configs.API: (0, 4),
+    incremental_alter_configs.API: (0, 1),
+    listing.API: (0, 0),
+}
+
+
+def _partition(number: int, leader: int, replicas: list[int], isr: list[int]) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        partition=number, leader_id=leader, leader_epoch=7, replica_nodes=replicas, isr_nodes=isr
+    )
+
+
+def _topic(name: str, *partitions: MetadataResponsePartition, topic_id: bytes = ID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(topic=name, topic_id=topic_id, partitions=list(partitions))
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """One broker, the controller, with a topic ``orders`` of which partition 1 moves from 2 to 3."""
+    with FakeBroker(1, NEWEST) as found:
+        orders = _topic("orders", _partition(1, 1, [1, 3, 2], [1, 2]), _partition(0, 1, [1, 2], [1]))
+        _tell(found, orders)
+        moving = listing.OngoingPartition(partition=1, replicas=[1, 3, 2], adding_replicas=[3], removing_replicas=[2])
+        found.answers[listing.API.key] = lambda _: listing.ListPartitionReassignmentsResponse(
+            topics=[listing.OngoingTopic(topic="orders", partitions=[moving])]
+        )
+        found.answers[describe_configs.API.key] = _configs
+        yield found
+
+
+def _tell(broker: FakeBroker, *topics: MetadataResponseTopic) -> None:
+    def answer(request: metadata.MetadataRequest) -> object:
+        wanted = None if request.topics is None else {t.topic for t in request.topics}
+        return broker.metadata([t for t in topics if wanted is None or t.topic in wanted])
+
+    broker.answers[metadata.API.key] = answer
+
+
+def _configs(request: describe_configs.DescribeConfigsRequest) -> object:
+    entries = [
+        DescribeConfigsEntry(name="retention.ms", value="1", read_only=False, config_source=1),
+        DescribeConfigsEntry(name="min.insync.replicas", value="2", read_only=False, config_source=4),
+        DescribeConfigsEntry(name="segment.ms", value="9", read_only=False, config_source=5),
+    ]
+    return describe_configs.DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(resource_type=2, resource_name=r.resource_name, configs=entries)
+            for r in request.resources
+        ]
+    )
+
+
+def _run(broker: FakeBroker, action: str, *args: object) -> Result:
+    flags = ["--bootstrap-server", str(broker.address)]
+    return CliRunner().invoke(kt, ["topics", action, *flags, *map(str, args)])
+
+
+def _asked(broker: FakeBroker, api: str) -> list[tuple[int, object]]:
+    return [(version, request) for name, version, request in broker.asked if name == api]
+
+
+def _created(code: int = 0, message: str | None = None) -> object:
+    result = create_topics.CreateTopicsResponseTopic(name="t", error_code=code, error_message=message)
+    return create_topics.CreateTopicsResponse(topics=[result])
+
+
+# --- list and describe -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("ADM-31")
+def test_names_are_listed_in_order_and_internal_ones_as_the_broker_says(broker: FakeBroker) -> None:
+    internal = MetadataResponseTopic(topic="__own", topic_id=ID, is_internal=True, partitions=[])
+    refused = MetadataResponseTopic(topic="hidden", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partitions=[])
+    _tell(broker, _topic("b"), internal, _topic("Z"), refused)
+    assert _run(broker, "list").stdout == "Z\n__own\nb\n"
+    assert _run(broker, "list", "--exclude-internal").stdout == "Z\nb\n"
+    none = _run(broker, "list", "--topic", "nowhere")
+    assert (none.exit_code, none.stdout) == (0, "")
+
+
+@pytest.mark.spec("ADM-24", "ADM-18", "ADM-14")
+def test_a_description_has_kafkas_words_and_what_moves(broker: FakeBroker) -> None:
+    found = _run(broker, "describe")
+    assert found.exit_code == 0
+    assert found.stdout == (
+        "Topic: orders\tTopicId: MNkklJxxSFSFvr30x1qa0A\tPartitionCount: 2\tReplicationFactor: 2"
+        "\tConfigs: min.insync.replicas=2,retention.ms=1\n"
+        "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\tElr: N/A\tLastKnownElr: N/A\n"
+        "\tTopic: orders\tPartition: 1\tLeader: 1\tReplicas: 1,3,2\tIsr: 1,2"
+        "\tAdding Replicas: 3\tRemoving Replicas: 2\tElr: N/A\tLastKnownElr: N/A\n"
+    )
+    (first, second) = orjson.loads(_run(broker, "describe", "--output", "json").stdout)["items"]
+    assert first["controller_epoch"] is None and first["leader_epoch"] == 7 and first["topic_id"] == uuid_text(ID)
+    assert first["adding_replicas"] is None and first["elr"] is None and first["under_replicated"]
+    assert (second["adding_replicas"], second["removing_replicas"]) == ([3], [2]) and not second["under_replicated"]
+
+
+@pytest.mark.spec("ADM-24")
+def test_the_factor_is_partition_0s_less_what_it_gains_and_what_brokers_do_not_tell_is_left_out(
+    broker: FakeBroker,
+) -> None:
+    """Partition 0 gets a third replica, partition 1 has three and no leader; the topic has no id."""
+    partitions = (_partition(0, 1, [1, 3, 2], [1, 2]), _partition(1, -1, [1, 2, 3], [1]))
+    _tell(broker, _topic("orders", *partitions, topic_id=bytes(16)))
+    moving = listing.OngoingPartition(partition=0, replicas=[1, 3, 2], adding_replicas=[3], removing_replicas=[])
+    broker.answers[listing.API.key] = lambda _: listing.ListPartitionReassignmentsResponse(
+        topics=[listing.OngoingTopic(topic="orders", partitions=[moving])]
+    )
+    header = "Topic: orders\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: min.insync.replicas=2,retention.ms=1\n"
+    assert _run(broker, "describe").stdout == (
+        f"{header}\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,3,2\tIsr: 1,2"
+        "\tAdding Replicas: 3\tRemoving Replicas: \tElr: N/A\tLastKnownElr: N/A\n"
+        "\tTopic: orders\tPartition: 1\tLeader: none\tReplicas: 1,2,3\tIsr: 1\tElr: N/A\tLastKnownElr: N/A\n"
+    )
+    assert _run(broker, "describe", "--topics-with-overrides").stdout == header
+
+
+@pytest.mark.spec("ADM-28")
+@pytest.mark.parametrize(
+    ("filters", "rows"),
+    [
+        (["--under-replicated-partitions"], [0]),
+        (["--unavailable-partitions"], [2, 3]),
+        (["--under-min-isr-partitions"], [0, 2, 3]),
+        (["--at-min-isr-partitions"], [1, 3]),
+        (["--under-replicated-partitions", "--unavailable-partitions"], [0, 2, 3]),
+    ],
+)
+def test_a_row_that_any_filter_selects_is_shown_once(broker: FakeBroker, filters: list[str], rows: list[int]) -> None:
+    partitions = (
+        *(_partition(0, 1, [1, 2], [1]), _partition(1, 1, [1, 3, 2], [1, 2])),
+        *(_partition(2, 9, [9, 1, 2], [9, 1, 2]), _partition(3, -1, [1, 2], [1, 2])),
+    )
+    _tell(broker, _topic("orders", *(p for p in partitions if p.partition != 2)), _topic("zero", partitions[2]))
+    found = _run(broker, "describe", *filters).stdout
+    shown = [int(line.split("Partition: ")[1].split("\t")[0]) for line in found.splitlines()]
+    wanted = [r for r in rows if r != 2] + [r for r in rows if r == 2 and "min-isr" not in filters[0]]
+    assert shown == wanted and "PartitionCount" not in found
+    refused = _run(broker, "describe", *filters, "--topics-with-overrides")
+    assert refused.exit_code == 2
+
+
+@pytest.mark.spec("ADM-21", "ADM-24")
+def test_eligible_leaders_come_page_by_page_and_a_circle_of_pages_is_an_error(broker: FakeBroker) -> None:
+    broker.apis[pages.API] = (0, 0)
+
+    def page(request: pages.DescribeTopicPartitionsRequest) -> object:
+        number = request.cursor.partition_index if request.cursor else 0
+        partition = pages.DescribedPartition(
+            partition_index=number,
+            leader_id=1,
+            replica_nodes=[1],
+            isr_nodes=[1],
+            eligible_leader_replicas=[5, 6] if number == 0 else None,
+            last_known_elr=[7] if number == 0 else [],
+            offline_replicas=[],
+        )
+        topic = pages.DescribedTopic(name="orders", topic_id=ID, partitions=[partition])
+        following = pages.Cursor(topic_name="orders", partition_index=1) if number == 0 else None
+        return pages.DescribeTopicPartitionsResponse(topics=[topic], next_cursor=following)
+
+    broker.answers[pages.API.key] = page
+    found = _run(broker, "describe", "--partition-size-limit-per-response", "1").stdout
+    assert "Elr: 5,6\tLastKnownElr: 7\n" in found and "Elr: N/A\tLastKnownElr: \n" in found
+    by_id = _run(broker, "describe", "--topic-id", uuid_text(ID)).stdout
+    assert by_id.count("Elr: N/A\tLastKnownElr: N/A\n") == 2, "for that they are not asked"
+    requests = [r for _, r in _asked(broker, "DescribeTopicPartitions")]
+    assert [r.response_partition_limit for r in requests] == [1, 1]  # type: ignore[attr-defined]
+    broker.answers[pages.API.key] = lambda request: pages.DescribeTopicPartitionsResponse(
+        topics=[], next_cursor=pages.Cursor(topic_name="orders", partition_index=0)
+    )
+    circle = _run(broker, "describe")
+    assert circle.exit_code == 1 and "again: not all partitions can be described" in circle.stderr
+
+
+@pytest.mark.spec("ADM-29")
+def test_a_topic_is_described_by_its_id(broker: FakeBroker) -> None:
+    other = parse_uuid("AMTj-ue2TESy1XyHQXqiJg")
+    assert other is not None
+    _tell(broker, _topic("orders"), _topic("other", topic_id=other))
+    assert _run(broker, "describe", "--topic-id", uuid_text(other)).stdout.startswith("Topic: other\t")
+    both = _run(broker, "describe", "--topic-id", uuid_text(other), "--topic", "orders")
+    assert both.stdout.startswith("Topic: other\t") and "--topic-id goes before --topic" in both.stderr
+    assert min(version for version, _ in _asked(broker, "Metadata")) >= 10, "older ones tell no ids"
+    for zero in ("A" * 22, "A" * 21 + "B"):
+        everything = _run(broker, "describe", "--topic-id", zero)
+        assert (everything.exit_code, everything.stdout.count("PartitionCount")) == (0, 2)
+    unknown = _run(broker, "describe", "--topic-id", "Zt-SZK4fR8m2lWm4r3dVkg")
+    assert unknown.exit_code == 1
+    assert unknown.stdout == f"{FAILED}TopicId 'Zt-SZK4fR8m2lWm4r3dVkg' does not exist as expected\n"
+    gone = _run(broker, "describe", "--topic-id", "Zt-SZK4fR8m2lWm4r3dVkg", "--if-exists")
+    assert (gone.exit_code, gone.stdout) == (0, "")
+    assert _run(broker, "describe", "--topic-id", "short").exit_code == 2
+
+
+# --- create ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("ADM-25", "ADM-23")
+def test_a_topic_is_created_with_what_was_said_and_the_clusters_defaults(broker: FakeBroker) -> None:
+    broker.answers[create_topics.API.key] = lambda _: _created()
+    for flags in (
+        [],
+        ["--partitions", 3],
+        ["--replication-factor", 2, "--config", "a=b"],
+        ["--replica-assignment", "1:2,2:1"],
+    ):
+        found = _run(broker, "create", "--topic", "t", *flags)
+        assert (found.exit_code, found.stdout) == (0, "Created topic t.\n")
+    topics = [r.topics[0] for _, r in _asked(broker, "CreateTopics")]  # type: ignore[attr-defined]
+    assert [(t.num_partitions, t.replication_factor) for t in topics] == [(-1, -1), (3, -1), (-1, 2), (-1, -1)]
+    assert [(a.partition, a.broker_ids) for a in topics[3].assignments] == [(0, [1, 2]), (1, [2, 1])]
+    assert [(c.name, c.value) for c in topics[2].configs] == [("a", "b")]
+
+
+@pytest.mark.spec("ADM-10", "ADM-25")
+def test_a_broker_too_old_for_defaults_is_asked_for_nothing(broker: FakeBroker) -> None:
+    broker.apis[create_topics.API] = (0, 3)
+    found = _run(broker, "create", "--topic", "t", "--partitions", 1)
+    assert found.exit_code == 1 and "kt topics needs CreateTopics 4; broker 1 has none" in found.stderr
+    assert not _asked(broker, "CreateTopics")
+
+
+@pytest.mark.spec("ADM-23")
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--partitions", 0], "The partitions must be greater than 0"),
+        (["--replication-factor", 0], "The replication factor must be between 1 and 32767 inclusive"),
+        (["--replication-factor", 32768], "The replication factor must be between 1 and 32767 inclusive"),
+        (["--replica-assignment", "1:1"], "Partition replica lists may not contain duplicate entries: 1"),
+        (["--replica-assignment", "1:2,3"], "Partition 1 has different replication factor: [3]"),
+        (
+            ["--config", "retention.ms"],
+            'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".',
+        ),
+    ],
+)
+def test_what_needs_no_broker_is_refused_without_one(broker: FakeBroker, flags: list[object], why: str) -> None:
+    found = _run(broker, "create", "--topic", "t", *flags)
+    assert (found.exit_code, found.stdout) == (1, f"{FAILED}{why}\n")
+    assert not broker.asked
+
+
+@pytest.mark.spec("ADM-23", "ADM-56")
+def test_the_controllers_words_are_passed_on_after_the_warning_about_the_name(broker: FakeBroker) -> None:
+    broker.answers[create_topics.API.key] = lambda _: _created(ErrorCode.INVALID_REPLICATION_FACTOR, "too large")
+    found = _run(broker, "create", "--topic", "a.b", "--partitions", 1)
+    assert (found.exit_code, found.stdout) == (1, f"{COLLISION}{FAILED}too large\n")
+    broker.answers[create_topics.API.key] = lambda _: _created(ErrorCode.POLICY_VIOLATION)
+    assert _run(broker, "create", "--topic", "t").stdout == f"{FAILED}POLICY_VIOLATION\n"
+    broker.answers[create_topics.API.key] = lambda _: _created(ErrorCode.TOPIC_ALREADY_EXISTS, "there")
+    assert _run(broker, "create", "--topic", "t").exit_code == 1
+    exists = _run(broker, "create", "--topic", "t", "--if-not-exists")
+    assert (exists.exit_code, exists.stdout) == (0, "")
+
+
+@pytest.mark.spec("ADM-54")
+@pytest.mark.parametrize(
+    ("partitions", "config", "code"), [(2, "retention.ms=1", 0), (3, "retention.ms=1", 1), (2, "retention.ms=2", 1)]
+)
+def test_a_topic_there_after_a_lost_answer_is_the_one_asked_for_if_it_looks_like_it(
+    broker: FakeBroker, partitions: int, config: str, code: int
+) -> None:
+    _tell(broker, _topic("t", _partition(0, 1, [1], [1]), _partition(1, 1, [1], [1])))
+    answers = iter([None, _created(ErrorCode.TOPIC_ALREADY_EXISTS)])
+    broker.answers[create_topics.API.key] = lambda _: next(answers)
+    flags = ["--partitions", partitions, "--replication-factor", 1, "--config", config]
+    assert _run(broker, "create", "--topic", "t", *flags).exit_code == code
+    assert broker.count(create_topics.API) == 2
+
+
+@pytest.mark.spec("ADM-20")
+def test_a_dry_run_tells_the_request_and_sends_none(broker: FakeBroker) -> None:
+    found = _run(broker, "create", "--topic", "t", "--replica-assignment", "2:1", "--config", "a=b", "--dry-run")
+    target, number, api, version, fields = found.stdout.split(" ", 4)
+    assert (target, number, api, version) == ("broker", "1", "CreateTopics", "7")
+    assert list(orjson.loads(fields)) == ["topics", "timeout_ms", "validate_only"]
+    (topic,) = orjson.loads(fields)["topics"]
+    assert topic["assignments"] == [{"partition": 0, "broker_ids": [2, 1]}]
+    assert not _asked(broker, "CreateTopics")
+
+
+# --- alter and delete ------------------------------------------------------------------------------------------
+
+
+def _grown(code: int = 0) -> object:
+    result = create_partitions.CreatePartitionsResult(
+        name="orders", error_code=code, error_message=(code and "no") or None
+    )
+    return create_partitions.CreatePartitionsResponse(results=[result])
+
+
+@pytest.mark.spec("ADM-26", "ADM-54")
+def test_partitions_are_added_by_their_new_number_and_the_existing_groups_are_skipped(broker: FakeBroker) -> None:
+    broker.answers[create_partitions.API.key] = lambda _: _grown()
+    flags = ["--topic", "orders", "--partitions", 4]
+    assert _run(broker, "alter", *flags).stdout == ""
+    _run(broker, "alter", *flags, "--replica-assignment", "1:2,1:2,3:1,2:3")
+    plain, assigned = (r.topics[0] for _, r in _asked(broker, "CreatePartitions"))  # type: ignore[attr-defined]
+    assert (plain.count, plain.assignments) == (4, None)
+    assert [a.broker_ids for a in assigned.assignments] == [[3, 1], [2, 3]]
+    few = _run(broker, "alter", *flags, "--replica-assignment", "1:2,1:2,3:1")
+    assert few.exit_code == 1 and broker.count(create_partitions.API) == 2
+    broker.answers[create_partitions.API.key] = lambda _: _grown(ErrorCode.INVALID_PARTITIONS)
+    assert _run(broker, "alter", *flags).stdout == f"{FAILED}no\n"
+
+
+@pytest.mark.spec("ADM-26")
+def test_a_number_of_partitions_that_was_behind_is_read_again_once(broker: FakeBroker) -> None:
+    def behind(request: create_partitions.CreatePartitionsRequest) -> object:
+        _tell(broker, _topic("orders", *(_partition(i, 1, [1, 2], [1]) for i in range(3))))
+        assignments = request.topics[0].assignments
+        assert assignments is not None
+        return _grown(0 if len(assignments) == 1 else ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+
+    broker.answers[create_partitions.API.key] = behind
+    groups = "1:2,1:2,1:2,2:1"
+    found = _run(broker, "alter", "--topic", "orders", "--partitions", 4, "--replica-assignment", groups)
+    assert found.exit_code == 0 and broker.count(create_partitions.API) == 2
+    refused = _run(broker, "alter", "--topic", "orders", "--partitions", 5, "--replica-assignment", f"{groups},1:2")
+    assert refused.exit_code == 1 and broker.count(create_partitions.API) == 3
+
+
+@pytest.mark.spec("ADM-27")
+def test_configs_are_set_and_deleted_by_themselves(broker: FakeBroker) -> None:
+    def done(request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
+        results = [AlterConfigsResult(resource_type=2, resource_name=r.resource_name) for r in request.resources]
+        return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=results)
+
+    broker.answers[incremental_alter_configs.API.key] = done
+    found = _run(broker, "alter", "--topic", "orders", "--config", "a=1", "--config", "b=2", "--delete-config", "c")
+    assert found.stdout == "Updated config for topic orders.\n"
+    ((_, request),) = _asked(broker, "IncrementalAlterConfigs")
+    (resource,) = request.resources  # type: ignore[attr-defined]
+    assert (resource.resource_type, resource.resource_name) == (2, "orders")
+    assert [(c.name, c.config_operation, c.value) for c in resource.configs] == [
+        ("a", 0, "1"),
+        ("b", 0, "2"),
+        ("c", 1, None),
+    ]
+
+
+def _deleted(request: delete_topics.DeleteTopicsRequest) -> object:
+    by_name = [delete_topics.DeleteTopicsResponseTopic(name=n) for n in request.topic_names]
+    by_id = [delete_topics.DeleteTopicsResponseTopic(name=None, topic_id=t.topic_id) for t in request.topics]
+    return delete_topics.DeleteTopicsResponse(topics=by_name + by_id)
+
+
+@pytest.mark.spec("ADM-30")
+def test_topics_are_deleted_by_one_request_by_id_where_brokers_know_ids(broker: FakeBroker) -> None:
+    other = bytes(range(16))
+    _tell(broker, _topic("a.b"), _topic("a-b", topic_id=other))
+    broker.answers[delete_topics.API.key] = _deleted
+    assert _run(broker, "delete", "--topic", "a.b").stdout == ""
+    both = _run(broker, "delete", "--topic", "a.b|a-b")
+    assert both.exit_code == 1 and "need --force" in both.stderr
+    assert _run(broker, "delete", "--topic", "a[.-]b", "--force").exit_code == 0
+    broker.apis[delete_topics.API] = (0, 5)
+    assert _run(broker, "delete", "--topic", "a.b").exit_code == 0
+    asked = _asked(broker, "DeleteTopics")
+    assert [v for v, _ in asked] == [6, 6, 5]
+    ids = [[t.topic_id for t in r.topics] for _, r in asked]  # type: ignore[attr-defined]
+    assert ids == [[ID], [other, ID], []]
+    assert asked[2][1].topic_names == ["a.b"]  # type: ignore[attr-defined]
+    missing = _run(broker, "delete", "--topic", "nowhere")
+    assert (missing.exit_code, missing.stdout) == (1, f"{FAILED}Topic 'nowhere' does not exist as expected\n")
+    assert _run(broker, "delete", "--topic", "nowhere", "--if-exists").exit_code == 0
+
+
+@pytest.mark.spec("ADM-30", "ADM-56")
+def test_each_topic_of_a_deletion_is_judged_by_itself(broker: FakeBroker) -> None:
+    other = bytes(range(16))
+    _tell(broker, _topic("a"), _topic("b", topic_id=other))
+
+    def half(request: delete_topics.DeleteTopicsRequest) -> object:
+        answer = _deleted(request)
+        assert isinstance(answer, delete_topics.DeleteTopicsResponse)
+        refused = delete_topics.DeleteTopicsResponseTopic(
+            name="b",
+            topic_id=other,
+            error_code=ErrorCode.TOPIC_DELETION_DISABLED,
+            error_message="It is disabled.",
+        )
+        return delete_topics.DeleteTopicsResponse(topics=[answer.topics[0], refused])
+
+    broker.answers[delete_topics.API.key] = half
+    found = _run(broker, "delete", "--topic", "a|b", "--force", "--output", "json")
+    assert found.exit_code == 1
+    document = orjson.loads(found.stdout)
+    assert document["items"] == [{"topic": "a", "status": "marked"}]
+    assert [(e["topic"], e["message"]) for e in document["errors"]] == [("b", "It is disabled.")]
+    _tell(broker, _topic("a"))
+    waited = _run(broker, "delete", "--topic", "a", "--wait", 0)
+    assert waited.exit_code == 1 and "Topic a is still there" in waited.stderr
+
+
+@pytest.mark.spec("ADM-60")
+def test_kazoo_is_not_imported() -> None:
+    code = (
+        "import sys, kafkatool.commands.topics.by_request, kafkatool.core.client.cluster\n"
+        "print([m for m in sys.modules if m.split('.')[0] in ('kazoo', 'pyspark')])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

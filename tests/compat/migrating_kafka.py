@@ -1,0 +1,95 @@
+"""Real Kafka 3.9.1 on its way from ZooKeeper to KRaft: brokers of each kind, and a controller that migrates (KIP-866)."""
+
+from pathlib import Path
+from typing import Final
+
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import ClusterIdZnode
+from tests.compat.real_kafka import RealKafka
+from tests.ports import free_port
+
+VERSION: Final = "3.9.1"
+CONTROLLER: Final = 3000
+
+
+class MigratingKafka(RealKafka):
+    """Brokers begin as ZooKeeper's own; each is restarted in another ``kind``: zookeeper, migrating or kraft."""
+
+    def __init__(self, directory: Path, *, brokers: int = 2) -> None:
+        super().__init__(VERSION, directory, brokers=brokers)
+        self._kinds = dict.fromkeys(self.ports, "zookeeper")
+        self._controller_port = free_port()
+
+    def restart(self, broker: int, kind: str) -> None:
+        """Stop the broker and start it in that kind."""
+        self.stop_broker(broker)
+        self.start_as(broker, kind)
+
+    def start_as(self, broker: int, kind: str) -> None:
+        """Start the broker, which is stopped, in that kind."""
+        self._kinds[broker] = kind
+        self._spawn_broker(broker)
+        self._wait_port(f"broker-{broker}", self.ports[broker])
+
+    def start_controller(self, *, migrating: bool = True) -> None:
+        """Start the controller; ``migrating`` False: the migration is finalized."""
+        config = self._write(
+            "controller",
+            {
+                "process.roles": "controller",
+                "node.id": CONTROLLER,
+                "listeners": f"CONTROLLER://127.0.0.1:{self._controller_port}",
+                "log.dirs": self._directory / "controller",
+                **self._quorum,
+                **(self._migration if migrating else {}),
+            },
+        )
+        if not (self._directory / "controller").exists():
+            with ZooKeeper(self.connect) as zk:
+                node = zk.get(ClusterIdZnode.PATH)
+            assert node is not None
+            cluster_id = ClusterIdZnode.decode(node.data)
+            done = self.tool("kafka.tools.StorageTool", "format", "-t", str(cluster_id), "-c", str(config))
+            assert done.returncode == 0, done.stdout + done.stderr
+        self._spawn("controller", self._java("kafka.Kafka", [str(config)], heap="256m"))
+        self._wait_port("controller", self._controller_port)
+
+    def stop_controller(self) -> None:
+        process = self._processes.pop("controller")
+        process.terminate()
+        process.wait(90)
+
+    @property
+    def _quorum(self) -> dict[str, object]:
+        return {
+            "controller.quorum.voters": f"{CONTROLLER}@127.0.0.1:{self._controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+
+    @property
+    def _migration(self) -> dict[str, object]:
+        return {"zookeeper.metadata.migration.enable": "true", "zookeeper.connect": self.connect}
+
+    def _spawn_broker(self, broker: int) -> None:
+        own: dict[str, dict[str, object]] = {
+            "zookeeper": {"broker.id": broker, "zookeeper.connect": self.connect},
+            "migrating": {"broker.id": broker, **self._migration, **self._quorum},
+            "kraft": {"process.roles": "broker", "node.id": broker, **self._quorum},
+        }
+        config = self._write(
+            f"broker-{broker}",
+            {
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker]}",
+                "log.dirs": self.data_directory(broker),
+                "offsets.topic.num.partitions": 1,
+                "auto.create.topics.enable": "false",
+                **own[self._kinds[broker]],
+            },
+        )
+        self._spawn(f"broker-{broker}", self._java("kafka.Kafka", [str(config)], heap="384m"))
+
+    def _write(self, name: str, properties: dict[str, object]) -> Path:
+        config = self._directory / f"{name}.properties"
+        config.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
+        return config

@@ -1,0 +1,205 @@
+"""``kt … --bootstrap-server`` beside Kafka's own tools, on real clusters with and without ZooKeeper (ADM-16 to ADM-50)."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+
+from kafkatool.commands.main import kt
+from tests.compat import real_kafka
+from tests.compat.real_kafka import KraftKafka, RealKafka
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+CLUSTERS = [
+    pytest.param(("4.1.0", KraftKafka), id="4.1.0-kraft"),
+    pytest.param(("2.8.2", RealKafka), id="2.8.2"),
+    pytest.param(("3.9.1", KraftKafka), id="3.9.1-kraft", marks=pytest.mark.slowest),
+    pytest.param(("3.9.1", RealKafka), id="3.9.1", marks=pytest.mark.slowest),
+    pytest.param(("1.1.1", RealKafka), id="1.1.1", marks=pytest.mark.slowest),
+]
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Three brokers, one cluster after the other."""
+    version, kind = request.param
+    real_kafka.require(version)
+    with kind(version, tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+def _kt(kafka: RealKafka, *args: object) -> Result:
+    return CliRunner().invoke(kt, [*map(str, args), "--bootstrap-server", kafka.bootstrap])
+
+
+def _tool(kafka: RealKafka, *args: str) -> str:
+    main = "kafka.admin.TopicCommand" if kafka.version < "3" else "org.apache.kafka.tools.TopicCommand"
+    return kafka.tool(main, "--bootstrap-server", kafka.bootstrap, *args).stdout
+
+
+def _await_told(kafka: RealKafka, *topics: str) -> None:
+    """Wait until every broker knows them: each learns of a new topic when the controller tells it."""
+    for port in kafka.ports.values():
+        args = ["topics", "list", "--bootstrap-server", f"127.0.0.1:{port}"]
+        eventually(
+            lambda args=args: set(CliRunner().invoke(kt, args).stdout.split()) >= set(topics),  # type: ignore[misc]
+            "told of",
+            60,
+        )
+
+
+def _described(text: str) -> list[str]:
+    """Return the lines in order, without what only later tools print."""
+    return sorted(re.sub(r"\tElr: .*", "", line).rstrip() for line in text.splitlines() if line)
+
+
+@pytest.mark.spec("ADM-22", "ADM-23", "ADM-24", "ADM-25", "ADM-26", "ADM-27", "ADM-30", "ADM-31")
+def test_topics_from_their_making_to_their_end(kafka: RealKafka) -> None:
+    numbers = ["--partitions", 3, "--replication-factor", 2]
+    assert _kt(kafka, "topics", "create", "--topic", "t", *numbers, "--config", "retention.ms=86400000").stdout == (
+        "Created topic t.\n"
+    )
+    assigned = _kt(kafka, "topics", "create", "--topic", "u", "--replica-assignment", "1:2,2:3")
+    assert (assigned.exit_code, assigned.stdout) == (0, "Created topic u.\n")
+    again = _kt(kafka, "topics", "create", "--topic", "t", *numbers)
+    assert again.exit_code == 1
+    assert again.stdout == "Error while executing topic command : Topic 't' already exists.\n"
+    if kafka.version > "2.4":
+        assert _kt(kafka, "topics", "create", "--topic", "defaults").exit_code == 0
+        _await_told(kafka, "defaults")
+        deleted = _kt(kafka, "topics", "delete", "--topic", "defaults", "--wait", 60)
+        assert deleted.exit_code == 0, deleted.output
+    else:
+        refused = _kt(kafka, "topics", "create", "--topic", "defaults")
+        assert refused.exit_code == 1 and "needs CreateTopics 4" in refused.stderr
+    wrong = _kt(kafka, "topics", "create", "--topic", "v", *numbers, "--config", "nonsense=1")
+    assert wrong.exit_code == 1 and "nonsense" in wrong.stdout
+    _await_told(kafka, "t", "u")
+    assert _kt(kafka, "topics", "list").stdout == "t\nu\n"
+
+    grown = _kt(kafka, "topics", "alter", "--topic", "t", "--partitions", 4)
+    assert (grown.exit_code, grown.stdout) == (0, "")
+    groups = "1:2,2:3,3:1"
+    assert (
+        _kt(kafka, "topics", "alter", "--topic", "u", "--partitions", 3, "--replica-assignment", groups).exit_code == 0
+    )
+    fewer = _kt(kafka, "topics", "alter", "--topic", "t", "--partitions", 2)
+    assert fewer.exit_code == 1 and fewer.stdout.startswith("Error while executing topic command : ")
+    if kafka.version > "2.3":
+        changes = ["--config", "segment.ms=1000000", "--delete-config", "retention.ms"]
+        changed = _kt(kafka, "topics", "alter", "--topic", "t", *changes)
+        assert (changed.exit_code, changed.stdout) == (0, "Updated config for topic t.\n")
+
+    if kafka.version > "2.4":
+        shown = "segment.ms=1000000"  # a broker without ZooKeeper learns of it a moment later
+        eventually(lambda: shown in _kt(kafka, "topics", "describe").stdout, "the config is told", 60)
+    ours = _kt(kafka, "topics", "describe")
+    assert ours.exit_code == 0 and "Partition: 2\tLeader: 3\tReplicas: 3,1" in ours.stdout
+    if kafka.version > "2.4":
+        eventually(  # the tool asks any broker, which may still be told of the growth
+            lambda: _described(_kt(kafka, "topics", "describe").stdout) == _described(_tool(kafka, "--describe")),
+            "the same description by both",
+            60,
+        )
+        assert "segment.ms=1000000" in ours.stdout and "retention.ms" not in ours.stdout
+    if kafka.version > "3.8":
+        assert sorted(ours.stdout.splitlines()) == sorted(_tool(kafka, "--describe").splitlines())
+
+    assert _kt(kafka, "topics", "delete", "--topic", "t|u", "--force", "--wait", 60).exit_code == 0
+    assert _kt(kafka, "topics", "list").stdout == ""
+
+
+@pytest.mark.spec("ADM-6", "ADM-45", "ADM-46", "ADM-48")
+def test_elections_beside_kafkas_own_tool(kafka: RealKafka) -> None:
+    if kafka.version < "2.4":
+        pytest.skip("ElectLeaders came with 2.2")
+    _kt(kafka, "topics", "create", "--topic", "e", "--replica-assignment", "1:2,2:1")
+    _await_told(kafka, "e")
+    needless = _kt(kafka, "elect", "--topic", "e", "--partition", 0)
+    assert (needless.exit_code, needless.stdout) == (0, "Valid replica already elected for partitions e-0\n")
+    unknown = _kt(kafka, "elect", "--topic", "nowhere", "--partition", 0)
+    assert unknown.exit_code == 1
+    words = "Error completing leader election (PREFERRED) for partition: nowhere-0: "
+    assert unknown.stdout.startswith(f"{words}org.apache.kafka.common.errors.UnknownTopicOrPartitionException: ")
+    with kafka.without_broker(1):
+        eventually(lambda: _leaders(kafka, "e") == {0: 2, 1: 2}, "broker 2 leads both", 60)
+        down = _kt(kafka, "elect", "--topic", "e", "--partition", 0, "--output", "json")
+        assert down.exit_code == 1 and '"status":"preferred_down"' in down.stdout
+
+    def elected() -> bool:
+        """Broker 1 must be in sync again before it can lead."""
+        found = _kt(kafka, "elect", "--all-topic-partitions")
+        return found.exit_code == 0 and "partitions e-0" in found.stdout
+
+    eventually(elected, "the preferred replica leads again", 60)
+    eventually(lambda: _leaders(kafka, "e") == {0: 1, 1: 2}, "every broker knows the leader", 60)
+    _kt(kafka, "topics", "delete", "--topic", "e", "--wait", 60)
+
+
+def _leaders(kafka: RealKafka, topic: str) -> dict[int, int | None]:
+    found = _kt(kafka, "topics", "describe", "--topic", topic, "--output", "json").stdout
+    return {item["partition"]: item["leader"] for item in orjson.loads(found)["items"]}
+
+
+def _reassign_tool(kafka: RealKafka, *args: str) -> str:
+    package = "kafka.admin" if kafka.version < "3" else "org.apache.kafka.tools.reassign"
+    main = f"{package}.ReassignPartitionsCommand"
+    return kafka.tool(main, "--bootstrap-server", kafka.bootstrap, *args).stdout
+
+
+@pytest.mark.spec("ADM-33", "ADM-34", "ADM-35", "ADM-36", "ADM-37", "ADM-38", "ADM-41")
+def test_a_move_from_its_start_over_a_cancel_to_its_end(kafka: RealKafka, tmp_path: Path) -> None:
+    if kafka.version < "2.4":
+        pytest.skip("AlterPartitionReassignments came with 2.4")
+    _kt(kafka, "topics", "create", "--topic", "m", "--replica-assignment", "1:2,2:1")
+    _await_told(kafka, "m")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
+    for _ in range(40):
+        producer.produce("m", bytes(50_000), partition=0)
+    assert producer.flush(60) == 0
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version":1,"partitions":[{"topic":"m","partition":0,"replicas":[3,1]}]}')
+    flags = ["--reassignment-json-file", plan]
+    started = _kt(kafka, "reassign", "--execute", *flags, "--throttle", 20000)
+    assert started.exit_code == 0, started.output
+    assert started.stdout.endswith(
+        "The inter-broker throttle limit was set to 20000 B/s\nSuccessfully started partition reassignment for m-0\n"
+    )
+    listed = "Current partition reassignments:\nm-0: replicas: 3,1,2. adding: 3. removing: 2.\n"
+    assert _kt(kafka, "reassign", "--list").stdout == listed == _reassign_tool(kafka, "--list")
+    moving = _kt(kafka, "reassign", "--verify", *flags)
+    assert (moving.exit_code, moving.stdout) == (
+        1,
+        "Status of partition reassignment:\nReassignment of partition m-0 is still in progress.\n\n",
+    )
+    done = tmp_path / "done.json"
+    done.write_text('{"version":1,"partitions":[{"topic":"m","partition":1,"replicas":[2,1]}]}')
+    assert _kt(kafka, "reassign", "--verify", "--reassignment-json-file", done).exit_code == 0
+    described = _kt(kafka, "topics", "describe", "--topic", "m").stdout
+    assert "Adding Replicas: 3\tRemoving Replicas: 2" in described
+    assert "leader.replication.throttled.replicas=0:1,0:2" in described, "another plan's verify leaves the throttle"
+    refused = _kt(kafka, "reassign", "--execute", *flags)
+    assert refused.exit_code == 1 and "Use --additional to override this" in refused.stdout
+    cancelled = _kt(kafka, "reassign", "--cancel", *flags)
+    assert (cancelled.exit_code, cancelled.stdout) == (
+        0,
+        "Successfully cancelled partition reassignment for: m-0\nNone of the specified partition moves are active.\n"
+        "Clearing broker-level throttles on brokers 1,2,3\nClearing topic-level throttles on topic m\n",
+    )
+    ended = _kt(kafka, "reassign", "--execute", *flags, "--throttle", 50_000_000, "--wait", "--timeout", 60)
+    assert ended.exit_code == 0, ended.output
+    assert "Reassignment of partition m-0 is completed.\n" in ended.stdout
+    eventually(
+        lambda: "throttled" not in _kt(kafka, "topics", "describe", "--topic", "m").stdout, "the throttle is off", 60
+    )
+    back = _kt(kafka, "reassign", "--cancel", "--rollback", *flags, "--timeout", 60)
+    assert back.exit_code == 0, back.output
+    items = orjson.loads(_kt(kafka, "topics", "describe", "--topic", "m", "--output", "json").stdout)["items"]
+    assert items[0]["replicas"] == [1, 2]
+    _kt(kafka, "topics", "delete", "--topic", "m", "--wait", 60)

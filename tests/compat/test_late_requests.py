@@ -1,0 +1,82 @@
+"""A commit that comes late, during a later transaction of the same producer: here, and on Kafka as a control.
+
+The protocol up to EndTxn 4 cannot tell it from that transaction's own (KIP-890). docs/known-faults.md tells of it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Place
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from tests.compat import real_kafka
+from tests.compat.real_kafka import RealKafka
+from tests.compat.test_transaction_tools import ONE_BROKER, make_topic
+from tests.integration.test_transactions import values_of
+from tests.raw_transactions import Brokers, RawProducer
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PLACE = TopicPartition("t", 0)
+NONE = ErrorCode.NONE
+LIMIT_S = 120.0
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[Brokers]:
+    with EmbeddedCluster(1, directory=tmp_path / "cluster") as running:
+        yield running
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[Brokers]:
+    real_kafka.require("2.8.2")
+    with RealKafka("2.8.2", tmp_path / "kafka", brokers=1, options=ONE_BROKER) as running:
+        yield running
+
+
+def stable_and_end(cluster: Brokers) -> tuple[int, int]:
+    """Return where readers with read_committed, and all others, come to an end."""
+    found = []
+    for isolation in ("read_committed", "read_uncommitted"):
+        asking = Consumer(
+            {"bootstrap.servers": cluster.bootstrap, "group.id": "a", "isolation.level": isolation, "log_level": 0}
+        )
+        found.append(int(asking.get_watermark_offsets(Place("t", 0), 30)[1]))
+        asking.close()
+    return found[0], found[1]
+
+
+def commit_late(cluster: Brokers) -> tuple[int, int]:
+    """Deliver the first transaction's commit once more in the second; return what a second record of that and its own
+    abort are answered."""
+    make_topic(cluster)
+    with RawProducer(cluster.bootstrap, "id") as producer, RawProducer(cluster.bootstrap, "id") as held_up:
+        assert (producer.init(), producer.add(PLACE), producer.send(PLACE, "first")) == (NONE, NONE, NONE)
+        held_up.producer_id, held_up.epoch = producer.producer_id, producer.epoch
+        assert producer.end(committed=True) == NONE  # the repeat, over another connection
+        assert (producer.add(PLACE), producer.send(PLACE, "second, to be aborted")) == (NONE, NONE)
+        assert held_up.end(committed=True) == NONE  # taken for the second's own, by both
+        after = ["first", "second, to be aborted"]
+        eventually(lambda: values_of(cluster, "t", "read_committed") == after, "the second one's first half", LIMIT_S)
+        return producer.send(PLACE, "too late"), producer.end(committed=False)
+
+
+@pytest.mark.spec("TXN-84", "TXN-89", "TXN-90", "TXN-105", "TXN-106", "TXN-72")
+def test_here_it_tears_the_later_one_its_producer_is_told_and_nothing_hangs(ours: Brokers) -> None:
+    assert commit_late(ours) == (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE)
+    stable, end = stable_and_end(ours)
+    assert stable == end
+
+
+@pytest.mark.slowest
+@pytest.mark.spec("TXN-84", "TXN-105")
+def test_on_kafka_2_8_the_rest_of_the_later_one_hangs_too(real: Brokers) -> None:
+    assert commit_late(real) == (NONE, ErrorCode.INVALID_TXN_STATE)
+    stable, end = stable_and_end(real)
+    assert stable == end - 1  # readers stand still before the record that nobody will end

@@ -1,0 +1,61 @@
+"""kt brokers, kt health and kt drain on clusters of real Kafka, with ZooKeeper and, as far as they go, without."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.commands.main import kt
+from tests.compat import real_kafka
+from tests.compat.real_kafka import KraftKafka, RealKafka
+from tests.steady import STEADY
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def run(command: str, *way: str) -> Result:
+    return CliRunner().invoke(kt, [*command.split(), *way])
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)["items"]
+    return found
+
+
+@pytest.mark.spec("ADM-105", "ADM-106", "ADM-107")
+@pytest.mark.parametrize("version", real_kafka.versions("2.8.2"))
+def test_a_broker_of_real_kafka_is_emptied_and_the_cluster_is_well(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_kafka.require(version)
+    monkeypatch.chdir(tmp_path)
+    with RealKafka(version, tmp_path / "kafka", options=STEADY) as kafka:
+        way = ("--zookeeper", kafka.connect)
+        made = run("topics create --topic t --replica-assignment 1:2,2:3,3:1", *way)
+        assert made.exit_code == 0, made.output
+        eventually(lambda: run("health", *way).exit_code == 0, "well", 120)
+        # ZooKeeper may know of the topic before the broker that is asked does.
+        told = rows(run("brokers --output json", *way))
+        asked = ("--bootstrap-server", kafka.bootstrap)
+        eventually(lambda: rows(run("brokers --output json", *asked)) == told, "the same by both ways", 120)
+        assert {row["software"] for row in told} == {version.rpartition(".")[0]}
+        assert [row["replicas"] for row in told] == [2, 2, 2] and all(row["bytes"] for row in told)
+        (proof,) = rows(run("drain 3 --throttle 5000000 --output json", *way))
+        assert proof["drained"] and proof["on_disk"] == []
+        eventually(lambda: run("health", *way).exit_code == 0, "well again", 120)
+        assert [row["replicas"] for row in rows(run("brokers --output json", *way))] == [3, 3, 0]
+
+
+@pytest.mark.slowest
+@pytest.mark.spec("ADM-105")
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
+def test_brokers_without_zookeeper_are_told_too(version: str, tmp_path: Path) -> None:
+    real_kafka.require(version)
+    with KraftKafka(version, tmp_path, brokers=1) as kafka:
+        (row,) = rows(run("brokers --output json", "--bootstrap-server", kafka.bootstrap))
+        assert (row["broker"], row["live"], row["software"]) == (1, True, version.rpartition(".")[0])
+        assert all(free > 0 for free in row["free_bytes"].values())

@@ -1,0 +1,218 @@
+"""kt where its operators work: real clusters behind SASL, TLS and ACLs, by every way to log in."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.commands.main import kt
+from kafkatool.core.security.zookeeper_security import read_zookeeper_security
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.compat import real_kafka
+from tests.compat.secured_kafka import ALICE, SECRETS, SecuredKafka
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.slow]
+
+BOB = "bob-word-45"
+
+
+@pytest.fixture(scope="module", params=real_kafka.versions("1.1.1", "2.8.2", "3.9.1"))
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    version: str = request.param
+    real_kafka.require(version)
+    with SecuredKafka(version, tmp_path_factory.mktemp("secured") / version) as cluster:
+        yield cluster
+
+
+def run(kafka: SecuredKafka, *args: str, login: bool = True, zookeeper: str | None = None) -> Result:
+    """Run kt, as an operator who has or has not KAFKA_OPTS; no secret may show."""
+    environment = {"KAFKA_OPTS": kafka.java_options if login else ""}
+    result = CliRunner(env=environment).invoke(kt, [*args, "--zookeeper", zookeeper or kafka.connect])
+    for secret in SECRETS:
+        assert secret not in result.output
+    return result
+
+
+def acls(kafka: SecuredKafka, root: str) -> dict[str, set[str]]:
+    """Return who may do what with a node and all below it, by path from there."""
+    found = {}
+    with ZooKeeper(kafka.connect, security=read_zookeeper_security(auth_file=str(kafka.jaas))) as zk:
+
+        def walk(path: str) -> None:
+            found[path.removeprefix(root)] = {str(acl) for acl in zk.acls(path)}
+            for name in zk.children(path) or ():
+                walk(f"{path}/{name}")
+
+        walk(root)
+    return found
+
+
+def is_tls(kafka: SecuredKafka) -> bool:
+    return kafka.version != "1.1.1"
+
+
+@pytest.mark.spec("SEC-16", "SEC-28", "SEC-29", "SEC-30")
+def test_topics_belong_to_whom_kafkas_own_tool_gives_them_and_get_leaders(kafka: SecuredKafka, tmp_path: Path) -> None:
+    made = run(kafka, "topics", "create", "--topic", "ours", "--partitions", "1", "--replication-factor", "2")
+    assert (made.exit_code, made.stdout) == (0, 'Created topic "ours".\n'), made.output
+    eventually(lambda: "Leader: none" not in run(kafka, "topics", "describe", "--topic", "ours").stdout, "a leader")
+    if kafka.version != "3.9.1":  # its tool knows no ZooKeeper
+        topic = ("--topic", "theirs", "--partitions", "1", "--replication-factor", "2")
+        done = kafka.tool("kafka.admin.TopicCommand", "--zookeeper", kafka.connect, "--create", *topic)
+        assert done.returncode == 0, done.stdout
+        state = "/partitions/0/state"
+        eventually(lambda: state in acls(kafka, "/brokers/topics/theirs"), "the controller to have made the state")
+        assert acls(kafka, "/brokers/topics/ours") == acls(kafka, "/brokers/topics/theirs")
+        assert acls(kafka, "/config/topics/ours") == acls(kafka, "/config/topics/theirs")
+
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "ours", "partition": 0, "replicas": [1]}]}))
+    back = ("--rollback-file", str(tmp_path / "back.json"))
+    started = run(kafka, "reassign", "--execute", "--reassignment-json-file", str(plan), "--throttle", "9999", *back)
+    assert started.exit_code == 0, started.output
+    verify = ("reassign", "--verify", "--reassignment-json-file", str(plan))
+    eventually(lambda: run(kafka, *verify).exit_code == 0, "the reassignment to end")
+    assert acls(kafka, "/config/brokers/1") == {"": {"sasl:kafka:cdrwa"}}
+    changes = acls(kafka, "/config/changes")
+    assert set(map(frozenset, changes.values())) == {frozenset({"sasl:kafka:cdrwa", "world:anyone:r"})}
+    elected = run(kafka, "elect")
+    assert elected.exit_code == 0, elected.output
+
+
+@pytest.mark.spec("SEC-33", "SEC-34", "SEC-35", "SEC-36")
+@pytest.mark.parametrize("who", ["admin-plain", "admin-scram-sha-256", "admin-scram-sha-512", "admin-ssl"])
+def test_replicas_are_compared_by_each_way_to_log_in_to_brokers(kafka: SecuredKafka, who: str) -> None:
+    topic = f"by-{who}"
+    run(kafka, "topics", "create", "--topic", topic, "--partitions", "1", "--replication-factor", "2")
+    compare = ("replica-verify", "--once", "--topic-white-list", topic)
+    login = ("--command-config", str(kafka.files / f"{who}.properties"))
+    eventually(lambda: run(kafka, *compare, *login).exit_code == 0, "equal replicas")
+
+
+@pytest.mark.spec("SEC-38", "SEC-40")
+def test_a_listener_that_is_not_there_and_a_user_without_rights_are_told(kafka: SecuredKafka) -> None:
+    run(kafka, "topics", "create", "--topic", "closed", "--partitions", "1", "--replication-factor", "1")
+    compare = ("replica-verify", "--once", "--topic-white-list", "closed")
+    plain = run(kafka, *compare)
+    assert plain.exit_code == 1
+    assert "brokers have no PLAINTEXT listener but SASL_SSL, SSL: give --command-config" in plain.stderr
+    alice = run(kafka, *compare, "--command-config", str(kafka.files / "alice-plain.properties"))
+    assert alice.exit_code == 1
+    assert "TOPIC_AUTHORIZATION_FAILED" in alice.output
+
+
+@pytest.mark.spec("SEC-15", "SEC-19", "SEC-23")
+def test_zookeeper_by_tls_and_each_port_taken_for_the_other(kafka: SecuredKafka) -> None:
+    if not is_tls(kafka):
+        pytest.skip("ZooKeeper of Kafka 1.1.1 has no TLS")
+    tls = ("--zk-tls-config-file", str(kafka.files / "zk-tls.properties"))
+    new = ("topics", "create", "--topic", "by-tls", "--partitions", "1", "--replication-factor", "1")
+    assert run(kafka, *new, *tls, zookeeper=kafka.connect_tls).exit_code == 0
+    plain = run(kafka, "topics", "list", *tls)
+    assert (plain.exit_code, plain.stdout) == (1, "")
+    assert f"kt: {kafka.connect} does not speak TLS: is it the plaintext port?" in plain.stderr
+    encrypted = run(kafka, "topics", "list", zookeeper=kafka.connect_tls)
+    assert (encrypted.exit_code, encrypted.stdout) == (1, "")
+    assert f"kt: {kafka.connect_tls} speaks TLS: give --zk-tls-config-file" in encrypted.stderr
+
+
+@pytest.mark.spec("SEC-1", "SEC-5", "SEC-21", "SEC-23")
+@pytest.mark.parametrize("user", ["kafka", "nobody"])
+def test_a_refused_login_is_said_at_once_and_nothing_is_done(kafka: SecuredKafka, tmp_path: Path, user: str) -> None:
+    login = tmp_path / "login.properties"
+    login.touch(0o600)
+    login.write_text(f"username={user}\npassword=guess-word\n")
+    result = run(kafka, "topics", "list", "--zk-auth-file", str(login))
+    assert (result.exit_code, result.stdout) == (1, "")
+    refused = f"kt: ZooKeeper at {kafka.connect} refused the login of {user} (SASL DIGEST-MD5): check {login}\n"
+    assert result.stderr == refused
+    assert "guess-word" not in result.output
+
+
+@pytest.mark.spec("SEC-18", "SEC-24", "SEC-26")
+def test_who_may_not_write_learns_whose_the_node_is(kafka: SecuredKafka, tmp_path: Path) -> None:
+    assert run(kafka, "topics", "list", login=False).exit_code == 0
+    new = ("topics", "create", "--topic", "refused", "--partitions", "1", "--replication-factor", "1")
+    without = run(kafka, *new, login=False)
+    assert without.exit_code == 1
+    assert "belongs to sasl:kafka, this session has no login" in without.output
+    other = tmp_path / "other.properties"
+    other.touch(0o600)
+    other.write_text("scheme=digest\nusername=me\npassword=guess-word\n")
+    digest = run(kafka, *new, "--zk-auth-file", str(other))
+    assert digest.exit_code == 1
+    assert "belongs to sasl:kafka, this session is digest:me" in digest.output
+    assert "refused" not in run(kafka, "topics", "list").stdout
+
+
+def asked(kafka: SecuredKafka, *args: str, by: str = "admin-scram-sha-512") -> Result:
+    """Run kt, as one who has no login to ZooKeeper but one to brokers."""
+    way = ("--bootstrap-server", kafka.bootstrap, "--command-config", str(kafka.files / f"{by}.properties"))
+    result = CliRunner(env={"KAFKA_OPTS": ""}).invoke(kt, [*args, *way])
+    for secret in (*SECRETS, BOB):
+        assert secret not in result.output
+    return result
+
+
+def entries(text: str) -> list[str]:
+    """Return the entries of an answer, which Kafka's tools print in no order."""
+    return sorted(re.findall(r"\(principal=.*?\)", text.partition("Current ACLs")[2]))
+
+
+@pytest.mark.spec("SEC-40", "SEC-88", "SEC-91")
+def test_acls_by_requests_are_those_by_zookeeper_and_of_kafkas_tool(kafka: SecuredKafka) -> None:
+    consumer = ("--allow-principal", "User:alice", "--consumer", "--topic", "asked", "--group", "readers")
+    added = asked(kafka, "acls", "add", *consumer)
+    assert added.exit_code == 0, added.output
+    topic = ("acls", "list", "--topic", "asked")
+    told = asked(kafka, *topic)
+    assert [line.split("operation=")[1].split(",")[0] for line in entries(told.stdout)] == ["DESCRIBE", "READ"]
+    assert told.stdout == run(kafka, *topic).stdout
+    if is_tls(kafka):  # 1.1.1 knows no patterns, and prints entries in other words
+        admin = ("--command-config", str(kafka.files / "admin-plain.properties"))
+        theirs = kafka.tool(
+            "kafka.admin.AclCommand", "--bootstrap-server", kafka.bootstrap, *admin, "--list", *topic[2:]
+        )
+        assert entries(theirs.stdout) == entries(told.stdout), theirs.stdout
+    refused = asked(kafka, *topic, by="alice-plain")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "authoriz" in refused.stderr.lower()
+    removed = asked(kafka, "acls", "remove", "--topic", "asked", "--force")
+    assert (removed.exit_code, removed.stdout) == (0, "") and removed.stderr.count("to put it back: kt acls add") == 2
+    assert run(kafka, *topic).stdout == ""
+    assert (
+        run(kafka, "acls", "list", "--group", "readers").stdout
+        == asked(kafka, "acls", "list", "--group", "readers").stdout
+    )
+
+
+@pytest.mark.spec("SEC-90", "SEC-93", "SEC-94")
+def test_users_by_requests_log_in_and_are_those_by_zookeeper(kafka: SecuredKafka, tmp_path: Path) -> None:
+    if not is_tls(kafka):
+        unknown = asked(kafka, "users", "list")
+        assert unknown.exit_code == 1 and "needs DescribeUserScramCredentials" in unknown.stderr
+        return
+    password = tmp_path / "password"
+    password.write_text(BOB)
+    bob = kafka.files / "bob-scram-sha-256.properties"
+    bob.touch(0o600)
+    alices = (kafka.files / "alice-scram-sha-256.properties").read_text()
+    bob.write_text(alices.replace('"alice"', '"bob"').replace(ALICE, BOB))
+    named = ("--entity-name", "bob")
+    added = ("--add-config", "SCRAM-SHA-256=[iterations=8192]", "--password-file", str(password))
+    made = asked(kafka, "users", "alter", *named, *added)
+    assert (made.exit_code, made.stdout) == (0, "Completed updating config for user bob.\n"), made.output
+    listed = asked(kafka, "users", "list").stdout
+    assert listed == run(kafka, "users", "list").stdout
+    line = "SCRAM credential configs for user-principal 'bob' are SCRAM-SHA-256=iterations=8192\n"
+    assert line in listed and line == asked(kafka, "users", "describe", *named).stdout
+    eventually(lambda: asked(kafka, "topics", "list", by="bob-scram-sha-256").exit_code == 0, "bob to get in", 60)
+    gone = asked(kafka, "users", "alter", *named, "--delete-config", "SCRAM-SHA-256")
+    assert gone.exit_code == 0, gone.output
+    again = asked(kafka, "users", "alter", *named, "--delete-config", "SCRAM-SHA-256")
+    assert again.exit_code == 1 and "Attempt to delete a user credential that does not exist" in again.stdout
+    assert asked(kafka, "users", "describe", *named).exit_code == 1

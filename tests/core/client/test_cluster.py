@@ -1,0 +1,175 @@
+"""The client of a cluster, against brokers made of functions: where requests go, and when they are sent again."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from kafkatool.core.client.addresses import Address
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.client.settings import ClientSettings
+from kafkatool.core.errors import (
+    BrokerUnreachableError,
+    NoControllerError,
+    RefusedError,
+    UnsupportedApiError,
+)
+from kafkatool.core.protocol.messages import create_topics, describe_configs, elect_leaders
+from kafkatool.core.protocol.messages import list_partition_reassignments as listing
+from kafkatool.core.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from tests.core.client.fake_broker import NO_KAFKA, OLD, FakeBroker
+
+SETTINGS = ClientSettings(client_id="kt-topics", software_version="9.1", retry_backoff_ms=1)
+LIST = listing.ListPartitionReassignmentsRequest()
+NOTHING_MOVES = listing.ListPartitionReassignmentsResponse(topics=[])
+
+
+@pytest.fixture
+def brokers() -> Iterator[list[FakeBroker]]:
+    """Three brokers that know each other; the second is the controller."""
+    found = [FakeBroker(i, {listing.API: (0, 0), create_topics.API: (0, 7)}) for i in (1, 2, 3)]
+    for broker in found:
+        broker.knows, broker.controller_id = found, 2
+        broker.answers[listing.API.key] = lambda _: NOTHING_MOVES
+    yield found
+    for broker in found:
+        broker.close()
+
+
+def _client(*brokers: FakeBroker, settings: ClientSettings = SETTINGS) -> ClusterClient:
+    return ClusterClient([b.address for b in brokers], settings)
+
+
+@pytest.mark.spec("ADM-2")
+def test_addresses_are_tried_in_their_order_and_each_one_that_fails_has_its_reason(brokers: list[FakeBroker]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        refusing = Address("127.0.0.1", gone.getsockname()[1])
+    unknown = Address("no-such-host.invalid", 9092)
+    with ClusterClient([unknown, refusing, brokers[2].address, brokers[0].address], SETTINGS) as client:
+        assert sorted(client.brokers) == [1, 2, 3] and client.controller_id == 2 and client.cluster_id == "C"
+    assert brokers[2].connections == 1 and brokers[0].connections == 0
+    with FakeBroker(9, newest_api_versions=NO_KAFKA) as silent, pytest.raises(BrokerUnreachableError) as caught:
+        ClusterClient([unknown, refusing, silent.address], SETTINGS)
+    text = str(caught.value)
+    assert f"{unknown}: name unknown" in text and f"{refusing}: refused" in text
+    assert f"{silent.address}: closed during ApiVersions: speaks TLS or is no Kafka broker" in text
+
+
+@pytest.mark.spec("ADM-5", "ADM-11")
+def test_each_broker_is_spoken_to_in_the_newest_version_that_both_know(brokers: list[FakeBroker]) -> None:
+    old = FakeBroker(4, {create_topics.API: (1, 3)}, newest_api_versions=OLD)
+    brokers[0].knows = [*brokers, old]
+    with old, _client(brokers[0]) as client:
+        for broker_id in (1, 4):
+            broker = brokers[0] if broker_id == 1 else old
+            broker.answers[create_topics.API.key] = lambda _: CreateTopicsResponse(topics=[])
+            client.broker(broker_id, create_topics.API, CreateTopicsRequest(topics=[], timeout_ms=1))
+    assert [(n, v) for n, v, _ in brokers[0].asked] == [("ApiVersions", 3), ("Metadata", 12), ("CreateTopics", 7)]
+    assert [(n, v) for n, v, _ in old.asked] == [("ApiVersions", 3), ("ApiVersions", 0), ("CreateTopics", 3)]
+    first = brokers[0].asked[0][2]
+    assert (first.client_software_name, first.client_software_version) == ("kt", "9.1")
+    assert brokers[0].client_ids == old.client_ids == {"kt-topics"}
+
+
+@pytest.mark.spec("ADM-6", "ADM-53")
+def test_a_request_for_the_controller_follows_it(brokers: list[FakeBroker]) -> None:
+    def no_longer(_: object) -> object:
+        for broker in brokers:
+            broker.controller_id = 3
+        return listing.ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])
+
+    brokers[1].answers[listing.API.key] = no_longer
+    with _client(brokers[0]) as client:
+        answer = client.controller(listing.API, LIST, codes=lambda a: [a.error_code])
+        assert answer == NOTHING_MOVES and not client.repeated
+    assert [b.count(listing.API) for b in brokers] == [0, 1, 1]
+
+
+@pytest.mark.spec("ADM-6")
+def test_without_a_controller_nothing_is_sent(brokers: list[FakeBroker]) -> None:
+    for broker in brokers:
+        broker.controller_id = -1
+    settings = ClientSettings(retry_backoff_ms=1, retries=5)
+    with (
+        _client(brokers[0], settings=settings) as client,
+        pytest.raises(NoControllerError, match="no controller is elected"),
+    ):
+        client.controller(listing.API, LIST)
+    assert all(b.count(listing.API) == 0 for b in brokers)
+    assert brokers[0].asked[-1][0] == "Metadata" and len(brokers[0].asked) > 3  # it waited, asking again
+
+
+@pytest.mark.spec("ADM-53", "ADM-54")
+def test_a_lost_answer_is_asked_for_again_and_told(brokers: list[FakeBroker]) -> None:
+    answers = iter([None, None, NOTHING_MOVES])
+    brokers[1].answers[listing.API.key] = lambda _: next(answers)
+    with _client(brokers[0]) as client:
+        assert client.controller(listing.API, LIST) == NOTHING_MOVES and client.repeated
+        brokers[1].answers[listing.API.key] = lambda _: NOTHING_MOVES
+        client.controller(listing.API, LIST)
+        assert not client.repeated
+
+
+@pytest.mark.spec("ADM-53")
+@pytest.mark.parametrize(
+    ("code", "times"),
+    [
+        *((c, 3) for c in (41, 14, 5, 13, 8, 7, 89)),
+        *((c, 1) for c in (3, 17, 29, 31, 35, 36, 37, 39, 42, 44, 60, 84, 85, -1)),
+    ],
+)
+def test_only_what_may_pass_is_sent_again(brokers: list[FakeBroker], code: int, times: int) -> None:
+    refused = listing.ListPartitionReassignmentsResponse(error_code=code, topics=[])
+    answers = iter([refused, refused, NOTHING_MOVES])
+    brokers[1].answers[listing.API.key] = lambda _: next(answers)
+    with _client(brokers[0]) as client:
+        answer = client.controller(listing.API, LIST, codes=lambda a: [a.error_code] if a.error_code else [])
+    assert brokers[1].count(listing.API) == times
+    assert answer == (NOTHING_MOVES if times > 1 else refused)
+
+
+@pytest.mark.spec("ADM-10")
+def test_a_request_that_a_broker_has_not_is_refused_by_name_before_it_is_sent(brokers: list[FakeBroker]) -> None:
+    with _client(brokers[0]) as client:
+        with pytest.raises(UnsupportedApiError) as caught:
+            client.controller(elect_leaders.API, elect_leaders.ElectLeadersRequest(topics=None), least=1)
+        assert str(caught.value) == "kt topics needs ElectLeaders 1; broker 2 has none"
+        assert "--zookeeper" in str(caught.value.now)
+        assert client.serves(create_topics.API, least=7) and not client.serves(describe_configs.API)
+
+
+@pytest.mark.spec("ADM-8", "COM-5X")
+def test_another_cluster_is_refused(brokers: list[FakeBroker]) -> None:
+    with pytest.raises(RefusedError, match=r"--cluster-id is X, but the cluster at .* has id C; nothing was written"):
+        ClusterClient([brokers[0].address], SETTINGS, cluster_id="X")
+    with _client(brokers[0]) as client:
+        brokers[0].cluster_id = "other"
+        with pytest.raises(RefusedError, match="leads to two clusters"):
+            client.refresh()
+
+
+@pytest.mark.spec("ADM-11")
+def test_a_connection_that_the_broker_has_ended_is_opened_again(brokers: list[FakeBroker]) -> None:
+    with _client(brokers[0]) as client:
+        client.refresh()
+        brokers[0].drop_connections()
+        client.refresh()
+        assert client.brokers
+    assert brokers[0].connections + brokers[1].connections + brokers[2].connections == 2
+
+
+@pytest.mark.spec("ADM-53")
+def test_a_broker_that_is_not_there_is_not_waited_for(brokers: list[FakeBroker]) -> None:
+    with _client(brokers[0]) as client, pytest.raises(BrokerUnreachableError, match="broker 9 is not up"):
+        client.broker(9, listing.API, LIST)
+
+
+@pytest.mark.spec("ADM-9", "ADM-57")
+def test_the_whole_time_ends_it_with_the_reason(brokers: list[FakeBroker]) -> None:
+    brokers[1].answers[listing.API.key] = lambda _: None
+    settings = ClientSettings(retry_backoff_ms=1, whole_timeout_ms=500)
+    with _client(brokers[0], settings=settings) as client:
+        with pytest.raises(BrokerUnreachableError, match="closed the connection"):
+            client.controller(listing.API, LIST)
+        assert client.left_ms == 1 or client.left_ms < settings.whole_timeout_ms

@@ -1,0 +1,41 @@
+"""The properties of ``--command-config``."""
+
+import pytest
+
+from kafkatool.core.client.settings import ClientSettings, settings_of
+from kafkatool.core.errors import UsageError
+
+DEFAULTS = ClientSettings(client_id="kt-topics")
+
+
+@pytest.mark.spec("ADM-3")
+def test_the_keys_of_time_and_name_are_heeded_and_others_named() -> None:
+    properties = {
+        "client.id": "me",
+        "request.timeout.ms": "1",
+        "default.api.timeout.ms": "2",
+        "retries": "3",
+        "retry.backoff.ms": "4",
+        "reconnect.backoff.ms": "5",
+        "connections.max.idle.ms": "6",
+        "metadata.max.age.ms": "7",
+        "security.protocol": "PLAINTEXT",
+        "acks": "all",
+    }
+    settings, ignored = settings_of(properties, DEFAULTS)
+    assert settings == ClientSettings("me", "0", DEFAULTS.connect_timeout_ms, 1, 2, 3, 4)
+    assert ignored == ["acks"]
+    assert settings_of({}, DEFAULTS) == (DEFAULTS, [])
+
+
+@pytest.mark.spec("ADM-3")
+def test_what_cannot_be_done_as_asked_is_refused_with_its_key_and_security_is_read_elsewhere() -> None:
+    with pytest.raises(UsageError, match="retries"):
+        settings_of({"retries": "x"}, DEFAULTS)
+    assert settings_of({"security.protocol": "SASL_SSL", "ssl.truststore.location": "/t"}, DEFAULTS) == (DEFAULTS, [])
+
+
+@pytest.mark.spec("ADM-9")
+def test_the_limits_are_kafkas() -> None:
+    assert (DEFAULTS.connect_timeout_ms, DEFAULTS.request_timeout_ms) == (10_000, 30_000)
+    assert (DEFAULTS.whole_timeout_ms, DEFAULTS.retry_backoff_ms) == (60_000, 100)

@@ -1,0 +1,229 @@
+"""Every check of kt health: what is critical, what degrades, and what is let pass, at its bounds."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.health.checks import CHECKS, Finding, Level, Memory, forgotten, judge, remember, verdict
+from kafkatool.core.operations.health.reading import Reading
+from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
+from tests.core.operations.health.readings import LONG_AGO, NOW, T0, T1, log_dir, reading, state, told
+
+pytestmark = pytest.mark.spec("ADM-107")
+RATE = {"leader.replication.throttled.rate": "5"}
+LISTS = {"leader.replication.throttled.replicas": "0:1"}
+MOVE = {T0: (1, 2, 4)}
+ALSO = {"partitions": {"leaders", "brokers"}, "moves": {"partitions"}}  # a fault that others follow from
+
+
+def found(*looks: Reading) -> dict[str, list[Finding]]:
+    """Return what the checks find at the last look, by check; those that find nothing are left out."""
+    memory = Memory()
+    for look in looks:
+        memory = remember(memory, look)
+    checks = judge(looks[-1], memory)
+    assert [check.name for check in checks] == list(CHECKS)
+    return {check.name: list(check.findings) for check in checks if check.findings}
+
+
+def levels(*looks: Reading) -> dict[str, Level]:
+    return {name: max(level for level, *_ in findings) for name, findings in found(*looks).items()}
+
+
+def test_a_cluster_that_is_well_has_no_finding() -> None:
+    assert found(reading()) == {} == found(reading(at_s=NOW - 3600), reading())
+
+
+@pytest.mark.parametrize(
+    ("look", "name", "level", "names"),
+    [
+        (reading(controller_since_s=NOW - 299), "controller", Level.DEGRADED, ("broker 1",)),
+        (reading(states={T0: state(None, 1)}), "partitions", Level.CRITICAL, ("t-0",)),
+        (reading(live=(2, 3), controller=2, states={T0: state(1, 1, 2)}), "partitions", Level.CRITICAL, ("t-0",)),
+        (
+            reading(states={T1: state(2, 2)}, config={"min.insync.replicas": "2"}),
+            *("partitions", Level.CRITICAL, ("t-1",)),
+        ),
+        (
+            reading(states={T1: state(2, 2)}, answers={2: told(log_dir(), min_insync_replicas="2")}),
+            *("partitions", Level.CRITICAL, ("t-1",)),
+        ),
+        (
+            reading(states={T1: state(2, 2, 3)}, config={"min.insync.replicas": "2"}),
+            *("partitions", Level.DEGRADED, ("t-1",)),
+        ),
+        (reading(states={T0: state(1, 1, 2)}), "partitions", Level.DEGRADED, ("t-0",)),
+        (reading(states={T0: state(2, 1, 2, 3)}), "leaders", Level.DEGRADED, ("broker 1 (100 %)",)),
+        (
+            reading(marked={"t": NOW - 901}),
+            *("deletions", Level.DEGRADED, ("t",)),
+        ),
+        (reading(recovering=frozenset({T0})), "unclean elections", Level.DEGRADED, ("t-0",)),
+        (
+            reading(config={"unclean.leader.election.enable": "true"}),
+            *("unclean elections", Level.DEGRADED, ("t",)),
+        ),
+        (
+            reading(answers={3: told(log_dir(), unclean_leader_election_enable="true")}),
+            *("unclean elections", Level.DEGRADED, ("broker 3",)),
+        ),
+        (reading(answers={3: told(log_dir(offline=True))}), "disks", Level.CRITICAL, ("broker 3 /data",)),
+        (reading(answers={3: told(log_dir(9))}), "disks", Level.DEGRADED, ("broker 3 /data (9 %)",)),
+        (reading(answers={3: told(None)}), "disks", Level.UNKNOWN, ("broker 3",)),
+        (reading(default_rates=RATE), "throttles", Level.NOTE, tuple(RATE)),
+        (
+            reading(requests={PreferredElectionZnode.PATH: NOW - 60}),
+            *("moves", Level.DEGRADED, ()),
+        ),
+        (
+            reading(requests={ReassignmentZnode.PATH: NOW - 60}, moves=MOVE),
+            *("moves", Level.DEGRADED, ("t-0",)),
+        ),
+        (
+            reading(noted={"removing_replicas": {"0": [3]}}, marked={"t": NOW}),
+            *("moves", Level.DEGRADED, ("t-0",)),
+        ),
+    ],
+    ids=[
+        *("controller-new", "leaderless", "leader-dead", "below-min", "below-brokers-min", "at-min", "behind"),
+        *("leaders", "deletion", "recovering", "unclean-topic", "unclean-broker", "dir-offline", "dir-low"),
+        *("dirs-untold", "default-rate", "election-not-taken", "move-not-taken", "move-of-deleted"),
+    ],
+)
+def test_each_check_finds_its_fault_alone(look: Reading, name: str, level: Level, names: Sequence[str]) -> None:
+    findings = found(look)
+    assert (level, names) in [(lv, n) for lv, _, n in findings[name]], findings
+    others = {other for other in findings if other != name}
+    assert others <= ALSO.get(name, set())
+    assert verdict(judge(look, remember(Memory(), look))) == (level if level >= Level.DEGRADED else Level.OK)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        reading(controller_since_s=NOW - 300),
+        reading(controller_since_s=NOW - 1, controller_epoch=1, controller_epoch_writes=0),  # the first there ever was
+        reading(marked={"t": NOW - 900}, states={T0: state(None, 1)}),  # nobody leads what is to go
+        reading(assigned={0: (1, 2, 3)}, noted={"adding_replicas": {"0": [3]}}, states={T0: state(1, 1, 2)}),
+        reading(assigned={0: (1, 2, 4)}, live=(1, 2, 4), moves=MOVE, states={T0: state(1, 1, 2)}),
+        reading(requests={ReassignmentZnode.PATH: NOW - 59}, moves=MOVE),
+        reading(requests={ReassignmentZnode.PATH: NOW - 99}, moves={T0: (1, 2)}),  # taken up: its replicas are assigned
+        reading(requests={PreferredElectionZnode.PATH: NOW - 59}),
+        reading(answers={3: told(log_dir(10))}),
+        reading(rates={1: RATE}),  # at one look alone
+        reading(rates={1: RATE}, moves={T0: (1, 2)}),
+    ],
+    ids=[
+        *("controller-old", "first-controller", "deleted", "adding", "adding-by-znode", "move-young", "move-taken"),
+        *("election-young", "dir-just-enough", "throttle-once", "throttle-of-a-move"),
+    ],
+)
+def test_what_is_within_the_bounds_passes(look: Reading) -> None:
+    assert found(look) == {}
+
+
+def test_dead_brokers_degrade_and_are_critical_where_they_alone_are_in_sync() -> None:
+    dead = {"live": (2, 3), "controller": 2, "states": {T0: state(2, 2, 3), T1: state(2, 2, 3)}}
+    findings = found(reading(**dead))  # type: ignore[arg-type]
+    assert findings["brokers"] == [(Level.DEGRADED, "dead and named in assignments", ("broker 1",))]
+    alone = reading(live=(2, 3), controller=2, states={T0: state(None, 1), T1: state(2, 2, 3)})
+    assert (Level.CRITICAL, "1 partition in sync on dead brokers alone", ("t-0",)) in found(alone)["brokers"]
+
+
+def test_no_controller_is_critical_only_after_ten_seconds() -> None:
+    def without(at_s: float) -> Reading:
+        return reading(at_s=at_s, controller=None, controller_since_s=None)
+
+    assert levels(without(NOW))["controller"] is Level.DEGRADED
+    assert levels(without(NOW - 9.9), without(NOW))["controller"] is Level.DEGRADED
+    assert levels(without(NOW - 10), without(NOW))["controller"] is Level.CRITICAL
+    assert remember(Memory(), without(NOW)).is_in_doubt and not remember(Memory(), reading()).is_in_doubt
+    assert levels(without(NOW - 10), reading(at_s=NOW - 5), without(NOW))["controller"] is Level.DEGRADED
+
+
+@pytest.mark.parametrize(("epochs", "flaps"), [((7, 9), False), ((7, 10), True), ((7, 8, 10), True)], ids=str)
+def test_three_controllers_in_ten_minutes_flap(epochs: Sequence[int], flaps: bool) -> None:
+    looks = [reading(at_s=NOW - 600 + 300 * n, controller_epoch=epoch) for n, epoch in enumerate(epochs)]
+    assert ("controller" in found(*looks)) is flaps
+    late = [reading(at_s=NOW - 601, controller_epoch=7), reading(controller_epoch=10)]
+    assert "controller" not in found(*late)
+    born = reading(controller_epoch_since_s=NOW - 600, controller_epoch_writes=3)
+    assert "controller" in found(born)
+
+
+def test_a_move_is_stuck_when_neither_its_isr_nor_its_bytes_go_on_for_ten_minutes() -> None:
+    def moving(at_s: float, copied: int, *isr: int) -> Reading:
+        answers = {3: told(log_dir(sizes={T0: copied}))}
+        return reading(at_s=at_s, moves={T0: (1, 2, 3)}, states={T0: state(1, *isr)}, answers=answers)
+
+    first = moving(NOW - 600, 5, 1, 2)
+    assert levels(first, moving(NOW, 5, 1, 2)) == {"moves": Level.DEGRADED}
+    assert levels(moving(NOW - 599, 5, 1, 2), moving(NOW, 5, 1, 2)) == {}
+    assert levels(first, moving(NOW - 300, 6, 1, 2), moving(NOW, 6, 1, 2)) == {}
+    assert levels(first, moving(NOW - 300, 5, 1, 2, 3), moving(NOW, 5, 1, 2, 3)) == {}
+    old = reading(moves={T0: (1, 2, 3)}, requests={ReassignmentZnode.PATH: LONG_AGO})
+    assert levels(old) == {"moves": Level.UNKNOWN}  # one look tells no progress
+
+
+@pytest.mark.spec("ADM-108")
+@pytest.mark.parametrize("throttle", [{"rates": {1: RATE}}, {"config": LISTS}], ids=["rate", "list"])
+def test_a_throttle_is_forgotten_when_nothing_moves_at_two_looks_ten_seconds_apart(
+    throttle: Mapping[str, Mapping[str, str]],
+) -> None:
+    def look(at_s: float, **more: object) -> Reading:
+        return reading(at_s=at_s, **throttle, **more)  # type: ignore[arg-type]
+
+    (entity,) = look(NOW).throttles
+    assert levels(look(NOW - 10), look(NOW)) == {"throttles": Level.DEGRADED}
+    assert forgotten(look(NOW), remember(remember(Memory(), look(NOW - 10)), look(NOW))) == [entity]
+    assert levels(look(NOW - 9.9), look(NOW)) == {}
+    for moving in (
+        {"moves": {T0: (1, 2, 3)}},
+        {"noted": {"removing_replicas": {"0": [9]}}},
+        {"answers": {1: told(log_dir(arriving=frozenset({T0})))}},
+        {"carried_out": True},
+    ):
+        assert levels(look(NOW - 10), look(NOW, **moving)) == {}, moving
+        assert levels(look(NOW - 20), look(NOW - 10, **moving), look(NOW)) == {}, moving
+    assert found(reading(config={"leader.replication.throttled.replicas": ""}), reading(at_s=NOW + 99)) == {}
+
+
+def test_a_leader_that_was_not_in_sync_is_seen() -> None:
+    before = reading(at_s=NOW - 60, states={T0: state(1, 1, 2)})
+    unclean = reading(states={T0: state(3, 3)}, assigned={0: (3, 1, 2), 1: (2, 3, 1)})
+    assert (Level.DEGRADED, ("t-0",)) in [(lv, n) for lv, _, n in found(before, unclean)["unclean elections"]]
+    shrunk = reading(states={T0: state(2, 2)})
+    assert "unclean elections" not in found(before, shrunk)
+    healed = reading(at_s=NOW + 60)
+    assert "unclean elections" in found(before, unclean, healed)  # records are lost all the same
+
+
+def test_a_disk_that_is_full_within_a_day_is_told() -> None:
+    def free(at_s: float, count: int) -> Reading:
+        return reading(at_s=at_s, answers={1: told(log_dir(count))})
+
+    assert levels(free(NOW - 8640, 90), free(NOW, 81)) == {"disks": Level.DEGRADED}  # 9 in 8640 s: 81 in 77,760 s
+    assert levels(free(NOW - 8640, 90), free(NOW, 82)) == {}  # 8 in 8640 s: 82 in 88,560 s
+    assert levels(free(NOW - 59, 90), free(NOW, 50)) == {}
+    assert levels(free(NOW - 8640, 50), free(NOW, 90)) == {}
+
+
+def test_two_releases_are_noted_after_an_hour() -> None:
+    def mixed(at_s: float) -> Reading:
+        return reading(at_s=at_s, answers={1: told(log_dir(), fetch=2)})
+
+    def one(at_s: float) -> Reading:
+        return reading(at_s=at_s)
+
+    old = {b: told(log_dir(), fetch=2) for b in (1, 2, 3)}
+    assert levels(mixed(NOW - 3601), mixed(NOW)) == {"brokers": Level.NOTE}
+    assert levels(mixed(NOW - 3600), mixed(NOW)) == {}
+    assert levels(mixed(NOW - 3601), one(NOW - 60), mixed(NOW)) == {}
+    assert levels(reading(at_s=NOW - 3601, answers=old), reading(answers=old)) == {}
+
+
+def test_the_verdict_is_that_of_the_worst_check() -> None:
+    look = reading(live=(2, 3), controller=2, states={T0: state(None, 1)})
+    assert verdict(judge(look, remember(Memory(), look))) is Level.CRITICAL
+    assert TopicPartition("t", 1) in look.view.states

@@ -1,0 +1,105 @@
+"""Where the login to ZooKeeper is told: files, KAFKA_OPTS, and what is wrong with them."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkatool.core.errors import ConfigError
+from kafkatool.core.security.zookeeper_security import OPEN, read_zookeeper_security
+
+DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
+JAAS = (
+    f'Client {{ {DIGEST} required username="kafka" password="geheim"; }};\n'
+    f'Mine {{ {DIGEST} required username="me" password="geheim"; }};'
+)
+
+
+@pytest.fixture
+def jaas(tmp_path: Path) -> Path:
+    return written(tmp_path / "jaas.conf", JAAS)
+
+
+def written(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.spec("SEC-1", "SEC-3", "SEC-4", "SEC-42")
+def test_kafka_opts_is_read_as_a_shell_does_and_a_file_goes_before_it(jaas: Path, tmp_path: Path) -> None:
+    assert read_zookeeper_security() is OPEN
+    options = f"-Xmx1g '-Djava.security.auth.login.config={jaas}' -Dx=y"
+    security = read_zookeeper_security(java_options=options)
+    assert security.described == f"SASL DIGEST-MD5 as kafka, from KAFKA_OPTS ({jaas}, section Client)"
+    assert "geheim" not in repr(security)
+    assert security.notes == (), "of flags that are not read nothing is said"
+    named = read_zookeeper_security(java_options=f"{options} -Dzookeeper.sasl.clientconfig=Mine")
+    assert named.login is not None and named.login.user == "me"
+    other = written(tmp_path / "login.properties", "username=ops\npassword=geheim\n")
+    first = read_zookeeper_security(auth_file=str(other), java_options=options)
+    assert first.described == f"SASL DIGEST-MD5 as ops, from {other}"
+
+
+@pytest.mark.spec("SEC-4")
+def test_what_kafka_opts_names_and_is_not_there_is_a_note_and_no_login(jaas: Path, tmp_path: Path) -> None:
+    missing = read_zookeeper_security(java_options=f"-Djava.security.auth.login.config={tmp_path}/none")
+    assert missing.login is None
+    assert missing.notes == (f"KAFKA_OPTS: no login file {tmp_path}/none: no login to ZooKeeper",)
+    options = f"-Djava.security.auth.login.config={jaas} -Dzookeeper.sasl.clientconfig=No"
+    assert read_zookeeper_security(java_options=options).notes == (
+        f"KAFKA_OPTS: {jaas} has no section No: no login to ZooKeeper",
+    )
+    with pytest.raises(ConfigError, match="no section No"):
+        read_zookeeper_security(auth_file=str(jaas), java_options="-Dzookeeper.sasl.clientconfig=No")
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_zookeeper_security(auth_file=str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match=r"zookeeper\.sasl\.client=false, but .* has a section Client"):
+        read_zookeeper_security(java_options=f"-Djava.security.auth.login.config={jaas} -Dzookeeper.sasl.client=false")
+
+
+@pytest.mark.spec("SEC-5")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("username=a\npasswort=b\n", "unknown passwort"),
+        ("username=a\n", "password or password.file is missing"),
+        ("password=a\n", "username is missing"),
+        ("scheme=x\nusername=a\npassword=b\n", "scheme=x: there are sasl, digest"),
+        ("mechanism=PLAIN\nusername=a\npassword=b\n", "mechanism=PLAIN: there are DIGEST-MD5, GSSAPI"),
+        ("Client { a.Module required; };", "login module a.Module is not served"),
+    ],
+    ids=lambda text: text.split("\n")[0],
+)
+def test_a_login_file_that_cannot_serve_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_zookeeper_security(auth_file=str(written(tmp_path / "login", text)))
+    assert told in str(refused.value)
+
+
+@pytest.mark.spec("SEC-5")
+def test_a_password_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
+    password = written(tmp_path / "geheim", "secret word\n")
+    login = written(tmp_path / "login", f"scheme=digest\nusername=a\npassword.file={password}\n")
+    read = read_zookeeper_security(auth_file=str(login)).login
+    assert read is not None
+    assert (read.scheme, read.password.reveal(), read.described) == ("digest", "secret word", "digest as a")
+
+
+@pytest.mark.spec("SEC-6")
+def test_a_file_that_others_may_read_is_used_with_one_warning(jaas: Path) -> None:
+    jaas.chmod(0o640)
+    security = read_zookeeper_security(auth_file=str(jaas))
+    assert security.login is not None
+    assert security.notes == (f"{jaas} can be read by other users of this machine: chmod 600 {jaas}",)
+
+
+@pytest.mark.spec("SEC-11")
+def test_tls_is_told_in_kafkas_words_and_in_zookeepers(tmp_path: Path) -> None:
+    text = "zookeeper.ssl.client.enable=true\nzookeeper.clientCnxnSocket=x\nzookeeper.connect=a\n"
+    security = read_zookeeper_security(tls_file=str(written(tmp_path / "tls", text)))
+    assert security.tls is not None
+    assert security.notes == (f"{tmp_path}/tls: zookeeper.connect: not known here, ignored",)
+    assert read_zookeeper_security(java_options="-Dzookeeper.client.secure=true").tls is not None
+    assert read_zookeeper_security(java_options="-Dzookeeper.client.secure=false").tls is None
+    with pytest.raises(ConfigError, match=r"zookeeper\.ssl\.truststore\.location=/none"):
+        read_zookeeper_security(java_options="-Dzookeeper.client.secure=true -Dzookeeper.ssl.trustStore.location=/none")

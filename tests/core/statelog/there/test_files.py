@@ -1,0 +1,89 @@
+"""Logs named by URI: Hadoop's file system for ``file://`` stands for those of hdfs and s3a, which it is one of."""
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkatool.core.errors import UsageError
+from kafkatool.core.statelog.spark.jvm import SparkError
+from kafkatool.core.statelog.spark.session import Spark
+from kafkatool.core.statelog.there.carrier import RemoteParts
+from kafkatool.core.statelog.there.files import is_remote, open_remote
+from kafkatool.core.statelog.there.output import save
+from kafkatool.core.statelog.there.workers import Workers
+
+LINE = "[2026-11-21 16:00:0%d,000] TRACE Broker %d received LeaderAndIsr request\n"
+
+
+def test_a_path_is_no_uri() -> None:
+    assert [is_remote(name) for name in ("hdfs://nn/logs", "s3a://b/l", "file:///l", "a/b", "C:/l", "-", "/a://b")] == [
+        True,
+        True,
+        True,
+        *[False] * 4,
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCL-1", "SCL-2", "SCL-10X", "SCL-11X", "SCL-14X")
+def test_files_directories_and_patterns_are_found_and_what_is_not_there_is_named(spark: Spark, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    for broker in (1, 2):
+        (there / f"b{broker}").mkdir(parents=True)
+        (there / f"b{broker}" / "state-change.log").write_text(LINE % (broker, broker))
+    (there / "b2" / "server.log").write_text("no state change\n")
+    (there / "b1" / "state-change.log.2026-11-21-15").write_bytes(gzip.compress((LINE % (0, 1)).encode()))
+    (there / "b2" / "state-change.log.2026-11-21-15").write_bytes(gzip.compress((LINE % (0, 2)).encode())[:-9])
+    workers = Workers(spark, tmp_path)
+    opened = open_remote(workers, [f"{there.as_uri()}/b1", f"{there.as_uri()}/b?/state-change.log*"], [])
+    names = [source.name.removeprefix("file:").removeprefix(str(there)) for source in opened.sources]
+    rolled = "state-change.log.2026-11-21-15"
+    assert names == [f"/b1/{rolled}", "/b1/state-change.log", f"/b2/{rolled}", "/b2/state-change.log"]
+    assert [source.label for source in opened.sources] == ["1", "1", "2", "2"]
+    assert [source.whole for source in opened.sources] == [True, False, True, False]
+    assert [source.read(0, source.size) for source in opened.sources][:2] == [
+        (LINE % (0, 1)).encode(),
+        (LINE % (1, 1)).encode(),
+    ]
+    assert [f"/b2/{rolled} breaks off" in said for said in opened.broken] == [True]
+    for uri, told in (("file:///nowhere/x", "no such file"), ("nothing://x/y", 'No FileSystem for scheme "nothing"')):
+        with pytest.raises(UsageError, match=f"{uri}: .*{told}"):
+            open_remote(workers, [uri], [])
+
+
+@pytest.mark.slow
+@pytest.mark.spec("SCL-22X")
+def test_a_result_that_breaks_off_leaves_nothing_and_one_that_is_there_is_not_touched(
+    spark: Spark, tmp_path: Path
+) -> None:
+    workers = Workers(spark, tmp_path)
+    (target := tmp_path / "out").mkdir()
+
+    def parts(function: Any) -> RemoteParts:
+        return RemoteParts(workers, spark.with_context(lambda c: c.parallelize(range(2), 2).mapPartitions(function)))
+
+    with pytest.raises(SparkError):
+        save(parts(_breaks_off), f"{target.as_uri()}/merged")
+    assert list(target.iterdir()) == []
+    save(parts(_whole), f"{target.as_uri()}/merged")
+    assert [path.name for path in target.iterdir()] == ["merged"]
+    written = sorted((target / "merged").glob("part-*"))
+    assert [path.read_bytes() for path in written] == [b"\xff0\n", b"\xff1\n"]
+    with pytest.raises(UsageError, match="exists"):
+        save(parts(_whole), f"{target.as_uri()}/merged")
+    assert sorted((target / "merged").glob("part-*")) == written
+
+
+def _whole(numbers: Iterator[int]) -> Iterator[bytes]:
+    for number in numbers:
+        yield b"\xff%d\n" % number
+
+
+def _breaks_off(numbers: Iterator[int]) -> Iterator[bytes]:
+    for number in numbers:
+        yield b"%d\n" % number
+        if number:
+            raise ZeroDivisionError

@@ -1,0 +1,57 @@
+"""What a run may show without anybody being at fault: one table, read from the history's header alone."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.histories.versions import Finding
+
+_TRANSACTIONAL: Final = frozenset(
+    {"G1a", "precommitted-read", "early-read", "G1c", "G1c-process", "G1c-realtime", "torn-transaction"}
+)
+_STABLE: Final = frozenset({"eos-duplicate", "commit-lost", "commit-backwards"})
+_UNSAFE: Final = frozenset(
+    {
+        "lost-write",
+        "unseen",
+        "inconsistent-offsets",
+        "poll-skip",
+        "int-poll-skip",
+        "nonmonotonic-poll",
+        "int-nonmonotonic-poll",
+        "end-backwards",
+        "G0-realtime",
+    }
+)
+
+
+def why_allowed(finding: Finding, header: Mapping[str, Any]) -> str | None:
+    """Say why a finding is no fault (HIS-40); None: it is one."""
+    options, control = header["options"], header.get("source") == "kafka"
+    kind = finding.kind
+    if kind in ("int-send-skip", "G0", "G1c-ww"):
+        return "Kafka isolates no writes"
+    if kind == "duplicate":
+        if not options.get("idempotent"):
+            return "a producer that is not idempotent sends again"
+        if finding.label == "renumbered" and options.get("client", header.get("client")) == "confluent-kafka":
+            return "librdkafka numbers anew what it sends again"
+    if kind == "int-nonmonotonic-send" and not options.get("idempotent") and options.get("in_flight", 1) > 1:
+        return "several requests were under way"
+    if kind in _TRANSACTIONAL and options.get("isolation") == "read_uncommitted":
+        return "read_uncommitted"
+    if kind in _STABLE and options.get("isolation") == "read_uncommitted" and options.get("transactional"):
+        return "only read_committed waits for the offsets of a transaction that is being ended (KIP-447)"
+    if kind == "eos-duplicate" and not options.get("transactional"):
+        return "no transactions"
+    if kind == "stuck" and control:
+        return "known of Kafka: a leader may never take its followers back"
+    if kind in _UNSAFE:
+        if str(options.get("acks", "all")) not in ("all", "-1"):
+            return f"acks={options['acks']}"
+        if options.get("unclean"):
+            return "unclean elections"
+        if options.get("min_isr", 2) == 1 and options.get("faults"):
+            return "min.insync.replicas=1"
+    if control and options.get("late_end_txn") and kind in ("G1a", "torn-transaction", "lost-write"):
+        return "known of Kafka: KAFKA-17754"
+    return None

@@ -1,0 +1,138 @@
+"""What a transaction must never show: what it took back, what it has not given yet, or a part of it."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from tests.histories.history import FAIL, NEVER, OK, Operation
+from tests.histories.logs import readings
+from tests.histories.versions import Finding, Versions
+
+
+def aborted_reads(versions: Versions) -> Iterator[Finding]:
+    """Find values that were read though they were taken back, or never written (HIS-22)."""
+    failed: dict[int, set[int]] = defaultdict(set)
+    for value, (_, send) in versions.writers.items():
+        if versions.is_failed(value):
+            failed[send.key].add(value)
+    for key, values in sorted(failed.items()):
+        for value in sorted(values & versions.orders[key].seen):
+            text = f"{value} of key {key} was read though its operation failed"
+            yield Finding("G1a", key, text, versions.witnesses(key, value))
+
+
+def early_reads(versions: Versions) -> Iterator[Finding]:
+    """Find values that were read before their transaction asked to be committed (HIS-23)."""
+    asked: dict[int, dict[int, int]] = defaultdict(dict)  # key -> value -> when its commit was asked for
+    for operation in versions.history.operations:
+        if operation.transactional and operation.ended_at is not None and operation.type != FAIL:
+            for send in operation.sends:
+                asked[send.key][send.value] = operation.ended_at
+    latest = {key: versions.orders[key].rising(ended) for key, ended in asked.items()}
+    never: Mapping[int | None, float] = {}
+    for operation in versions.history.operations:
+        if operation.completed == NEVER:
+            continue
+        own = {send.value for send in operation.sends} if operation.transactional else ()
+        for poll in operation.polls:
+            for key, (_, values) in poll.runs.items():
+                if own and not own.isdisjoint(values):
+                    value = next(v for v in values if v in own)
+                    text = f"process {operation.process} polled {value} of key {key}, which the same transaction sent"
+                    yield Finding("precommitted-read", key, text, (operation.completed,))
+                elif key in asked and latest.get(key, never).get(values[-1], NEVER) > operation.time:
+                    early = next((v for v in values if v is not None and asked[key].get(v, 0) > operation.time), None)
+                    if early is not None:
+                        text = f"{early} of key {key} was polled before its transaction asked for its commit"
+                        yield Finding("early-read", key, text, (operation.completed, *versions.witnesses(key, early)))
+
+
+def torn_transactions(versions: Versions) -> Iterator[Finding]:
+    """Find transactions of which a part can be seen and a part cannot (HIS-28)."""
+    reading = readings(versions)
+    shown = _Commits(versions)
+    for operation in versions.history.operations:
+        if not operation.transactional:
+            continue
+        sends = operation.sends
+        if any(reading[send.key] != "read" for send in sends):
+            continue
+        visible, missing = list[str](), list[str]()
+        for send in sends:
+            order = versions.orders[send.key]
+            offset = order.first_offset(send.value) if send.offset is None else send.offset
+            if offset is None and (order.start or versions.compacted):
+                continue
+            if offset is not None and versions.is_removed(order, send.value, offset):
+                continue
+            (visible if send.value in order.seen else missing).append(f"{send.value} of key {send.key}")
+        for commit in operation.commits:
+            for key, to in commit.offsets.items():
+                seen = shown.tell(operation, key, to)
+                if seen is not None:
+                    (visible if seen else missing).append(f"offset {to} of key {key}")
+        if visible and missing:
+            text = f"of one transaction {visible[0]} can be seen, {missing[0]} cannot"
+            line = operation.completed if operation.completed != NEVER else operation.invoked
+            values = [send.value for send in sends]
+            lines = {line, *(n for send in sends for n in versions.witnesses(send.key, *values))}
+            yield Finding("torn-transaction", sends[0].key if sends else None, text, tuple(sorted(lines)))
+
+
+class _Commits:
+    """Which offsets of transactions show in what was committed at the end."""
+
+    def __init__(self, versions: Versions) -> None:
+        self._final: dict[tuple[str | None, int], int] = {}
+        self._by: dict[tuple[str | None, int], list[tuple[int, Operation]]] = defaultdict(list)
+        for operation in versions.history.operations:
+            if operation.f == "committed" and operation.type == OK:
+                for key, offset in operation.value.items():
+                    self._final[operation.group, key] = -1 if offset is None else offset
+            for commit in operation.commits:
+                for key, to in commit.offsets.items():
+                    self._by[operation.group, key].append((to, operation))
+
+    def tell(self, operation: Operation, key: int, to: int) -> bool | None:
+        """None: nobody asked, or another's commit may be what shows."""
+        final = self._final.get((operation.group, key))
+        if final is None:
+            return None
+        if final < to:
+            return False
+        by_another = any(o >= to and other is not operation for o, other in self._by[operation.group, key])
+        return None if by_another else True
+
+
+def exactly_once(versions: Versions) -> Iterator[Finding]:
+    """Find sources with two outputs, and sources passed without any (HIS-39)."""
+    outputs: dict[tuple[str | None, tuple[int, int]], list[int]] = defaultdict(list)
+    groups = set()
+    for operation in versions.history.operations:
+        for send in operation.sends:
+            if send.source is not None:
+                groups.add(operation.group)
+                if send.value in versions.orders[send.key].seen:
+                    outputs[operation.group, send.source].append(send.value)
+    for (group, (key, offset)), values in sorted(outputs.items(), key=str):
+        if len(values) > 1:
+            text = f"{offset} of key {key} has the outputs {' and '.join(map(str, values))} in group {group}"
+            lines = {n for v in values for n in versions.witnesses(versions.writers[v][1].key, v)}
+            yield Finding("eos-duplicate", key, text, tuple(sorted(lines)))
+    reading = readings(versions)
+    if not groups or "unread" in reading.values() or "stuck" in reading.values():
+        return  # an output may lie where nobody read
+    last = [o for o in versions.history.operations if o.f == "committed" and o.type == OK and o.group in groups]
+    final: dict[tuple[str | None, int], tuple[int, int]] = {}
+    for operation in last:
+        for key, to in operation.value.items():
+            if to is not None:
+                final[operation.group, key] = (to, operation.completed)
+    for (group, key), (to, line) in sorted(final.items(), key=str):
+        order = versions.order(key)
+        for place in range(order.place_from(to)):
+            value, offset = order.values[place], order.offsets[place]
+            if value not in order.seen or offset < order.start:
+                continue
+            if (group, (key, offset)) not in outputs:
+                text = f"group {group} passed {value} at {offset} of key {key}, which has no output"
+                yield Finding("eos-loss", key, text, (*versions.witnesses(key, value), line))

@@ -1,0 +1,1 @@
+"""One recorder per client library: what a process of the workload does, and what it may say of it."""

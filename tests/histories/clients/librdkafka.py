@@ -1,0 +1,250 @@
+"""A process of the workload by confluent-kafka: one producer, one consumer, and what each call's end means."""
+
+import contextlib
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.histories.clients.values import decode, encode, key_of, partition_of, topic_of
+from tests.histories.history import FAIL, INFO, OK
+
+_DELIVERY_S: Final = 10.0  # after that, what became of a send is unknown
+_RETRIES_S: Final = 30.0
+_QUIET: Final = {"log_level": 0, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000}
+
+Runs = dict[int, list[tuple[int, int | None]]]
+
+
+class Cell(NamedTuple):
+    """One cell of the matrix: what all processes of a run have in common."""
+
+    via: str  # assign or subscribe
+    guarantee: str  # plain, idempotent or transactional
+    isolation: str = "read_committed"
+    acks: str = "all"
+
+    @property
+    def transactional(self) -> bool:
+        return self.guarantee == "transactional"
+
+
+class Ended(NamedTuple):
+    """How a transaction ended: the operation's type, whether the process goes on, when its commit was asked for."""
+
+    type: str
+    goes_on: bool
+    asked_at: int | None
+
+
+class Client:
+    """What one process has; used by one thread."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        cell: Cell,
+        process: int,
+        *,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        records_a_poll: int = 100,
+        poll_s: float = 0.02,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.process = process
+        self.group = group
+        self.events: list[dict[str, Any]] = []
+        self.broken = False  # whether its producer has given up for good
+        self.positions: dict[int, int] = {}  # of polled keys: next to read
+        self._clock = clock
+        self._records_a_poll, self._poll_s = records_a_poll, poll_s
+        producing: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "acks": cell.acks,
+            "linger.ms": 1,
+            "message.timeout.ms": int(_DELIVERY_S * 1000) - 1000,
+            "retry.backoff.ms": 50,
+            **_QUIET,
+        }
+        if transactional_id is not None:
+            producing |= {"transactional.id": transactional_id, "transaction.timeout.ms": 10_000}
+            producing["message.timeout.ms"] = 9000
+        else:
+            producing["enable.idempotence"] = cell.guarantee == "idempotent"
+        self._producer = Producer(producing)
+        if transactional_id is not None:
+            _again(lambda: self._producer.init_transactions(10.0), _RETRIES_S * 2)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group or f"none-{process}",
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 1000,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": cell.isolation,
+                "fetch.wait.max.ms": 20,
+                "fetch.error.backoff.ms": 50,
+                "partition.assignment.strategy": "range",
+                **_QUIET,
+            }
+        )
+
+    # --- sends and polls
+
+    def send(self, sends: Sequence[tuple[int, int]]) -> list[tuple[int | None, str]]:
+        """Send key and value pairs side by side; return offset and outcome of each, INFO for what is not known in time."""
+        outcomes: list[tuple[int | None, str]] = [(None, INFO)] * len(sends)
+        waiting = set()
+
+        def noter(number: int) -> Callable[[KafkaError | None, Message], None]:
+            def delivered(error: KafkaError | None, message: Message) -> None:
+                waiting.discard(number)
+                if error is None:
+                    offset = message.offset()
+                    outcomes[number] = (offset if offset is not None and offset >= 0 else None, OK)
+
+            return delivered
+
+        for number, (key, value) in enumerate(sends):
+            data = encode(value, key, self.process)
+            try:
+                self._producer.produce(topic_of(key), data, partition=partition_of(key), on_delivery=noter(number))
+                waiting.add(number)
+            except (BufferError, KafkaException) as e:
+                outcomes[number] = (None, FAIL)  # nothing was sent
+                self.broken |= isinstance(e, KafkaException)
+        deadline = time.monotonic() + _DELIVERY_S
+        while waiting and time.monotonic() < deadline and not self.broken:
+            try:
+                self._producer.poll(0.02)
+            except KafkaException:  # the producer will send nothing more; what is under way may arrive
+                self.broken = True
+        return list(outcomes)
+
+    def poll(self) -> Runs:
+        """Return what one call delivers."""
+        return self._sorted_out(self._consumer.consume(self._records_a_poll, self._poll_s))
+
+    def _sorted_out(self, messages: Sequence[Message]) -> Runs:
+        runs: Runs = {}
+        for message in messages:
+            if message.error() is None:
+                key = key_of(message.topic(), message.partition())
+                runs.setdefault(key, []).append((message.offset(), decode(message.value())))
+                self.positions[key] = message.offset() + 1
+        return runs
+
+    # --- keys
+
+    def assign(self, keys: Sequence[int], *, from_start: bool = False) -> None:
+        """Read these keys from where this process is in each; a key it does not have begins at its start."""
+        if from_start:
+            self.positions.clear()
+        self.positions = {key: at for key, at in self.positions.items() if key in keys}
+        self._consumer.assign([_partition(key, self.positions.get(key, OFFSET_BEGINNING)) for key in keys])
+
+    def subscribe(self, keys: Sequence[int]) -> None:
+        self._consumer.subscribe(
+            sorted({topic_of(key) for key in keys}),
+            on_assign=lambda _, partitions: self._note("assigned", partitions),
+            on_revoke=lambda _, partitions: self._note("revoked", partitions),
+            on_lost=lambda _, partitions: self._note("lost", partitions),
+        )
+
+    def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
+        keys = [key_of(p.topic, p.partition) for p in partitions]
+        for key in keys:
+            self.positions.pop(key, None)
+        event = {"what": what, "keys": keys, "generation": self.generation, "time": self._clock()}
+        self.events.append(event)
+
+    @property
+    def generation(self) -> int | None:
+        """The member's generation, out of what librdkafka hands to producers: "CGMDv2:", then 32 bits."""
+        metadata = self._consumer.consumer_group_metadata()
+        (generation,) = struct.unpack_from("<i", metadata, len(b"CGMDv2:"))
+        return int(generation) if generation >= 0 else None
+
+    @property
+    def member(self) -> str | None:
+        return self._consumer.memberid() or None
+
+    def seek_back(self, positions: Mapping[int, int | None]) -> None:
+        """Go on where the process was before a transaction that failed. None: at the key's start."""
+        for key, position in positions.items():
+            try:
+                self._consumer.seek(_partition(key, OFFSET_BEGINNING if position is None else position))
+            except KafkaException:
+                continue  # no longer its own
+            if position is None:
+                self.positions.pop(key, None)
+            else:
+                self.positions[key] = position
+
+    def commit(self, offsets: Mapping[int, int]) -> str:
+        try:
+            told = self._consumer.commit(offsets=[_partition(k, o) for k, o in offsets.items()], asynchronous=False)
+        except KafkaException:
+            return INFO
+        return OK if told is not None and all(p.error is None for p in told) else INFO
+
+    # --- transactions
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def send_offsets(self, offsets: Mapping[int, int]) -> None:
+        """Raises KafkaException."""
+        partitions = [_partition(key, offset) for key, offset in offsets.items()]
+        metadata = self._consumer.consumer_group_metadata()
+        _again(lambda: self._producer.send_offsets_to_transaction(partitions, metadata, 8.0), _RETRIES_S)
+
+    def commit_transaction(self) -> Ended:
+        """End the transaction; one that may have been committed is never aborted."""
+        asked_at = self._clock()
+        try:
+            _again(lambda: self._producer.commit_transaction(10.0), _RETRIES_S)
+        except KafkaException as e:
+            if not e.args[0].txn_requires_abort():
+                return Ended(INFO, False, asked_at)
+            aborted = self._abort()
+            return Ended(FAIL, True, asked_at) if aborted else Ended(INFO, False, asked_at)
+        return Ended(OK, True, asked_at)
+
+    def abort_transaction(self) -> Ended:
+        """Take the transaction back, whose commit was never asked for: whatever comes of that, it fails."""
+        return Ended(FAIL, self._abort(), None)
+
+    def _abort(self) -> bool:
+        try:
+            _again(lambda: self._producer.abort_transaction(10.0), _RETRIES_S)
+        except KafkaException:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Leave; what is still waiting to be sent is dropped."""
+        for leave in (self._producer.purge, lambda: self._producer.poll(0), self._consumer.close):
+            with contextlib.suppress(KafkaException):  # of a producer that was fenced, every call says so
+                leave()
+        del self._producer, self._consumer  # whose callbacks hold this: threads would go on until the collector comes
+
+
+def _again(call: Callable[[], object], seconds: float) -> None:
+    """Call, and call again while the error says that it may be. Raises KafkaException."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            call()
+            return
+        except KafkaException as e:
+            if not e.args[0].retriable() or time.monotonic() > deadline:
+                raise
+
+
+def _partition(key: int, offset: int) -> TopicPartition:
+    return TopicPartition(topic_of(key), partition_of(key), offset)

@@ -1,0 +1,173 @@
+"""What a group must never show: two owners, commits of the past, and offsets lost, moved back or passed over."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.histories.history import FAIL, NEVER, OK, Operation, Process, Rebalance
+from tests.histories.versions import Finding, Versions
+
+
+def _events(versions: Versions) -> list[tuple[Rebalance, Operation]]:
+    found = [(event, o) for o in versions.history.operations for event in o.rebalance if o.group is not None]
+    return sorted(found, key=lambda each: each[0].time)
+
+
+def owners(versions: Versions) -> Iterator[Finding]:
+    """Find keys that two members had in one generation (HIS-35), and commits of members that were replaced (HIS-36)."""
+    owner: dict[tuple[str | None, int, int], tuple[str | None, int]] = {}
+    assigned: dict[str | None, list[tuple[int, int, str | None, int]]] = defaultdict(list)
+    for event, operation in _events(versions):
+        if event.generation is None:
+            continue
+        for key in event.keys:
+            of = (operation.group, event.generation, key)
+            member, line = owner.get(of, (operation.member, 0))
+            if event.what != "assigned":
+                if member == operation.member:
+                    owner.pop(of, None)
+            else:
+                if member != operation.member:
+                    text = f"{member} and {operation.member} had key {key} in generation {event.generation}"
+                    yield Finding("owner-overlap", key, text, tuple(sorted((line, operation.completed))))
+                owner[of] = (operation.member, operation.completed)
+        if event.what == "assigned":
+            assigned[operation.group].append((event.time, event.generation, operation.member, operation.completed))
+    for operation in versions.history.operations:
+        if operation.generation is None:
+            continue
+        for commit in operation.commits:
+            for time, generation, member, line in assigned[operation.group] if commit.outcome == OK else ():
+                if time < operation.time_invoked and generation > operation.generation and member != operation.member:
+                    text = f"a commit of generation {operation.generation} was taken when {generation} had begun"
+                    yield Finding("zombie-commit", next(iter(commit.offsets), None), text, (line, operation.completed))
+                    break
+
+
+class _Series:
+    """The highest offset of commits up to a moment, by line or by time."""
+
+    def __init__(self) -> None:
+        self._lines: list[int] = []
+        self._times: list[int] = []
+        self._highest: list[int] = []
+
+    def add(self, line: int, time: int, offset: int) -> None:
+        self._lines.append(line)
+        self._times.append(time)
+        self._highest.append(max(offset, self._highest[-1] if self._highest else offset))
+
+    def before_line(self, line: int) -> int | None:
+        return self._at(bisect_left(self._lines, line))
+
+    def before_time(self, time: int) -> int | None:
+        return self._at(bisect_left(self._times, time))
+
+    def _at(self, count: int) -> int | None:
+        return self._highest[count - 1] if count else None
+
+
+class _Committed:
+    """low and high of HIS-37: what certainly was, and what may have been, committed at a moment."""
+
+    def __init__(self, versions: Versions) -> None:
+        self.low: dict[tuple[str | None, int], _Series] = defaultdict(_Series)
+        self.high: dict[tuple[str | None, int], _Series] = defaultdict(_Series)
+        with_commits = [o for o in versions.history.operations if o.group is not None and o.commits]
+        for operation in with_commits:
+            for commit in operation.commits:
+                for key, to in commit.offsets.items() if commit.outcome == OK else ():
+                    self.low[operation.group, key].add(operation.completed, operation.time, to)
+        for operation in sorted(with_commits, key=lambda o: o.invoked):
+            for commit in operation.commits:
+                for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
+                    self.high[operation.group, key].add(operation.invoked, operation.time_invoked, to)
+
+
+def committed_offsets(versions: Versions) -> Iterator[Finding]:
+    """Find commits that were forgotten, went back, or were resumed beyond (HIS-37)."""
+    committed = _Committed(versions)
+    told: dict[tuple[str | None, int], _Series] = defaultdict(_Series)
+    for operation in versions.history.operations:
+        if operation.f == "committed" and operation.type == OK:
+            for key, offset in operation.value.items():
+                of = (operation.group, key)
+                at = -1 if offset is None else offset
+                low = committed.low[of].before_line(operation.invoked)
+                if low is not None and at < low:
+                    text = f"group {operation.group} had committed {low} of key {key}; then {offset} was told"
+                    yield Finding("commit-lost", key, text, (operation.completed,))
+                before = told[of].before_line(operation.invoked)
+                if before is not None and at < before:
+                    text = f"of group {operation.group} and key {key} {before} was told, then {offset}"
+                    yield Finding("commit-backwards", key, text, (operation.completed,))
+                told[of].add(operation.completed, operation.time, at)
+    yield from _resumes(versions, committed)
+
+
+def _resumes(versions: Versions, committed: _Committed) -> Iterator[Finding]:
+    fresh: dict[tuple[Process, int], Rebalance] = {}  # assigned, and nothing polled yet
+    for operation in versions.history.operations:
+        lost = set()
+        for event in operation.rebalance:
+            for key in event.keys:
+                fresh.pop((operation.process, key), None)
+                if event.what == "assigned" and key not in lost:
+                    fresh[operation.process, key] = event
+                else:
+                    lost.add(key)  # what is polled of it in this operation may be from before
+        for poll in operation.polls:
+            for key, (offsets, _) in poll.runs.items():
+                assigned = fresh.pop((operation.process, key), None)
+                if assigned is None or operation.completed == NEVER:
+                    continue
+                of, resume, order = (operation.group, key), offsets[0], versions.orders[key]
+                low = committed.low[of].before_time(assigned.time)
+                if low is not None and resume < low:
+                    text = (
+                        f"group {operation.group} had committed {low} of key {key}; its next owner resumed at {resume}"
+                    )
+                    yield Finding("commit-lost", key, text, (operation.completed,))
+                high = committed.high[of].before_line(operation.completed)
+                first = order.place_from(max(high or 0, order.start))
+                passed = [
+                    value
+                    for place in range(first, order.place_from(resume))
+                    if (value := order.values[place]) is not None
+                    and not versions.is_removed(order, value, order.offsets[place])
+                ]
+                if passed:
+                    text = f"group {operation.group} resumed key {key} at {resume}, past {passed[0]}"
+                    yield Finding("resume-skip", key, text, (operation.completed, *versions.witnesses(key, passed[0])))
+
+
+def group_skips(versions: Versions) -> Iterator[Finding]:
+    """Find values that a group committed past without any of its members having got them (HIS-38)."""
+    polled: dict[tuple[str | None, int], dict[int | None, int]] = defaultdict(dict)  # value -> first line
+    passing: dict[tuple[str | None, int], list[tuple[int, int]]] = defaultdict(list)  # line, offset
+    last: dict[tuple[str | None, int], int] = {}
+    for operation in versions.history.operations:
+        if operation.group is None:
+            continue
+        for poll in operation.polls:
+            for key, (_, values) in poll.runs.items():
+                mine = polled[operation.group, key]
+                for value in values:
+                    mine.setdefault(value, operation.completed)
+        for commit in operation.commits:
+            for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
+                passing[operation.group, key].append((operation.completed, to))
+        if operation.f == "committed" and operation.type == OK:
+            last.update({(operation.group, key): to for key, to in operation.value.items() if to is not None})
+    for (group, key), to in sorted(last.items(), key=str):
+        order, mine = versions.order(key), polled[group, key]
+        commits = passing[group, key]
+        for place in range(order.place_from(to)):
+            value, offset = order.values[place], order.offsets[place]
+            if value not in order.seen or value is None or versions.is_removed(order, value, offset):
+                continue
+            by = next((line for line, o in commits if o > offset), NEVER)
+            if mine.get(value, NEVER) > by or (by == NEVER and value not in mine):
+                text = f"group {group} committed past {value} at {offset} of key {key}, which no member had got"
+                lines = (*versions.witnesses(key, value), *((by,) if by != NEVER else ()))
+                yield Finding("group-skip", key, text, lines)

@@ -1,0 +1,346 @@
+"""What clients saw of a run, line by line: written as it happens, read back whole and checked for form.
+
+One JSON object a line, the header first. Every operation has two lines, its invocation and its completion; facts that no
+record tells (committed offsets, ends of logs) are operations, too. docs/histories.md has the format.
+"""
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple, Self, TypeAlias
+
+import orjson
+
+VERSION: Final = 1
+NEVER: Final = 1 << 62  # the line, and the time, of what did not happen
+OK, INFO, FAIL = "ok", "info", "fail"
+RECORDS: Final = frozenset({"send", "poll", "mixed", "txn"})  # what an operation is called that sends or polls
+FACTS: Final = frozenset({"committed", "ends", "final", "delete", "batches"})
+ASSIGNING: Final = frozenset({"assign", "subscribe"})
+_KINDS: Final = RECORDS | FACTS | ASSIGNING | {"commit", "crash", "fault"}
+
+Process: TypeAlias = int | str
+
+
+class MalformedHistoryError(Exception):
+    """No run can have written this file."""
+
+
+class Send(NamedTuple):
+    """``offset`` None: acknowledged without a place, or not at all. ``source``: key and offset it was made from."""
+
+    key: int
+    value: int
+    offset: int | None
+    outcome: str
+    source: tuple[int, int] | None = None
+
+
+class Poll(NamedTuple):
+    """Offsets and values of each key, in the order delivered; None is a record that no run can have sent."""
+
+    runs: dict[int, tuple[tuple[int, ...], tuple[int | None, ...]]]
+
+
+class Commit(NamedTuple):
+    """The next offset to read of each key."""
+
+    offsets: dict[int, int]
+    outcome: str
+
+
+Part: TypeAlias = Send | Poll | Commit
+
+
+class Rebalance(NamedTuple):
+    """What a group told a member: ``what`` is assigned, revoked or lost."""
+
+    what: str
+    keys: tuple[int, ...]
+    generation: int | None
+    time: int
+
+
+class Operation:
+    """One operation of one process, from the line that asks to the line that tells."""
+
+    __slots__ = (
+        "completed", "ended_at", "f", "from_start", "generation", "group", "invoked", "isolation", "member", "parts",
+        "process", "rebalance", "time", "time_invoked", "type", "value",
+    )  # fmt: skip
+
+    def __init__(self, asked: Mapping[str, Any], told: Mapping[str, Any], parts: list[Part], value: Any) -> None:
+        self.invoked: int = asked["index"]
+        self.completed: int = told["index"]
+        self.process: Process = asked["process"]
+        self.f: str = asked["f"]
+        self.type: str = told["type"]
+        self.time_invoked: int = asked["time"]
+        self.time: int = told["time"]
+        self.parts = parts
+        self.value = value
+        get = told.get
+        self.ended_at: int | None = get("ended_at")
+        self.group: str | None = get("group")
+        self.member: str | None = get("member")
+        self.generation: int | None = get("generation")
+        self.isolation: str | None = get("isolation")
+        self.from_start: bool = get("from") == "start"
+        events = get("rebalance")
+        self.rebalance = [Rebalance(e["what"], tuple(e["keys"]), e["generation"], e["time"]) for e in events or ()]
+
+    @property
+    def transactional(self) -> bool:
+        return self.f == "txn"
+
+    @property
+    def sends(self) -> list[Send]:
+        return [part for part in self.parts if type(part) is Send]
+
+    @property
+    def polls(self) -> list[Poll]:
+        return [part for part in self.parts if type(part) is Poll]
+
+    @property
+    def commits(self) -> list[Commit]:
+        """Those of a transaction come out as it does."""
+        found = [part for part in self.parts if type(part) is Commit]
+        return [Commit(part.offsets, self.type) for part in found] if self.transactional else found
+
+
+class History(NamedTuple):
+    """``operations`` in the order of their completions; ``times`` of all lines, which never go back."""
+
+    header: Mapping[str, Any]
+    operations: list[Operation]
+    times: list[int]
+    faults: list[Mapping[str, Any]]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        options: Mapping[str, Any] = self.header["options"]
+        return options
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Keep the garbage collector from walking millions of tuples that are all wanted."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def read_file(path: Path) -> History:
+    with path.open("rb") as lines:
+        return read(lines)
+
+
+def read(lines: Iterable[bytes]) -> History:
+    """Read a history; a last line that was torn when its writer died is dropped. Raises MalformedHistoryError."""
+    with collector_off():
+        reader = _Reader()
+        numbered = iter(lines)
+        header = _header(next(numbered, b""))
+        for line in numbered:
+            try:
+                entry = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                if not line.endswith(b"\n"):
+                    break
+                raise reader.malformed("is no JSON") from None
+            reader.take(entry)
+        return History(header, reader.finished(), reader.times, reader.faults)
+
+
+def _header(line: bytes) -> Mapping[str, Any]:
+    try:
+        header = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        header = None
+    if not isinstance(header, dict) or header.get("history") != VERSION or not isinstance(header.get("options"), dict):
+        raise MalformedHistoryError(f"the first line is no header of a history of version {VERSION}")
+    return header
+
+
+class _Reader:
+    """Takes lines apart as they come; nothing of them is kept but what the analysis reads."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.times: list[int] = []
+        self.faults: list[Mapping[str, Any]] = []
+        self._waiting: dict[Process, Mapping[str, Any]] = {}
+        self._over: set[Process] = set()
+        self._values: set[int] = set()
+
+    def malformed(self, why: str) -> MalformedHistoryError:
+        return MalformedHistoryError(f"line {len(self.times)} {why}")
+
+    def take(self, entry: Mapping[str, Any]) -> None:
+        try:
+            index, at, process, kind, f = (entry[name] for name in ("index", "time", "process", "type", "f"))
+        except (KeyError, TypeError):
+            raise self.malformed("lacks index, time, process, type or f") from None
+        if index != len(self.times):
+            raise self.malformed(f"calls itself {index}")
+        if self.times and at < self.times[-1]:
+            raise self.malformed("goes back in time")
+        if f not in _KINDS:
+            raise self.malformed(f"has the unknown f {f!r}")
+        if f == "fault":
+            self.faults.append(entry)
+        elif process in self._over:
+            raise self.malformed(f"is of process {process}, which has ended")
+        elif kind == "invoke":
+            self._invoke(process, entry)
+        elif kind in (OK, INFO, FAIL):
+            self._complete(process, entry)
+        else:
+            raise self.malformed(f"has the unknown type {kind!r}")
+        self.times.append(at)
+
+    def _invoke(self, process: Process, entry: Mapping[str, Any]) -> None:
+        if process in self._waiting:
+            raise self.malformed(f"overlaps another operation of process {process}")
+        self._waiting[process] = entry
+        if entry["f"] in RECORDS:
+            for part in entry["value"]:
+                if part[0] == "send":
+                    if part[2] in self._values:
+                        raise self.malformed(f"sends {part[2]} a second time")
+                    self._values.add(part[2])
+
+    def _complete(self, process: Process, entry: Mapping[str, Any]) -> None:
+        asked = self._waiting.pop(process, None)
+        if asked is None or asked["f"] != entry["f"]:
+            raise self.malformed("completes what was not invoked")
+        if entry["type"] == INFO or entry["f"] == "crash" or entry.get("end"):
+            self._over.add(process)
+        self._add(asked, entry)
+
+    def _add(self, asked: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+        f = asked["f"]
+        if f in RECORDS or f == "commit":
+            before, after = asked["value"], told["value"]
+            if len(before) != len(after) or not all(map(_filled_in, before, after)):
+                raise self.malformed("changes what was invoked")
+            self.operations.append(Operation(asked, told, [_PARTS[part[0]](part) for part in after], None))
+        else:
+            value = told.get("value", asked.get("value"))
+            if f in FACTS:
+                value = {int(key): fact for key, fact in (value or {}).items()}
+            self.operations.append(Operation(asked, told, [], value))
+
+    def finished(self) -> list[Operation]:
+        """Return the operations; one that was never completed may have happened at any time since."""
+        for asked in sorted(self._waiting.values(), key=lambda entry: entry["index"]):
+            value: Any = asked.get("value")
+            if asked["f"] in RECORDS or asked["f"] == "commit":
+                value = [_unknown(part) for part in value]
+            self._add(asked, {**asked, "index": NEVER, "time": NEVER, "type": INFO, "value": value})
+        return self.operations
+
+
+def _filled_in(asked: list[Any], told: list[Any]) -> bool:
+    """Tell whether a micro-operation is the one that was invoked, with what was learned."""
+    if asked[0] != told[0]:
+        return False
+    match asked[0]:
+        case "send":
+            return bool(asked[1] == told[1] and asked[2] == told[2][1])
+        case "offsets":
+            return asked[1] is None or bool(asked[1] == told[1])
+    return bool(asked[0] == "poll")
+
+
+def _unknown(asked: list[Any]) -> list[Any]:
+    match asked[0]:
+        case "send":
+            return ["send", asked[1], [None, asked[2]], INFO, *asked[3:]]
+        case "offsets":
+            return ["offsets", asked[1] or {}, INFO]
+    return ["poll", {}]
+
+
+def _send(part: list[Any]) -> Send:
+    return Send(part[1], part[2][1], part[2][0], part[3], tuple(part[4]) if len(part) > 4 else None)
+
+
+def _poll(part: list[Any]) -> Poll:
+    runs: dict[int, tuple[tuple[int, ...], tuple[int | None, ...]]] = {}
+    for key, pairs in part[1].items():
+        if pairs:
+            offsets, values = zip(*pairs, strict=True)
+            runs[int(key)] = (offsets, values)
+    return Poll(runs)
+
+
+def _commit(part: list[Any]) -> Commit:
+    return Commit({int(key): offset for key, offset in part[1].items()}, part[2])
+
+
+_PARTS: Final[Mapping[str, Callable[[list[Any]], Part]]] = {"send": _send, "poll": _poll, "offsets": _commit}
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+class HistoryWriter:
+    """Appends lines for all of a run's clients, from any thread; what is written reaches the file within a second."""
+
+    def __init__(self, path: Path, header: Mapping[str, Any], clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._file: BinaryIO = path.open("wb")
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._count = 0
+        self._flushed = clock()
+        self._file.write(orjson.dumps({"history": VERSION, **header}) + b"\n")
+        self._file.flush()
+
+    def write(self, process: Process, kind: str, f: str, value: Any = None, **more: Any) -> None:
+        """Append a line; order in the file is order in time."""
+        with self._lock:
+            if self._file.closed:
+                return  # a worker that was given up speaks after the end
+            now = self._clock()
+            entry = {
+                "index": self._count,
+                "time": now,
+                "process": process,
+                "type": kind,
+                "f": f,
+                "value": value,
+                **more,
+            }
+            self._file.write(orjson.dumps(entry, option=orjson.OPT_NON_STR_KEYS) + b"\n")
+            self._count += 1
+            if now - self._flushed > 500_000_000:
+                self._file.flush()
+                self._flushed = now
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def now(self) -> int:
+        return self._clock()
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

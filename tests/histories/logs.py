@@ -1,0 +1,214 @@
+"""What logs must never show: garbled, contradicting, repeated and lost values, ends that go back, stuck keys."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Literal
+
+from tests.histories.history import NEVER, OK, Operation
+from tests.histories.versions import RECORD_KEYS, Finding, Versions
+
+Reading = Literal["unread", "stuck", "read"]
+
+
+def phantoms(versions: Versions) -> Iterator[Finding]:
+    """Find what was polled and never sent to that key (HIS-18)."""
+    sent: dict[int, set[int]] = defaultdict(set)
+    for value, (_, send) in versions.writers.items():
+        sent[send.key].add(value)
+    for key, order in sorted(versions.orders.items()):
+        polled = set(order.log.values()).union(*order.conflicts.values())
+        for value in sorted(polled - sent[key]):
+            lines = versions.witnesses(key, value)
+            yield Finding("phantom", key, f"{value} was polled of key {key}, to which nobody sent it", lines)
+    for operation in versions.history.operations:
+        for poll in operation.polls:
+            for key, (offsets, values) in poll.runs.items():
+                if None in values:
+                    offset = offsets[values.index(None)]
+                    text = f"the record at {offset} of key {key} is none that was ever sent"
+                    yield Finding("phantom", key, text, (operation.completed,))
+
+
+def inconsistent_offsets(versions: Versions) -> Iterator[Finding]:
+    """Find offsets at which different values were seen (HIS-19)."""
+    for key, order in sorted(versions.orders.items()):
+        for offset, values in sorted(order.conflicts.items()):
+            both = sorted(values)
+            text = f"offset {offset} of key {key} held {' and '.join(map(str, both))}"
+            yield Finding("inconsistent-offsets", key, text, versions.witnesses(key, *both))
+
+
+def duplicates(versions: Versions) -> Iterator[Finding]:
+    """Find values that lie at several offsets; the batches tell whose fault it is (HIS-20)."""
+    batches: dict[int, list[list[int]]] = {}
+    for operation in versions.history.operations:
+        if operation.f == "batches" and operation.type == OK:
+            batches.update(operation.value)
+    for key, order in sorted(versions.orders.items()):
+        for value, offsets in sorted(order.repeated.items()):
+            label = _label(batches.get(key), offsets)
+            text = f"{value} lies at {' and '.join(map(str, offsets))} of key {key} ({label})"
+            yield Finding("duplicate", key, text, versions.witnesses(key, value), label)
+
+
+def _label(batches: list[list[int]] | None, offsets: list[int]) -> str:
+    held = [next((b for b in batches or () if b[0] <= offset <= b[1]), None) for offset in offsets]
+    if any(batch is None for batch in held):
+        return "unlabelled"
+    copies = [(batch[2], batch[3]) for batch in held if batch is not None]
+    if any(producer == -1 for producer, _ in copies):
+        return "no producer id"
+    if len({producer for producer, _ in copies}) > 1:
+        return "another producer"
+    epochs = [epoch for _, epoch in copies]
+    return "renumbered" if all(a < b for a, b in itertools.pairwise(epochs)) else "same epoch"
+
+
+def lost_writes(versions: Versions) -> Iterator[Finding]:
+    """Find proven values that nobody read though somebody read beyond them (HIS-21)."""
+    for key, order in sorted(versions.orders.items()):
+        read = [offset for value in order.seen if (offset := order.first_offset(value)) is not None]
+        furthest = max(read, default=-1)
+        for place, offset in enumerate(order.offsets):
+            if offset > furthest:
+                break
+            for value in order.all_values(place):
+                if value in order.seen or order.last_offset(value) != offset or value not in versions.writers:
+                    continue
+                if versions.is_proven(*versions.writers[value]) and not versions.is_removed(order, value, offset):
+                    text = f"{value} at {offset} of key {key} was never read, but {furthest} was"
+                    yield Finding("lost-write", key, text, versions.witnesses(key, value))
+
+
+def readings(versions: Versions) -> dict[int, Reading]:
+    """Tell of each key how far the final phase came (HIS-27)."""
+    ends: dict[int, int] = {}
+    finals: dict[int, tuple[int, int | None]] = {}  # key -> position, the end told before
+    for operation in versions.history.operations:
+        if operation.type == OK and operation.f == "ends":
+            ends.update({key: end for key, (_, end) in operation.value.items()})
+        elif operation.type == OK and operation.f == "final":
+            finals.update({key: (position, ends.get(key)) for key, position in operation.value.items()})
+    found: dict[int, Reading] = {}
+    for key in versions.orders:
+        position, end = finals.get(key, (None, None))
+        if position is None or end is None:
+            found[key] = "unread"
+        else:
+            found[key] = "stuck" if position < ends[key] else "read"
+    return found
+
+
+def unseen(versions: Versions) -> Iterator[Finding]:
+    """Find keys that could not be read to their ends, and acknowledged values that nobody ever read (HIS-27)."""
+    reading = readings(versions)
+    facts = [operation for operation in versions.history.operations if operation.f in ("final", "ends")]
+    for key, how in sorted(reading.items()):
+        if how == "stuck":
+            lines = tuple(operation.completed for operation in facts if key in operation.value)[-2:]
+            yield Finding("stuck", key, f"key {key} could not be read to the end it was told to have", lines)
+    for value, (operation, send) in sorted(versions.writers.items()):
+        if reading[send.key] != "read":
+            continue
+        acknowledged = operation.type == OK if operation.transactional else send.outcome == OK
+        order = versions.orders[send.key]
+        if not acknowledged or value in order.seen:
+            continue
+        offset = send.offset
+        if offset is not None and versions.is_removed(order, value, offset):
+            continue
+        if offset is None and (order.start or versions.compacted):
+            continue  # it may have lain below the start
+        text = f"{value} was acknowledged for key {send.key}, which was read to its end without it"
+        yield Finding("unseen", send.key, text, versions.witnesses(send.key, value))
+
+
+def ends_backwards(versions: Versions) -> Iterator[Finding]:
+    """Find ends and starts that went back (HIS-29)."""
+    highest: dict[
+        tuple[int, str | None], list[tuple[int, int]]
+    ] = {}  # of each key: line of completion, highest end yet
+    deleted: dict[int, tuple[int, int]] = {}  # key -> start, line of the first answer that told it
+    for operation in versions.history.operations:  # by completion
+        if operation.type == OK and operation.f == "ends":
+            for key, (start, end) in operation.value.items():
+                told = highest.setdefault((key, operation.isolation), [])
+                before = next((t for t in reversed(told) if t[0] < operation.invoked), None)
+                if before is not None and end < before[1]:
+                    text = f"the end of key {key} went back from {before[1]} to {end}"
+                    yield Finding("end-backwards", key, text, (before[0], operation.completed))
+                told.append((operation.completed, max(end, told[-1][1] if told else -1)))
+                yield from _start_backwards(operation, key, start, deleted.get(key))
+        elif operation.type == OK and operation.f == "delete":
+            for key, start in operation.value.items():
+                if start > deleted.get(key, (-1, 0))[0]:
+                    deleted[key] = (start, operation.completed)
+        elif deleted and operation.completed != NEVER:
+            for poll in operation.polls:
+                for key, (offsets, _) in poll.runs.items():
+                    yield from _start_backwards(operation, key, offsets[0], deleted.get(key))
+
+
+def _start_backwards(operation: Operation, key: int, start: int, deleted: tuple[int, int] | None) -> Iterator[Finding]:
+    if deleted is not None and start < deleted[0] and deleted[1] < operation.invoked:
+        text = f"key {key} was there from {start} on after its records below {deleted[0]} had been deleted"
+        yield Finding("start-backwards", key, text, (deleted[1], operation.completed))
+
+
+def compaction(versions: Versions) -> Iterator[Finding]:
+    """Find what compaction must not remove: the newest value of a key, and a tombstone too early (HIS-30)."""
+    if not versions.compacted:
+        return
+    reading = readings(versions)
+    finals = _final_polls(versions)
+    for key, order in sorted(versions.orders.items()):
+        if reading[key] == "read":
+            for offset in sorted(set(order.newest.values())):
+                value = order.log[offset]
+                proven = value in versions.writers and versions.is_proven(*versions.writers[value])
+                if proven and offset >= order.start and value > 0 and value not in finals[key]:
+                    text = f"{value}, the newest of its record key, is missing from the last read of key {key}"
+                    yield Finding("compacted-lost", key, text, versions.witnesses(key, value))
+    yield from _skipped_tombstones(versions)
+
+
+def _final_polls(versions: Versions) -> dict[int, set[int | None]]:
+    """Return what each key's last readers from the start saw: polls of processes that sent nothing and said final."""
+    finishers = {o.process for o in versions.history.operations if o.f == "final"}
+    found: dict[int, set[int | None]] = defaultdict(set)
+    for operation in versions.history.operations:
+        if operation.process in finishers:
+            for poll in operation.polls:
+                for key, (_, values) in poll.runs.items():
+                    found[key].update(values)
+    return found
+
+
+def _skipped_tombstones(versions: Versions) -> Iterator[Finding]:
+    """A reader that had a key's value, and got past its tombstone while that had to be kept, must have got that."""
+    retention_ns = int(versions.history.options.get("delete_retention_ms", 86_400_000)) * 1_000_000
+    tombstones: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # key -> offset, value, acknowledged at
+    for value, (operation, _) in versions.writers.items():
+        order = versions.order(versions.writers[value][1].key)
+        offset = order.first_offset(value)
+        if value < 0 and offset is not None and operation.type == OK and value not in order.repeated:
+            tombstones[versions.writers[value][1].key].append((offset, value, operation.time))
+    polled: dict[tuple[object, int], dict[int, int]] = defaultdict(dict)  # process, key -> record key -> offset
+    positions: dict[tuple[object, int], int] = {}
+    for operation in versions.history.operations:
+        if operation.f in ("assign", "subscribe"):
+            positions = {of: at for of, at in positions.items() if of[0] != operation.process}
+        for poll in operation.polls:
+            for key, (offsets, values) in poll.runs.items():
+                of = (operation.process, key)
+                before, got = positions.get(of, -1), set(values)
+                for offset, value, at in tombstones[key] if before >= 0 else ():
+                    known = polled[of].get(abs(value) % RECORD_KEYS, offset)
+                    passed = before < offset < offsets[-1]
+                    if passed and known < offset and value not in got and operation.time < at + retention_ns:
+                        text = f"a reader of key {key} got past the tombstone {value} at {offset} without it"
+                        lines = (*versions.witnesses(key, value), operation.completed)
+                        yield Finding("tombstone-skip", key, text, lines)
+                positions[of] = max(before, offsets[-1])
+                polled[of].update({abs(v) % RECORD_KEYS: o for o, v in zip(offsets, values, strict=True) if v})

@@ -1,0 +1,284 @@
+"""Right histories, made at random: a list per key, clients that take turns, transactions that hold together.
+
+And the same with one thing changed, which a checker has to find.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+Entry = dict[str, Any]
+
+
+@dataclass
+class Model:
+    """A correct Kafka of a few keys and the clients that use it; steps of operations interleave.
+
+    Transactions are atomic here, markers take offsets, aborted values are never polled, and a consumer goes on where it
+    was. ``entries`` is the history so far.
+    """
+
+    chance: random.Random
+    keys: int = 3
+    workers: int = 5
+    transactions: bool = True
+    entries: list[Entry] = field(default_factory=list)
+    logs: list[list[int | None]] = field(default_factory=list)  # values; None is a marker, or was aborted
+    positions: dict[int, list[int]] = field(default_factory=dict)
+    next_value: int = 1
+
+    def run(self, operations: int) -> list[Entry]:
+        """Play operations, some at the same time; then read everything."""
+        self.logs = [[] for _ in range(self.keys)]
+        under_way: list[tuple[int, Callable[[], None]]] = []
+        free = list(range(self.workers))
+        self.processes = list(range(self.workers))
+        while operations or under_way:
+            if operations and free and (not under_way or self.chance.random() < 0.5):
+                operations -= 1
+                worker = free.pop(self.chance.randrange(len(free)))
+                under_way.append((worker, self._begin(worker)))
+            else:
+                worker, end = under_way.pop(self.chance.randrange(len(under_way)))
+                end()
+                free.append(worker)
+        self._read_all()
+        return self.entries
+
+    def _write(self, process: int, kind: str, f: str, value: Any, **more: Any) -> None:
+        index = len(self.entries)
+        self.entries.append(
+            {"index": index, "time": index * 1000, "process": process, "type": kind, "f": f, "value": value, **more}
+        )
+
+    def _begin(self, worker: int) -> Callable[[], None]:
+        """Invoke an operation; it takes effect now or at its end, and is told at its end."""
+        process = self.processes[worker]
+        f = self.chance.choice(["txn", "mixed", "send", "poll"] if self.transactions else ["mixed", "send", "poll"])
+        asked: list[list[Any]] = []
+        for _ in range(self.chance.randint(1, 4)):
+            if f == "poll" or (f != "send" and self.chance.random() < 0.5):
+                asked.append(["poll"])
+            else:
+                asked.append(["send", self.chance.randrange(self.keys), self.next_value])
+                self.next_value += 1
+        self._write(process, "invoke", f, asked)
+        if f == "txn":
+            return lambda: self._end_transaction(worker, asked)
+        told = [self._do(process, part) for part in asked] if self.chance.random() < 0.5 else None
+
+        def end() -> None:
+            done = told if told is not None else [self._do(process, part) for part in asked]
+            sends = [part for part in done if part[0] == "send"]
+            if sends and self.chance.random() < 0.1:
+                for part in sends:
+                    part[2], part[3] = [None, part[2][1]], "info"
+                self._end(worker, "info", f, done)
+            else:
+                self._write(process, "ok", f, done)
+
+        return end
+
+    def _end(self, worker: int, kind: str, f: str, done: list[Any], **more: Any) -> None:
+        self._write(self.processes[worker], kind, f, done, **more)
+        if kind == "info":
+            self.processes[worker] += self.workers
+
+    def _end_transaction(self, worker: int, asked: list[list[Any]]) -> None:
+        process = self.processes[worker]
+        before = list(self.positions.get(process, [0] * self.keys))
+        outcome = self.chance.choice(["ok"] * 7 + ["fail"] * 2 + ["info"])
+        taken_back = outcome == "fail" or (outcome == "info" and self.chance.random() < 0.5)
+        done, written = [], set()
+        own: list[tuple[int, int]] = []
+        for part in asked:
+            if part[0] == "send":
+                _, key, value = part
+                own.append((key, len(self.logs[key])))
+                self.logs[key].append(None)
+                written.add(key)
+                done.append(["send", key, [len(self.logs[key]) - 1, value], outcome])
+            else:
+                done.append(self._do(process, part, dict(reversed(own))))
+        for key in written:
+            self.logs[key].append(None)  # the marker
+        if not taken_back:
+            values = [part[2] for part in asked if part[0] == "send"]
+            for (key, offset), value in zip(own, values, strict=True):
+                self.logs[key][offset] = value
+        if outcome == "fail":
+            self.positions[process] = before
+        ended = {} if outcome == "fail" else {"ended_at": (len(self.entries) - 1) * 1000}
+        self._end(worker, outcome, "txn", done, **ended)
+
+    def _do(self, process: int, part: list[Any], below: dict[int, int] | None = None) -> list[Any]:
+        """Do a part of an operation; what a transaction wrote itself bounds what it can poll."""
+        if part[0] == "send":
+            _, key, value = part
+            self.logs[key].append(value)
+            return ["send", key, [len(self.logs[key]) - 1, value], "ok"]
+        positions = self.positions.setdefault(process, [0] * self.keys)
+        polled: dict[int, list[list[int]]] = {}
+        for key in self.chance.sample(range(self.keys), self.chance.randint(1, self.keys)):
+            end = (below or {}).get(key, len(self.logs[key]))
+            upto = min(end, positions[key] + self.chance.randint(1, 6))
+            pairs = [[o, v] for o in range(positions[key], upto) if (v := self.logs[key][o]) is not None]
+            positions[key] = upto
+            if pairs:
+                polled[key] = pairs
+        return ["poll", polled]
+
+    def _read_all(self) -> None:
+        process = 10_000
+        everything = {key: [[o, v] for o, v in enumerate(log) if v is not None] for key, log in enumerate(self.logs)}
+        ends = {key: [0, len(log)] for key, log in enumerate(self.logs)}
+        self._write(process, "invoke", "poll", [["poll"]])
+        self._write(process, "ok", "poll", [["poll", {k: pairs for k, pairs in everything.items() if pairs}]])
+        for f, value in (("ends", ends), ("final", {key: end for key, (_, end) in ends.items()})):
+            self._write(process, "invoke", f, value)
+            self._write(process, "ok", f, value)
+
+
+def encode(entries: list[Entry], **options: Any) -> list[bytes]:
+    """Return the lines of a file."""
+    header = {"history": 1, "seed": 0, "source": "ours", "version": "", "brokers": 3, "client": "", "options": options}
+    return [orjson.dumps(entry, option=orjson.OPT_NON_STR_KEYS) + b"\n" for entry in (header, *entries)]
+
+
+# --- one change each: the anomalies of which at least one must be found ---------------------------------------------
+
+
+def _reads(entries: list[Entry], least: int) -> list[tuple[Entry, int, list[list[int]]]]:
+    """Return the runs of ok polls before the last phase that have so many values."""
+    return [
+        (entry, key, pairs)
+        for entry in entries
+        if entry["type"] == "ok" and entry["process"] < 10_000 and entry["f"] in ("poll", "mixed", "txn")
+        for part in entry["value"]
+        if part[0] == "poll"
+        for key, pairs in part[1].items()
+        if len(pairs) >= least
+    ]
+
+
+def _final(entries: list[Entry]) -> dict[int, list[list[int]]]:
+    runs: dict[int, list[list[int]]] = entries[-5]["value"][0][1]
+    return runs
+
+
+def _everywhere(entries: list[Entry], key: int, value: int, change: Callable[[list[list[int]], int], object]) -> None:
+    for entry in entries:
+        if entry["type"] != "invoke" and entry["f"] in ("poll", "mixed", "txn"):
+            for part in entry["value"]:
+                if part[0] == "poll":
+                    pairs = part[1].get(key, [])
+                    if (at := next((n for n, (_, v) in enumerate(pairs) if v == value), None)) is not None:
+                        change(pairs, at)
+
+
+def _acknowledged(entries: list[Entry]) -> list[tuple[int, int, int]]:
+    return [
+        (part[1], part[2][1], part[2][0])
+        for entry in entries
+        if entry["type"] == "ok" and entry["f"] in ("send", "mixed", "txn")
+        for part in entry["value"]
+        if part[0] == "send"
+    ]
+
+
+def drop(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Let nobody ever read an acknowledged value."""
+    if not (sent := _acknowledged(entries)):
+        return None
+    key, value, _ = chance.choice(sent)
+    _everywhere(entries, key, value, lambda pairs, at: pairs.pop(at))
+    return {"lost-write", "unseen"}
+
+
+def skip(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Leave a value out of the middle of a poll."""
+    if not (found := _reads(entries, 3)):
+        return None
+    _, _, pairs = chance.choice(found)
+    del pairs[chance.randrange(1, len(pairs) - 1)]
+    return {"int-poll-skip"}
+
+
+def swap(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Give two neighbours of a poll in the other order."""
+    if not (found := _reads(entries, 2)):
+        return None
+    _, _, pairs = chance.choice(found)
+    at = chance.randrange(len(pairs) - 1)
+    pairs[at], pairs[at + 1] = pairs[at + 1], pairs[at]
+    return {"int-nonmonotonic-poll"}
+
+
+def copy(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Let a value lie at the end of its key, too."""
+    runs = {key: pairs for key, pairs in _final(entries).items() if pairs}
+    if not runs:
+        return None
+    pairs = runs[chance.choice(sorted(runs))]
+    pairs.append([pairs[-1][0] + 50, chance.choice(pairs)[1]])
+    return {"duplicate"}
+
+
+def garble(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Deliver what nobody sent."""
+    runs = {key: pairs for key, pairs in _final(entries).items() if pairs}
+    if not runs:
+        return None
+    chance.choice(runs[chance.choice(sorted(runs))])[1] = 1_000_000
+    return {"phantom"}
+
+
+def move(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Let two acknowledged values have one offset."""
+    sent = [each for each in _acknowledged(entries) if each[2] is not None]
+    pairs = [(a, b) for a in sent for b in sent if a[0] == b[0] and a[1] < b[1]]
+    if not pairs:
+        return None
+    (_, _, offset), (key, value, _) = chance.choice(pairs)
+    for entry in entries:
+        if entry["type"] == "ok" and entry["f"] in ("send", "mixed", "txn"):
+            for part in entry["value"]:
+                if part[0] == "send" and part[1] == key and part[2][1] == value:
+                    part[2][0] = offset
+    return {"inconsistent-offsets"}
+
+
+def abort(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Take back a transaction of which somebody read."""
+    seen = {v for _, _, pairs in _reads(entries, 1) for _, v in pairs}
+    found = [
+        entry
+        for entry in entries
+        if entry["type"] == "ok" and entry["f"] == "txn"
+        if any(part[0] == "send" and part[2][1] in seen for part in entry["value"])
+    ]
+    if not found:
+        return None
+    chance.choice(found)["type"] = "fail"
+    return {"G1a"}
+
+
+def tear(entries: list[Entry], chance: random.Random) -> set[str] | None:
+    """Let one of a transaction's values be read by nobody."""
+    found = [
+        sends
+        for entry in entries
+        if entry["type"] == "ok" and entry["f"] == "txn"
+        if len(sends := [part for part in entry["value"] if part[0] == "send"]) > 1
+    ]
+    if not found:
+        return None
+    _, key, (_, value), _ = chance.choice(chance.choice(found))
+    _everywhere(entries, key, value, lambda pairs, at: pairs.pop(at))
+    return {"torn-transaction"}
+
+
+CHANGES = (drop, skip, swap, copy, garble, move, abort, tear)

@@ -1,0 +1,147 @@
+"""Where a workload runs, and what goes wrong there: our brokers with every fault, real Kafka with those of processes."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.compat.real_kafka import RealKafka
+from tests.faults.schedule import Kind, Step, steps, steps_of
+from tests.faults.world import BROKERS, OPTIONS, World
+from tests.histories.history import HistoryWriter
+from tests.integration.load import await_in_sync, make_topic
+from tests.waiting import eventually
+
+_PATIENCE_S = 180
+_PROCESS_FAULTS = frozenset({"kill", "freeze", "stop"})
+
+
+class Stage(Protocol):
+    """A cluster of three brokers that faults are done to."""
+
+    source: str
+    version: str
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def zk(self) -> ZooKeeper: ...
+    def plan(self, seed: int, kinds: Sequence[Kind] = ()) -> Iterator[Step]: ...
+    def begin(self, step: Step) -> None: ...
+    def end(self, step: Step) -> None: ...
+    def down(self) -> None: ...
+
+
+class OurStage:
+    """Our brokers, reached through proxies, with all faults of a schedule."""
+
+    source, version = "ours", ""
+
+    def __init__(self, directory: Path) -> None:
+        self._world = World(directory)
+        self._world.up()
+
+    @property
+    def bootstrap(self) -> str:
+        return self._world.cluster.bootstrap
+
+    @property
+    def zk(self) -> ZooKeeper:
+        return self._world.zk
+
+    def plan(self, seed: int, kinds: Sequence[Kind] = ()) -> Iterator[Step]:
+        """Return the schedule of the seed, or one of these kinds alone."""
+        return steps_of(seed, BROKERS, kinds) if kinds else steps(seed, BROKERS)
+
+    def begin(self, step: Step) -> None:
+        if any(fault.kind in ("tear", "disk") for fault in step.faults):
+            await_in_sync(self.zk, seconds=_PATIENCE_S)
+        self._world.begin(step)
+
+    def end(self, step: Step) -> None:
+        self._world.end(step)
+
+    def down(self) -> None:
+        self._world.down()
+
+
+class KafkaStage:
+    """Real Kafka, as a control: brokers are killed, stopped and frozen."""
+
+    source = "kafka"
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.version = version
+        options = {
+            **OPTIONS,
+            "default.replication.factor": "3",
+            "group.initial.rebalance.delay.ms": "0",
+            "transaction.state.log.num.partitions": "10",
+            "transaction.remove.expired.transaction.cleanup.interval.ms": "10000",
+        }
+        self._kafka = RealKafka(version, directory, brokers=len(BROKERS), options=options)
+        self._kafka.__enter__()
+        self.zk = ZooKeeper(self._kafka.connect, session_timeout_ms=60_000, connection_timeout_ms=60_000).start()
+
+    @property
+    def bootstrap(self) -> str:
+        return self._kafka.bootstrap
+
+    def plan(self, seed: int, kinds: Sequence[Kind] = ()) -> Iterator[Step]:
+        """Return the steps of the same seed that are of processes alone."""
+        drawn = steps_of(seed, BROKERS, kinds) if kinds else steps(seed, BROKERS)
+        return (step for step in drawn if {f.kind for f in step.faults} <= _PROCESS_FAULTS)
+
+    def begin(self, step: Step) -> None:
+        for fault in step.faults:
+            if fault.kind == "freeze":
+                os.kill(self._kafka.pid(fault.broker), signal.SIGSTOP)
+            else:
+                (self._kafka.kill_broker if fault.kind == "kill" else self._kafka.stop_broker)(fault.broker)
+
+    def end(self, step: Step) -> None:
+        for fault in step.faults:
+            if fault.kind == "freeze":
+                os.kill(self._kafka.pid(fault.broker), signal.SIGCONT)
+        for fault in step.faults:
+            if fault.kind != "freeze":
+                self._kafka.start_broker(fault.broker)
+
+    def down(self) -> None:
+        self.zk.close()
+        self._kafka.stop()
+
+
+def play(stage: Stage, step: Step, number: int, writer: HistoryWriter) -> None:
+    """Do a step's faults for as long as they last, and mend them; both are lines of the history."""
+    kinds = [f"{fault.kind} {fault.broker}" for fault in step.faults]
+    writer.write("nemesis", "info", "fault", {"step": number, "begins": True, "faults": kinds})
+    stage.begin(step)
+    over = time.monotonic() + step.seconds
+    eventually(lambda: time.monotonic() > over, "time to pass", step.seconds + 60)
+    stage.end(step)
+    writer.write("nemesis", "info", "fault", {"step": number, "begins": False, "faults": kinds})
+    if step.settle:
+        await_in_sync(stage.zk, seconds=_PATIENCE_S)
+
+
+def settle(stage: Stage) -> None:
+    """Wait until every replica is in sync again."""
+    await_in_sync(stage.zk, seconds=_PATIENCE_S)
+
+
+def create_topic(stage: Stage, topic: str, partitions: int) -> None:
+    """Make a topic, however long that takes while faults are at work."""
+
+    def created() -> bool:
+        with contextlib.suppress(KafkatoolError, AssertionError):
+            make_topic(stage.zk, topic, partitions)
+            return True
+        return False
+
+    eventually(created, f"topic {topic} to be made", _PATIENCE_S)

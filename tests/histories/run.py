@@ -1,0 +1,244 @@
+"""Clients at work on a cluster that suffers faults; what they saw is written down and judged.
+
+Run by hand: scripts/history-run --seed 7 --operations 20000
+A run that is not clean is kept: its history, the brokers' logs, and one page to look at.
+"""
+
+import argparse
+import itertools
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kafkatool.core.errors import KafkatoolError
+from tests.faults.schedule import Kind
+from tests.faults.world import BROKERS
+from tests.histories import nemesis, workload
+from tests.histories.clients import facts, values
+from tests.histories.clients.librdkafka import Cell
+from tests.histories.final import read_everything
+from tests.histories.history import HistoryWriter, read_file
+from tests.histories.timeline import write_page
+from tests.histories.verdict import CLEAN, Verdict, judge
+
+WORKERS: Final = 12
+_AHEAD: Final = 8  # keys whose topics are there before they are needed
+_STALLED_S: Final = 300
+_LEAVING_S: Final = 150
+
+
+def cell_of(seed: int) -> Cell:
+    """Draw a cell of the matrix."""
+    chance = random.Random(seed)
+    return Cell(
+        chance.choice(["assign", "subscribe"]),
+        chance.choice(["plain", "idempotent", "transactional"]),
+        "read_uncommitted" if chance.random() < 1 / 8 else "read_committed",
+    )
+
+
+def header(seed: int, stage: nemesis.Stage, cell: Cell, steps: int) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "source": stage.source,
+        "version": stage.version,
+        "brokers": len(BROKERS),
+        "client": "confluent-kafka",
+        "options": {
+            "acks": cell.acks,
+            "idempotent": cell.guarantee != "plain",
+            "transactional": cell.transactional,
+            "in_flight": 5,
+            "isolation": cell.isolation,
+            "via": cell.via,
+            "reset": "earliest",
+            "min_isr": 2,
+            "unclean": False,
+            "cleanup": "delete",
+            "client": "confluent-kafka",
+            "faults": steps != 0,
+        },
+    }
+
+
+class Run:
+    """One run on one stage, into one file."""
+
+    def __init__(
+        self,
+        stage: nemesis.Stage,
+        file: Path,
+        seed: int,
+        cell: Cell,
+        steps: int,
+        kinds: Sequence[Kind] = (),
+        least: int = 0,
+    ) -> None:
+        self._kinds, self._least = kinds, least
+        self._stage, self._seed, self._cell, self._steps = stage, seed, cell, steps
+        self._keys = workload.Keys()
+        self._writer = HistoryWriter(file, header(seed, stage, cell, steps))
+        self._stop = threading.Event()
+        self._created = 0
+        self._troubles: list[BaseException] = []
+
+    def play(self, operations: int, pause_s: float) -> None:
+        """Let so many operations be done while faults come and go; then read everything."""
+        with self._writer:
+            self._create_topics()
+            if self._cell.transactional:
+                nemesis.create_topic(self._stage, values.topic_of(workload.OUTPUTS[0]), values.PARTITIONS)
+            nemesis.settle(self._stage)
+            threads = [
+                threading.Thread(target=self._guarded, args=(self._work, n), daemon=True) for n in range(WORKERS)
+            ]
+            threads.append(threading.Thread(target=self._guarded, args=(self._go_on_creating,), daemon=True))
+            for thread in threads:
+                thread.start()
+            try:
+                self._disturb(2 * operations, pause_s)
+            finally:
+                self._stop.set()
+                over = time.monotonic() + _LEAVING_S
+                for thread in threads:  # one that hangs in its client is left: its operation was never answered
+                    thread.join(max(0.0, over - time.monotonic()))
+            if self._troubles:
+                raise self._troubles[0]
+            nemesis.settle(self._stage)
+            keys = self._keys.all + (list(workload.OUTPUTS) if self._cell.transactional else [])
+            groups = [workload.GROUP] if self._cell.via == "subscribe" else []
+            groups += [f"transformers-{WORKERS}"] if self._cell.transactional else []
+            read_everything(self._stage.bootstrap, self._cell, self._writer, keys, groups)
+
+    def _guarded(self, what: Any, *arguments: Any) -> None:
+        try:
+            what(*arguments)
+        except BaseException as e:  # noqa: BLE001  # a thread's end is the run's
+            self._troubles.append(e)
+            self._stop.set()
+
+    def _work(self, number: int) -> None:
+        workload.Worker(
+            number, WORKERS, self._seed, self._stage.bootstrap, self._cell, self._keys, self._writer, self._facts
+        ).run(self._stop)
+
+    def _facts(self, what: str, keys: Sequence[int]) -> dict[int, Any]:
+        bootstrap = self._stage.bootstrap
+        return dict(facts.ask_ends(bootstrap, keys) if what == "ends" else facts.ask_committed(bootstrap, what, keys))
+
+    def _create_topics(self) -> None:
+        while self._created < (max(self._keys.all) + 1 + _AHEAD) // values.PARTITIONS:
+            nemesis.create_topic(self._stage, values.topic_of(self._created * values.PARTITIONS), values.PARTITIONS)
+            self._created += 1
+
+    def _go_on_creating(self) -> None:
+        while not self._stop.wait(0.1):
+            try:
+                self._create_topics()
+            except (KafkatoolError, AssertionError):
+                continue  # ZooKeeper is away
+
+    def _disturb(self, lines: int, pause_s: float) -> None:
+        plan = itertools.islice(self._stage.plan(self._seed, self._kinds), self._steps)
+        begun = time.monotonic()
+        for number, step in enumerate(plan):
+            self._stop.wait(pause_s)
+            if self._stop.is_set() or (self._writer.count >= lines and number >= self._least):
+                break
+            print(
+                f"[{time.monotonic() - begun:6.1f} s, {self._writer.count // 2} operations] {number}: {step}",
+                flush=True,
+            )
+            nemesis.play(self._stage, step, number, self._writer)
+        seen, moved = self._writer.count, time.monotonic()
+
+        def done() -> bool:
+            nonlocal seen, moved
+            if self._writer.count > seen:
+                seen, moved = self._writer.count, time.monotonic()
+            assert time.monotonic() - moved < _STALLED_S, "no operation ends any more"
+            return seen >= lines
+
+        self._await(done)
+
+    def _await(self, what: Any) -> None:
+        while not what() and not self._stop.wait(0.05):
+            pass
+
+
+def run(
+    stage: nemesis.Stage,
+    file: Path,
+    seed: int,
+    cell: Cell,
+    *,
+    operations: int,
+    steps: int,
+    pause_s: float,
+    kinds: Sequence[Kind] = (),
+    least: int = 0,
+) -> Verdict:
+    """Run the workload, until so many operations are done and the ``least`` steps are over; judge what was seen."""
+    Run(stage, file, seed, cell, steps, kinds, least).play(operations, pause_s)
+    return judge(read_file(file))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/history-run", description=__doc__)
+    parser.add_argument(
+        "--seed", type=int, default=random.randrange(1 << 32), help="decides cell, operations and faults"
+    )
+    parser.add_argument("--operations", type=int, default=20_000, help="how many are done (%(default)s)")
+    parser.add_argument("--steps", type=int, default=1000, help="end faults after that many steps (%(default)s)")
+    parser.add_argument("--least", type=int, default=0, help="go on until that many steps are over (%(default)s)")
+    parser.add_argument("--faults", metavar="KINDS", help="faults of these kinds alone, as kill,freeze")
+    parser.add_argument("--pause", type=float, default=3, help="seconds between steps (%(default)s)")
+    parser.add_argument("--kafka", metavar="VERSION", help="run on real Kafka of that version, as a control")
+    parser.add_argument("--via", choices=("assign", "subscribe"), help="instead of what the seed draws")
+    parser.add_argument("--guarantee", choices=("plain", "idempotent", "transactional"), help="likewise")
+    parser.add_argument("--isolation", choices=("read_committed", "read_uncommitted"), help="likewise")
+    parser.add_argument("--keep", type=Path, help="where to leave everything, clean or not")
+    given = parser.parse_args()
+    cell = cell_of(given.seed)
+    cell = cell._replace(via=given.via or cell.via, guarantee=given.guarantee or cell.guarantee)
+    cell = cell._replace(isolation=given.isolation or cell.isolation)
+    print(f"seed {given.seed}: {cell}", flush=True)
+    directory = given.keep or Path(tempfile.mkdtemp(prefix="history-run-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "history.jsonl"
+    verdict: Verdict | None = None
+    make = nemesis.KafkaStage if given.kafka else None
+    stage = make(given.kafka, directory / "cluster") if make else nemesis.OurStage(directory / "cluster")
+    try:
+        verdict = run(
+            stage,
+            file,
+            given.seed,
+            cell,
+            operations=given.operations,
+            steps=given.steps,
+            pause_s=given.pause,
+            kinds=given.faults.split(",") if given.faults else (),
+            least=given.least,
+        )
+        print("\n".join(verdict.lines()), flush=True)
+    finally:
+        stage.down()
+        if verdict is None or verdict.exit_code != CLEAN:
+            write_page(file, directory / "timeline.html", verdict)
+            print(f"seed {given.seed}: history, logs and timeline.html are kept in {directory}", file=sys.stderr)
+    if verdict.exit_code == CLEAN and not given.keep:
+        shutil.rmtree(directory)
+    sys.stdout.flush()
+    os._exit(verdict.exit_code)  # no thread of a client that hangs keeps the answer back
+
+
+if __name__ == "__main__":
+    sys.exit(main())

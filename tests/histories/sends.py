@@ -1,0 +1,36 @@
+"""What a producer must never see: its values in another order than it sent them."""
+
+import itertools
+from collections.abc import Iterator
+
+from tests.histories.history import FAIL, Process
+from tests.histories.versions import Finding, Versions
+
+
+def sends(versions: Versions) -> Iterator[Finding]:
+    """Find reordered sends, and values of others between those of a transaction (HIS-26)."""
+    highest: dict[tuple[Process, int], tuple[int, int, int]] = {}  # process and key -> place, value, line
+    for operation in versions.history.operations:
+        if operation.type == FAIL:
+            continue
+        mine: dict[int, list[tuple[int, int]]] = {}
+        for send in operation.sends:
+            place = versions.orders[send.key].index.get(send.value)
+            if place is not None:
+                mine.setdefault(send.key, []).append((place, send.value))
+        for key, places in mine.items():
+            at = (operation.process, key)
+            lowest, most = min(places), max(places)
+            if at in highest and lowest[0] < highest[at][0]:
+                _, value, line = highest[at]
+                text = f"process {operation.process} sent {lowest[1]} to key {key} after {value}, but it lies before"
+                yield Finding("nonmonotonic-send", key, text, (line, operation.completed))
+            if at not in highest or most[0] > highest[at][0]:
+                highest[at] = (*most, operation.completed)
+            for (before, earlier), (here, value) in itertools.pairwise(places):
+                if here < before:
+                    text = f"process {operation.process} sent {value} to key {key} after {earlier}, but it lies before"
+                    yield Finding("int-nonmonotonic-send", key, text, (operation.completed,))
+                elif here > before + 1 and operation.transactional:
+                    text = f"others' values lie between {earlier} and {value} of one transaction in key {key}"
+                    yield Finding("int-send-skip", key, text, (operation.completed,))

@@ -1,0 +1,331 @@
+"""Each anomaly of the checker, in the smallest history that has it, and in one that nearly has it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.histories.history import read
+from tests.histories.logs import _label
+from tests.histories.notation import history, lines
+from tests.histories.verdict import judge
+
+G = {"group": "g"}
+
+
+def assigned(generation: int | None, *keys: int, time: int = 0, member: str = "m1") -> dict[str, Any]:
+    event = {"what": "assigned", "keys": list(keys), "generation": generation, "time": time}
+    return {"group": "g", "member": member, "rebalance": [event]}
+
+
+def kinds(text: str, extras: Mapping[int, Mapping[str, Any]] | None = None, **options: Any) -> set[str]:
+    return judge(history(text, extras, **options)).kinds()
+
+
+# Two values of x to be made into others; and the last phase, that read both keys to their ends.
+_SOURCE = "0 (s x=a@0 ; s x=b@1) ; 2 p x:a@0,b@1"
+_READ = "; 3 ends x:0..2,y:0..2 ; 3 final x:2,y:2"
+
+HAS: list[tuple[str, Any]] = [
+    ("phantom", "1 p x:Z@0"),
+    ("phantom", "0 s y=a@0 ; 1 p x:a@0"),
+    ("phantom", "1 p x:?@0"),
+    ("inconsistent-offsets", "0 s x=a@5 ; 1 p x:b@5"),
+    ("inconsistent-offsets", "0i [s x=a@5 ; s y=c@?] ; 1 s x=b@5 ; 2 p y:c@0"),
+    ("duplicate", "0 s x=a@1 ; 1 p x:b@2,a@3"),
+    ("lost-write", "0 s x=a@0 ; 2 p x:c@2"),
+    ("lost-write", "0 s x=a@0 ; 1 s x=b@0 ; 2 p x:b@0"),
+    ("G1a", "0f [s x=a@0] ; 1 p x:a@0"),
+    ("precommitted-read", "0 [s x=a@0 ; p x:a@0]"),
+    ("poll-skip", "0 p x:a@1,b@2 ; 1 p x:c@3 ; 0 p x:d@4"),
+    ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 p x:b@2"),
+    ("int-poll-skip", "1 p x:b@2 ; 0 [p x:a@1 ; p x:c@3]"),
+    ("int-poll-skip", "1 p x:b@2 ; 0 p x:a@1,c@3"),
+    ("int-nonmonotonic-poll", "0 p x:c@3,a@1"),
+    ("int-nonmonotonic-poll", "0 [p x:a@1 ; p x:a@1]"),
+    ("nonmonotonic-send", "0 s x=a@4 ; 0 s x=b@2"),
+    ("int-nonmonotonic-send", "0 [s x=a@3 ; s x=b@1]"),
+    ("int-send-skip", "0 [s x=a@1 ; s x=c@3] ∥ 1 s x=b@2"),
+    ("unseen", "0 s x=a@9 ; 1 ends x:0..9 ; 1 final x:9"),
+    ("stuck", "0 s x=a@9 ; 1 ends x:0..12 ; 1 final x:9"),
+    ("torn-transaction", "0 [s x=a@0 ; s y=b@0] ; 1 p x:a@0 ; 1 ends x:0..2,y:0..2 ; 1 final x:2,y:2"),
+    ("torn-transaction", "0f [s x=a@0 ; s y=b@0] ; 1 p x:a@0 ; 1 ends x:0..2,y:0..2 ; 1 final x:2,y:2"),
+    ("end-backwards", "0 ends x:0..9 ; 1 ends x:0..7"),
+    ("start-backwards", "0 delete x:5 ; 1 ends x:3..9"),
+    ("start-backwards", "0 delete x:5 ; 1 p x:a@4"),
+    ("G1c", "0 [p y:b@0 ; s x=a@0] ∥ 1 [p x:a@0 ; s y=b@0]"),
+    ("G1c-process", "0 [p x:a@0] ; 0 [s x=a@0]"),
+    ("G1c-process", "0 (p x:a@0 ; s x=a@0)"),
+    ("G1c-realtime", "0 p x:a@0 ; 1 s x=a@0"),
+    ("G0-process", "0 s x=a@5 ; 0 s x=b@3"),
+    ("G0-realtime", "0 s x=a@5 ; 1 s x=b@3"),
+    ("G0", "0 [s x=a@0 ; s y=c@1] ∥ 1 [s x=b@1 ; s y=d@0]"),
+    ("G1c-ww", "0 [s x=a@0 ; p y:d@0] ∥ 1 [s x=b@1 ; s y=d@0]"),
+    ("duplicate", "0i s x=a@5 ; 1 p x:a@7"),
+    ("G1c", "0i [p y:b@0 ; s x=a@0] ∥ 1 [p x:a@0 ; s y=b@0]"),
+    ("G0-realtime", "0 s x=a@5 ; 1i s x=b@3 ; 2 p x:b@3,a@5"),
+    ("G0-realtime", "0 s x=a@5 ; 1 (s y=c@0 ; s x=b@3)"),
+    ("G1c-process", "0 (p x:b@0 ; s y=a@0 ; s x=b@0)"),
+    ("inconsistent-offsets", "0 s x=a@5 ; 1f [p x:b@5]"),
+    ("inconsistent-offsets", "0 s x=a@5 ; 1i p x:b@5"),
+    ("phantom", "1 p x:a@5 ; 2 p x:Z@5"),
+    ("phantom", "1i p x:?@0"),
+    ("phantom", "1i p x:Z@0"),
+    ("lost-write", "0 s x=a@0 ; 1i p x:a@0 ; 2 p x:c@2"),
+    ("lost-write", "0 s x=a@3 ; 2 p x:b@1,c@5"),
+    ("G1a", "0f s x=a@0 ; 1 p x:a@0"),
+    ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0f assign y ; 0 p x:b@2"),
+    ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 assign x y ; 0 p x:b@2"),
+    ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0f [p x:b@2]"),
+    ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0i p x:b@2"),
+    ("nonmonotonic-send", "0 s x=a@4 ; 0i s x=b@2 ; 1 p x:b@2"),
+    ("nonmonotonic-send", "0 (s x=a@5 ; s x=b@1) ; 0 s x=c@3"),
+    ("stuck", "0 s x=a@9 ; 1 ends x:0..9 ; 1 final x:9 ; 1 ends x:0..12"),
+]
+
+NEARLY: list[tuple[str, Any]] = [
+    ("phantom", "0i s x=z@? ; 1 p x:z@0"),
+    ("inconsistent-offsets", "0i [s x=a@5 ; s y=c@?] ; 1 s x=b@5"),
+    ("duplicate", "1 p x:a@1 ; 1 p x:a@1"),
+    ("lost-write", "0i s x=a@0 ; 2 p x:c@2"),
+    ("lost-write", "0 s x=a@0 ; 2 p x:c@2 ; 3 ends x:1..3"),
+    ("G1a", "0i [s x=a@0] ; 1 p x:a@0"),
+    ("precommitted-read", "0 [s x=a@0] ; 0 [p x:a@0]"),
+    ("poll-skip", "0 p x:a@1,b@2 ; 1 p x:c@3 ; 0 assign y ; 0 assign x ; 0 p x:d@4"),
+    ("poll-skip", "0 p x:a@1,b@2 ; 0 p x:d@4"),
+    ("nonmonotonic-poll", "0f [p x:a@1] ; 0 p x:a@1"),
+    ("int-poll-skip", "0 [p x:a@1 ; p x:c@3]"),
+    ("int-nonmonotonic-poll", "0 [p x:a@1 ; p x:b@2]"),
+    ("nonmonotonic-send", "0 s x=a@4 ∥ 1 s x=b@2"),
+    ("int-nonmonotonic-send", "0 [s x=a@1 ; s x=b@3]"),
+    ("int-send-skip", "0 [s x=a@1 ; s x=c@3]"),
+    ("unseen", "0 s x=a@9 ; 1 ends x:0..10 ; 1 final x:9"),
+    ("unseen", "0 s x=a@9 ; 2 p x:a@9 ; 1 ends x:0..10 ; 1 final x:10"),
+    ("stuck", "0 s x=a@9 ; 1 ends x:0..10 ; 1 final x:10"),
+    ("torn-transaction", "0 [s x=a@0 ; s y=b@0] ; 1 p x:a@0 ; 1 ends x:0..2 ; 1 final x:2"),
+    ("torn-transaction", "0 [s x=a@0 ; s y=b@0] ; 1 p x:a@0 ; 1 ends x:0..2,y:0..2 ; 1 final x:2,y:0"),
+    ("end-backwards", "0 ends x:0..9 ∥ 1 ends x:0..7"),
+    ("start-backwards", "0 delete x:5 ∥ 1 ends x:3..9"),
+    ("G1c", "0 (s x=a@0 ; p y:b@0) ∥ 1 (s y=b@0 ; p x:a@0)"),
+    ("G1c-realtime", "0 p x:a@0 ∥ 1 s x=a@0"),
+    ("G1c-process", "0 (s x=a@0 ; p x:a@0)"),
+    ("G0-realtime", "0 s x=a@5 ∥ 1 s x=b@3"),
+    ("G0", "0 (s x=a@0 ; s y=c@1) ∥ 1 (s x=b@1 ; s y=d@0)"),
+    ("G1c-ww", "0 (s x=a@5 ; s x=b@3) ; 1 [s y=c@0]"),
+    ("G0-realtime", "0i s x=a@5 ; 1 s x=b@3 ; 2 p x:b@3,a@5"),
+    ("G1c", "0f [p y:b@0 ; s x=a@0] ∥ 1 [p x:a@0 ; s y=b@0]"),
+    ("G1c-process", "0f p x:a@0 ; 0 s x=a@0"),
+    ("inconsistent-offsets", "0i (s x=a@5 ; s y=c@?) ; 1 s x=b@5 ; 2 p y:c@0"),
+    ("inconsistent-offsets", "0i [s x=a@5 ; s y=c@?] ; 1 s x=b@5 ; 2i p y:c@0"),
+    ("inconsistent-offsets", "0f s x=a@5 ; 1 s x=b@5 ; 2 p x:a@6"),
+    ("inconsistent-offsets", "0f [s x=a@5] ; 1 s x=b@5 ; 2 p x:a@6"),
+    ("int-nonmonotonic-poll", "0 p x:a@1,b@2,a@3"),
+    ("nonmonotonic-poll", "1 s x=a@5 ; 0 p x:c@6 ; 0 p x:b@5"),
+    ("poll-skip", "1 s x=a@5 ; 0 p x:b@5 ; 0 p x:c@6"),
+    ("G0-realtime", "0 s x=a@5 ; 1 s x=b@3 ; 2 p x:c@4 ; 3 s x=d@4"),
+    ("lost-write", "0 s x=a@5 ; 1 p x:d@0,d@9"),
+    ("lost-write", "0 s x=a@0 ; 2i p x:c@2"),
+    ("lost-write", "0 s x=a@0 ; 1i p x:a@9 ; 2 p x:c@5"),
+    ("lost-write", "0 s x=a@0 ; 2 p x:c@2 ; 3 delete x:1"),
+    ("lost-write", "0 s x=a@0 ; 2 p x:c@2 ; 3 ends x:1..3 ; 3 ends x:0..3"),
+    ("G1a", "0f [s x=a@0] ; 1i p x:a@0"),
+    ("precommitted-read", "0 (s x=a@0 ; p x:a@0)"),
+    ("nonmonotonic-poll", "0f p x:a@1 ; 0 p x:a@1"),
+    ("poll-skip", "0 p x:a@1,b@2 ; 1 p x:c@3 ; 0 subscribe y ; 0 subscribe x ; 0 p x:d@4"),
+    ("nonmonotonic-send", "0f s x=a@4 ; 0 s x=b@2 ; 1 p x:a@4"),
+    ("int-send-skip", "0 (s x=a@1 ; s x=c@3) ∥ 1 s x=b@2"),
+    ("unseen", "0 s x=a@9 ; 1 final x:10 ; 1 ends x:0..10"),
+    ("unseen", "0i s x=a@9 ; 1 ends x:0..10 ; 1 final x:10"),
+    ("unseen", "0 s x=a@9 ; 1 ends x:0..10"),
+]
+
+GROUPS_HAVE = [
+    ("owner-overlap", "0 p x:a@0 ; 1 p x:a@0", {0: assigned(4, 0), 1: assigned(4, 0, member="m2")}),
+    (
+        "zombie-commit",
+        "1 p x:a@0 ; 0 o x:1",
+        {0: assigned(5, 0, member="m2"), 1: {**G, "member": "m1", "generation": 4}},
+    ),
+    ("commit-lost", "0 o x:10 ; 1 committed x:7", {0: G, 1: G}),
+    ("commit-lost", "0 o x:10 ; 1 committed x:none", {0: G, 1: G}),
+    ("commit-lost", "0 o x:10 ; 1 p x:a@7", {0: G, 1: assigned(5, 0, time=4000)}),
+    ("commit-backwards", "0 committed x:7 ; 1 committed x:5", {0: G, 1: G}),
+    ("resume-skip", "2 p x:b@11 ; 0 o x:10 ; 1 p x:c@12", {1: G, 2: assigned(5, 0, time=5000)}),
+    (
+        "group-skip",
+        "2 p x:b@1 ; 0 (p x:a@0 ; p x:c@2 ; o x:3) ; 1 committed x:3",
+        {1: G, 2: G},
+    ),
+    ("eos-duplicate", "0 [s y=a@0 from x:7 ; s y=b@1 from x:7] ; 1 p y:a@0,b@1", {0: G}),
+    ("eos-loss", f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:2] ; 1 p y:c@0 ; 1 committed x:2 {_READ}", {2: G, 4: G}),
+    (
+        "torn-transaction",
+        f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:2] ; 1 p y:c@0 ; 1 committed x:1 {_READ}",
+        {2: G, 4: G},
+    ),
+]
+
+GROUPS_NEARLY = [
+    ("owner-overlap", "0 p x:a@0 ; 1 p x:a@0", {0: assigned(4, 0), 1: assigned(5, 0, member="m2")}),
+    (
+        "zombie-commit",
+        "1 p x:a@0 ∥ 0 o x:1",
+        {0: assigned(5, 0, member="m2", time=3500), 1: {**G, "member": "m1", "generation": 4}},
+    ),
+    ("commit-lost", "0i o x:10 ; 1 committed x:7", {0: G, 1: G}),
+    ("commit-lost", "0 o x:10 ; 1 p x:a@10", {0: G, 1: assigned(5, 0, time=4000)}),
+    ("commit-lost", "0 o x:10 ; 1 p x:a@7", {0: G, 1: assigned(5, 0, time=0)}),
+    ("commit-backwards", "0 committed x:7 ∥ 1 committed x:5", {0: G, 1: G}),
+    ("resume-skip", "0 o x:12 ; 2 p x:b@11 ; 1 p x:c@12", {0: G, 2: assigned(5, 0, time=5000)}),
+    (
+        "group-skip",
+        "2 p x:b@1 ; 0 (p x:a@0 ; p x:c@2 ; o x:3) ; 1 committed x:3",
+        {0: G, 1: G, 2: G},
+    ),
+    ("eos-duplicate", "0f [s y=a@0 from x:7] ; 0 [s y=b@1 from x:7] ; 1 p y:b@1", {0: G, 1: G}),
+    ("eos-loss", f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:1] ; 1 p y:c@0 ; 1 committed x:1 {_READ}", {2: G, 4: G}),
+    (
+        "torn-transaction",
+        f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:1] ; 1 p y:c@0 ; 1 committed x:1 {_READ}",
+        {2: G, 4: G},
+    ),
+]
+
+
+@pytest.mark.spec(
+    "HIS-18", "HIS-19", "HIS-20", "HIS-21", "HIS-22", "HIS-23", "HIS-24", "HIS-25", "HIS-26", "HIS-27", "HIS-28",
+    "HIS-29", "HIS-31", "HIS-34", "HIS-15", "HIS-16", "HIS-17",
+)  # fmt: skip
+@pytest.mark.parametrize(("kind", "text"), HAS)
+def test_an_anomaly_is_found(kind: str, text: str) -> None:
+    assert kind in kinds(text)
+
+
+@pytest.mark.spec(
+    "HIS-18", "HIS-19", "HIS-20", "HIS-21", "HIS-22", "HIS-23", "HIS-24", "HIS-25", "HIS-26", "HIS-27", "HIS-28",
+    "HIS-29", "HIS-31", "HIS-34", "HIS-15", "HIS-16", "HIS-17",
+)  # fmt: skip
+@pytest.mark.parametrize(("kind", "text"), NEARLY)
+def test_what_is_nearly_an_anomaly_is_none(kind: str, text: str) -> None:
+    assert kind not in kinds(text)
+
+
+COMPACTED: dict[str, Any] = {"cleanup": "compact"}  # 1, 17, 33 and -33 have one record key; 2 another
+
+
+@pytest.mark.spec("HIS-30")
+@pytest.mark.parametrize(
+    ("kind", "text", "found"),
+    [
+        ("lost-write", "0 s x=1@0 ; 0 s x=17@1 ; 1 p x:17@1", False),
+        ("lost-write", "0 s x=1@0 ; 0 s x=2@1 ; 1 p x:2@1", True),
+        ("poll-skip", "0 p x:1@0 ; 1 p x:1@0,2@1,18@2 ; 0 p x:18@2", False),
+        ("poll-skip", "0 p x:1@0 ; 1 p x:1@0,3@1,18@2 ; 0 p x:18@2", True),
+        ("unseen", "0 s x=1@0 ; 0 s x=17@1 ; 1 p x:17@1 ; 1 ends x:0..2 ; 1 final x:2", False),
+        ("compacted-lost", "0 s x=1@0 ; 0 s x=2@1 ; 2 p x:1@0,2@1 ; 1 p x:2@1 ; 1 ends x:0..2 ; 1 final x:2", True),
+        ("compacted-lost", "0 s x=1@0 ; 0 s x=17@1 ; 2 p x:1@0 ; 1 p x:17@1 ; 1 ends x:0..2 ; 1 final x:2", False),
+        ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:2@2", True),
+        ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:-17@1,2@2", False),
+    ],
+)
+def test_compaction_removes_what_is_replaced_and_nothing_else(kind: str, text: str, found: bool) -> None:
+    assert (kind in kinds(text, **COMPACTED)) == found
+
+
+@pytest.mark.spec("HIS-30")
+def test_a_tombstone_may_be_gone_when_its_time_is_over() -> None:
+    text = "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:2@2"
+    assert "tombstone-skip" not in kinds(text, **COMPACTED, delete_retention_ms=0)
+
+
+@pytest.mark.spec("HIS-20")
+@pytest.mark.parametrize(
+    ("batches", "label"),
+    [
+        ([[1, 1, -1, -1, -1, False, False], [3, 3, -1, -1, -1, False, False]], "no producer id"),
+        ([[1, 1, 7, 0, 4, False, False], [3, 3, -1, -1, -1, False, False]], "no producer id"),
+        ([[1, 1, 7, 0, 4, False, False], [3, 3, 8, 0, 0, False, False]], "another producer"),
+        ([[0, 1, 7, 0, 4, False, False], [2, 3, 7, 1, 0, False, False]], "renumbered"),
+        ([[1, 1, 7, 0, 4, False, False], [3, 3, 7, 0, 4, False, False]], "same epoch"),
+        ([[1, 1, 7, 1, 4, False, False], [3, 3, 7, 0, 4, False, False]], "same epoch"),
+        ([[1, 1, 7, 0, 4, False, False]], "unlabelled"),
+    ],
+)
+def test_the_batches_tell_whose_fault_a_duplicate_is(batches: list[list[Any]], label: str) -> None:
+    text = "0 s x=a@1 ; 1 p x:b@2,a@3 ; 1 ends x:0..4"
+    written = lines(text, {2: {"f": "batches", "value": {1: [], 0: batches}}})
+    written[-2] = written[-2].replace(b'"f":"ends"', b'"f":"batches"')
+    (found,) = [a for a in judge(read(written)).anomalies if a.kind == "duplicate"]
+    assert [finding.label for finding in found.findings] == [label]
+
+
+@pytest.mark.spec("HIS-20")
+def test_one_copy_in_an_epoch_that_was_there_before_is_the_brokers_fault() -> None:
+    batches = [[1, 1, 7, 0, 4, False, False], [3, 3, 7, 1, 4, False, False], [5, 5, 7, 1, 4, False, False]]
+    assert _label(batches, [1, 3, 5]) == "same epoch"
+
+
+@pytest.mark.spec("HIS-23")
+@pytest.mark.parametrize(("ended_at", "found"), [(2500, True), (1500, False), (500, False)])
+def test_a_value_polled_before_its_commit_was_asked_for_is_an_early_read(ended_at: int, found: bool) -> None:
+    written = lines("0 [s x=a@0] ∥ 1 p x:a@0")  # invoked at 0 and 1000; the poll ends first
+    first, *operations = map(orjson.loads, written)
+    operations[2], operations[3] = operations[3], operations[2] | {"ended_at": ended_at}
+    for index, entry in enumerate(operations):
+        entry |= {"index": index, "time": index * 1000}
+    assert ("early-read" in judge(read(map(orjson.dumps, (first, *operations)))).kinds()) == found
+
+
+@pytest.mark.spec("HIS-24", "HIS-25")
+@pytest.mark.parametrize(
+    ("kind", "text", "extras"),
+    [
+        ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 assign x ; 0 p x:a@1", {1: {"from": "start"}}),
+        ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 p x:b@2", {1: assigned(5, 0)}),
+        ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 p y:c@0 ; 0 p x:b@2", {1: assigned(5, 0)}),
+        ("int-nonmonotonic-poll", "0 [p x:a@1 ; p x:a@1]", {0: assigned(5, 0)}),
+        ("int-nonmonotonic-poll", "0 p x:c@3,a@1", {0: assigned(5, 0)}),
+    ],
+)
+def test_a_start_anew_and_a_rebalance_forget_the_position(
+    kind: str, text: str, extras: Mapping[int, Mapping[str, Any]]
+) -> None:
+    assert kind not in kinds(text, extras)
+
+
+@pytest.mark.spec("HIS-16")
+def test_without_a_transaction_each_send_is_proven_by_its_own_outcome() -> None:
+    told = [["send", 0, [0, 97], "ok"], ["send", 1, [None, 98], "info"]]
+    assert "lost-write" in kinds("0i (s x=a@0 ; s y=b@?) ; 2 p x:c@2", {0: {"value": told}})
+
+
+@pytest.mark.spec("HIS-24", "HIS-26")
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("poll-skip", "0 p x:a@1 ; 1 p x:b@2,c@3 ; 0 p x:d@4", ["process 0 got 100 of key 0 after 97, not 98, 99"]),
+        (
+            "nonmonotonic-send",
+            "0 s x=a@4 ; 0 s x=b@2 ; 0 s x=c@3",
+            [f"process 0 sent {value} to key 0 after 97, but it lies before" for value in (98, 99)],
+        ),
+    ],
+)
+def test_a_finding_names_the_values_at_odds(kind: str, text: str, said: list[str]) -> None:
+    (found,) = [anomaly for anomaly in judge(history(text)).anomalies if anomaly.kind == kind]
+    assert [finding.text for finding in found.findings] == said
+
+
+@pytest.mark.spec("HIS-35", "HIS-36", "HIS-37", "HIS-38", "HIS-39", "HIS-28")
+@pytest.mark.parametrize(("kind", "text", "extras"), GROUPS_HAVE)
+def test_an_anomaly_of_a_group_is_found(kind: str, text: str, extras: Mapping[int, Mapping[str, Any]]) -> None:
+    assert kind in kinds(text, extras)
+
+
+@pytest.mark.spec("HIS-35", "HIS-36", "HIS-37", "HIS-38")
+@pytest.mark.parametrize(("kind", "text", "extras"), GROUPS_NEARLY)
+def test_what_is_nearly_an_anomaly_of_a_group_is_none(
+    kind: str, text: str, extras: Mapping[int, Mapping[str, Any]]
+) -> None:
+    assert kind not in kinds(text, extras)

@@ -1,0 +1,27 @@
+"""Every mutant's text is still in the broker's code; the slowest test shows two of them caught."""
+
+import pytest
+
+from tests.histories.mutants import MUTANTS, Mutant, found_in, hunt, mutated, row
+
+
+@pytest.mark.spec("HIS-49")
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: str(m.number))
+def test_the_mutated_text_is_still_in_the_code(mutant: Mutant) -> None:
+    compile(mutated(mutant), mutant.file, "exec")
+
+
+def test_a_row_says_what_was_found() -> None:
+    found = found_in("operations: 3\nANOMALY: duplicate 2 times: ...\nallowed (x): G0 1 times: ...\n")
+    assert found == {"duplicate"}
+    assert "| yes | 2 | duplicate |" in row(next(m for m in MUTANTS if m.number == 16), 2, found)
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1500)
+@pytest.mark.spec("HIS-49")
+def test_a_mutant_that_shows_aborted_records_is_caught() -> None:
+    mutant = next(m for m in MUTANTS if m.number == 36)
+    _, found = hunt(mutant, 600)
+    assert found & mutant.shows

@@ -1,0 +1,46 @@
+"""A run on our brokers while one of them is killed, and the same workload on real Kafka: nothing that is not allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.compat import real_kafka
+from tests.histories import nemesis
+from tests.histories.clients.librdkafka import Cell
+from tests.histories.run import run
+from tests.histories.verdict import Verdict
+
+
+def _judged(stage: nemesis.Stage, directory: Path, cell: Cell, steps: int) -> Verdict:
+    try:
+        return run(stage, directory / "history.jsonl", 7, cell, operations=400, steps=steps, pause_s=1, kinds=["kill"])
+    finally:
+        stage.down()
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    ("cell", "steps"),
+    # Who subscribes while a coordinator goes may meet a fault of librdkafka's own: docs/histories.md.
+    [(Cell("assign", "idempotent"), 1), (Cell("subscribe", "transactional"), 0)],
+    ids=["a leader is killed", "transactions"],
+)
+@pytest.mark.spec("HIS-8", "HIS-9", "HIS-12", "HIS-42", "HIS-43", "HIS-45")
+def test_clients_of_our_brokers_see_nothing_that_is_not_allowed(tmp_path: Path, cell: Cell, steps: int) -> None:
+    verdict = _judged(nemesis.OurStage(tmp_path / "cluster"), tmp_path, cell, steps)
+    assert not verdict.unallowed, list(verdict.lines())
+    assert verdict.too_little is None
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.timeout(1500)
+@pytest.mark.spec("HIS-13", "HIS-43")
+def test_the_same_clients_on_real_kafka_show_nothing_either(tmp_path: Path) -> None:
+    real_kafka.require("2.8.2")
+    stage = nemesis.KafkaStage("2.8.2", tmp_path / "cluster")
+    verdict = _judged(stage, tmp_path, Cell("assign", "idempotent"), 0)
+    assert not verdict.unallowed, list(verdict.lines())
+    assert verdict.too_little is None

@@ -1,0 +1,97 @@
+"""What check-history says, and how it ends; what is allowed by the header alone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.histories.allowed import why_allowed
+from tests.histories.notation import history, lines
+from tests.histories.verdict import judge
+from tests.histories.versions import Finding
+from tests.paths import ROOT
+
+READ = "; 1 ends x:0..1 ; 1 final x:1"
+
+
+@pytest.mark.spec("HIS-4", "HIS-1")
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        (f"0 s x=a@0 ; 1 p x:a@0 {READ}", 0, "no anomaly that is not allowed"),
+        (f"0 s x=a@0 ; 1 p x:b@0 {READ}", 1, "ANOMALY: inconsistent-offsets 1 times: offset 0 of key 0 held 97 and 98"),
+        ("", 2, "no header"),
+        ("0i s x=a@? ; 0i s x=b@?", 2, "process 0, which has ended"),
+        ("0 s x=a@0 ; 1i s x=b@? ; 2i s x=c@? ; 3 p x:a@0", 3, "only 1 of 3 sends were acknowledged"),
+        ("0 s x=a@0 ; 0 s y=b@0 ; 1 p x:a@0", 3, "keys 1 were never polled"),
+        (
+            "0 s x=a@0 ; 0 s y=b@0 ; 1 p x:a@0 y:b@0 ; 1 ends x:0..1 ; 1 final x:1",
+            3,
+            "keys 1 were not read to their ends",
+        ),
+    ],
+    ids=["clean", "found", "no header", "malformed", "few sends", "not polled", "unread"],
+)
+def test_how_check_history_ends(tmp_path: Path, text: str, code: int, says: str) -> None:
+    file = tmp_path / "history.jsonl"
+    file.write_bytes(b"".join(lines(text)) if text else b"")
+    said = []
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.histories", str(file)],
+            cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        said.append(done.stdout + done.stderr)
+    assert says in said[0]
+    assert said[0] == said[1]
+
+
+@pytest.mark.spec("HIS-4")
+def test_all_findings_can_be_had_as_json() -> None:
+    document = judge(history("0 s x=a@0 ; 1 p x:b@0 ; 2 p x:Z@1")).document()
+    assert {anomaly["kind"] for anomaly in document["anomalies"]} == {"inconsistent-offsets", "lost-write", "phantom"}
+    assert json.loads(json.dumps(document)) == json.loads(json.dumps(document))
+
+
+@pytest.mark.spec("HIS-40")
+@pytest.mark.parametrize(
+    ("kind", "label", "options", "source", "allowed"),
+    [
+        ("G0", "", {}, "ours", True),
+        ("G1c-ww", "", {}, "ours", True),
+        ("int-send-skip", "", {}, "ours", True),
+        ("duplicate", "same epoch", {}, "ours", True),
+        ("duplicate", "same epoch", {"idempotent": True}, "ours", False),
+        ("duplicate", "unlabelled", {"idempotent": True}, "ours", False),
+        ("duplicate", "renumbered", {"idempotent": True, "client": "confluent-kafka"}, "ours", True),
+        ("duplicate", "renumbered", {"idempotent": True, "client": "aiokafka"}, "ours", False),
+        ("int-nonmonotonic-send", "", {"in_flight": 5}, "ours", True),
+        ("int-nonmonotonic-send", "", {"in_flight": 5, "idempotent": True}, "ours", False),
+        ("G1a", "", {"isolation": "read_uncommitted"}, "ours", True),
+        ("G1a", "", {"isolation": "read_committed"}, "ours", False),
+        ("eos-duplicate", "", {}, "ours", True),
+        ("eos-duplicate", "", {"transactional": True}, "ours", False),
+        ("eos-duplicate", "", {"transactional": True, "isolation": "read_uncommitted"}, "ours", True),
+        ("commit-lost", "", {"transactional": True, "isolation": "read_uncommitted"}, "ours", True),
+        ("commit-lost", "", {"isolation": "read_uncommitted"}, "ours", False),
+        ("stuck", "", {}, "kafka", True),
+        ("stuck", "", {}, "ours", False),
+        ("lost-write", "", {"acks": "all"}, "ours", False),
+        ("lost-write", "", {"acks": 1}, "ours", True),
+        ("unseen", "", {"min_isr": 1, "faults": ["kill"]}, "ours", True),
+        ("unseen", "", {"min_isr": 1}, "ours", False),
+        ("G0-realtime", "", {"unclean": True}, "ours", True),
+        ("phantom", "", {"unclean": True, "acks": 0}, "ours", False),
+        ("G1a", "", {"late_end_txn": True}, "kafka", True),
+        ("G1a", "", {"late_end_txn": True}, "ours", False),
+    ],
+)
+def test_what_is_allowed_is_said_by_the_header(
+    kind: str, label: str, options: dict[str, object], source: str, allowed: bool
+) -> None:
+    finding = Finding(kind, 0, "", (), label)
+    assert (why_allowed(finding, {"source": source, "options": options}) is not None) == allowed

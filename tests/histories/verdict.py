@@ -1,0 +1,125 @@
+"""All anomalies of a history, judged: what the checker says."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from tests.histories import allowed, atomic, graph, groups, logs, reads, sends
+from tests.histories.history import OK, RECORDS, History, collector_off
+from tests.histories.versions import Finding, Versions
+
+CLEAN, FOUND, MALFORMED, TOO_LITTLE = range(4)  # how check-history ends
+
+_CHECKS: Final[tuple[Callable[[Versions], Iterator[Finding]], ...]] = (
+    logs.phantoms,
+    logs.inconsistent_offsets,
+    logs.duplicates,
+    logs.lost_writes,
+    logs.unseen,
+    logs.ends_backwards,
+    logs.compaction,
+    reads.polls,
+    sends.sends,
+    atomic.aborted_reads,
+    atomic.early_reads,
+    atomic.torn_transactions,
+    atomic.exactly_once,
+    graph.cycles,
+    groups.owners,
+    groups.committed_offsets,
+    groups.group_skips,
+)
+
+
+class Anomaly(NamedTuple):
+    """All findings of one kind that are allowed for the same reason, or not at all."""
+
+    kind: str
+    allowed: str | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def smallest(self) -> Finding:
+        return min(self.findings, key=lambda f: (len(f.lines), f.lines, f.text))
+
+
+class Verdict(NamedTuple):
+    """``counts``: of each f and type, how many operations. ``too_little``: why nothing can be said, if so."""
+
+    anomalies: tuple[Anomaly, ...]
+    counts: dict[str, int]
+    too_little: str | None
+
+    @property
+    def unallowed(self) -> tuple[Anomaly, ...]:
+        return tuple(anomaly for anomaly in self.anomalies if anomaly.allowed is None)
+
+    @property
+    def exit_code(self) -> int:
+        if self.unallowed:
+            return FOUND
+        return TOO_LITTLE if self.too_little else CLEAN
+
+    def kinds(self) -> set[str]:
+        return {anomaly.kind for anomaly in self.anomalies}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the verdict in words, a line for each kind of anomaly."""
+        yield "operations: " + ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
+        for anomaly in self.anomalies:
+            smallest = anomaly.smallest
+            judged = "ANOMALY" if anomaly.allowed is None else f"allowed ({anomaly.allowed})"
+            where = ", ".join(map(str, smallest.lines))
+            yield f"{judged}: {anomaly.kind} {len(anomaly.findings)} times: {smallest.text} [lines {where}]"
+        if self.too_little:
+            yield f"too little was read to judge: {self.too_little}"
+        if self.exit_code == CLEAN:
+            yield "no anomaly that is not allowed"
+
+    def document(self) -> dict[str, Any]:
+        """Return everything, for --json."""
+        anomalies = [
+            {
+                "kind": a.kind,
+                "allowed": a.allowed,
+                "findings": [f._asdict() for f in sorted(a.findings, key=lambda f: (f.lines, f.text))],
+            }
+            for a in self.anomalies
+        ]
+        return {"counts": self.counts, "too_little": self.too_little, "anomalies": anomalies}
+
+
+def judge(history: History) -> Verdict:
+    """Find every anomaly of a history and say which are allowed."""
+    with collector_off():
+        versions = Versions(history)
+        found: dict[tuple[str, str | None], list[Finding]] = {}
+        for check in _CHECKS:
+            for finding in check(versions):
+                why = allowed.why_allowed(finding, history.header)
+                found.setdefault((finding.kind, why), []).append(finding)
+        anomalies = tuple(
+            Anomaly(kind, why, tuple(findings))
+            for (kind, why), findings in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] or ""))
+        )
+        counts = Counter(f"{operation.f} {operation.type}" for operation in history.operations)
+        return Verdict(anomalies, dict(sorted(counts.items())), _too_little(versions))
+
+
+def _too_little(versions: Versions) -> str | None:
+    outcomes = Counter(
+        operation.type if operation.transactional else send.outcome
+        for operation in versions.history.operations
+        if operation.f in RECORDS
+        for send in operation.sends
+    )
+    if outcomes[OK] * 2 < outcomes.total():
+        return f"only {outcomes[OK]} of {outcomes.total()} sends were acknowledged"
+    written = {send.key for operation, send in versions.writers.values() if versions.is_proven(operation, send)}
+    if never := sorted(key for key in written if not versions.orders[key].seen):
+        return f"keys {', '.join(map(str, never))} were never polled"
+    if any(operation.f == "final" for operation in versions.history.operations):
+        reading = logs.readings(versions)
+        if unread := sorted(key for key in written if reading[key] == "unread"):
+            return f"keys {', '.join(map(str, unread))} were not read to their ends"
+    return None

@@ -1,0 +1,331 @@
+"""What the clients of a run do: a function of the seed and of what was answered so far."""
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaException
+
+from tests.histories.clients.librdkafka import Cell, Client, Ended, Runs
+from tests.histories.history import FAIL, INFO, OK, HistoryWriter
+
+ACTIVE: Final = 8
+VALUES_A_KEY: Final = 256  # then another takes its place
+GROUP: Final = "members"
+OUTPUTS: Final = (1_000_000, 1_000_001)  # keys that consume-transform-produce writes to, and nobody else
+_SOURCES_A_TRANSACTION: Final = 6
+
+
+class Topics(Protocol):
+    """Makes topics; returns when records can be sent to them."""
+
+    def create(self, key: int) -> None: ...
+
+
+class Keys:
+    """The keys of a run: a few are active, each twice as likely as the one before; full ones retire."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._active = list(range(ACTIVE))
+        self._counts = dict.fromkeys(self._active, 0)
+        self._next_value = 1
+
+    @property
+    def all(self) -> list[int]:
+        with self._lock:
+            return sorted(self._counts)
+
+    @property
+    def active(self) -> list[int]:
+        with self._lock:
+            return list(self._active)
+
+    def draw(self, chance: random.Random) -> tuple[int, int]:
+        """Return a key and the next value for it."""
+        with self._lock:
+            place = chance.choices(range(ACTIVE), [1 << n for n in range(ACTIVE)])[0]
+            key = self._active[place]
+            self._counts[key] += 1
+            if self._counts[key] == VALUES_A_KEY:
+                new = len(self._counts)
+                self._active[place], self._counts[new] = new, 0
+            return key, self._take()
+
+    def value(self) -> int:
+        """Return a value for a key of one's own."""
+        with self._lock:
+            return self._take()
+
+    def _take(self) -> int:
+        self._next_value += 1
+        return self._next_value - 1
+
+
+class Worker:
+    """One thread's processes, one after the other: each ends with an operation whose outcome is unknown, or a crash."""
+
+    def __init__(
+        self,
+        number: int,
+        workers: int,
+        seed: int,
+        bootstrap: str,
+        cell: Cell,
+        keys: Keys,
+        writer: HistoryWriter,
+        facts: Callable[[str, Sequence[int]], dict[int, Any]],
+    ) -> None:
+        self._chance = random.Random(f"{seed}-{number}")
+        self._process, self._workers = number, workers
+        self._bootstrap, self._cell, self._keys, self._writer, self._facts = bootstrap, cell, keys, writer, facts
+        self._transforms = cell.transactional and number % 3 == 2
+        self._subscribes = cell.via == "subscribe" or self._transforms
+        self._transactional_id = f"{seed}-{number}"
+        self._client: Client | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Operate until told to stop."""
+        while not stop.is_set():
+            if self._client is None:
+                self._open()
+            else:
+                self._operate(self._client)
+        self._crash()
+
+    # --- processes
+
+    def _open(self) -> None:
+        group = (f"transformers-{self._workers}" if self._transforms else GROUP) if self._subscribes else None
+        try:
+            self._client = Client(
+                self._bootstrap,
+                self._cell,
+                self._process,
+                group=group,
+                transactional_id=self._transactional_id if self._cell.transactional else None,
+                records_a_poll=self._records_a_poll(),
+                clock=self._writer.now,
+            )
+        except KafkaException:
+            return  # its coordinator cannot be reached just now: another attempt follows
+        self._take_keys(self._client, self._keys.active, from_start=True)
+
+    def _records_a_poll(self) -> int:
+        if self._transforms:
+            return _SOURCES_A_TRANSACTION
+        return 2 if self._subscribes and self._chance.random() < 1 / 3 else 100
+
+    def _over(self) -> None:
+        """Go on as another process; now and then one that fences the one before."""
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+        self._process += self._workers
+        if self._chance.random() > 0.1:
+            self._transactional_id = f"{self._transactional_id.partition('/')[0]}/{self._process}"
+
+    def _crash(self) -> None:
+        if self._client is not None:
+            self._write("invoke", "crash")
+            self._write(INFO, "crash")
+            self._over()
+
+    def _write(self, kind: str, f: str, value: Any = None, **more: Any) -> None:
+        client = self._client
+        assert client is not None
+        who: dict[str, Any] = {} if client.group is None else {"group": client.group}
+        if client.group is not None and kind != "invoke":
+            who["member"] = client.member
+            if client.events:
+                who["rebalance"], client.events = client.events, []
+        self._writer.write(self._process, kind, f, value, **who, **more)
+
+    # --- operations
+
+    def _operate(self, client: Client) -> None:
+        drawn = self._chance.random()
+        if drawn < 1 / 64:
+            active = self._keys.active
+            count = self._chance.randint(2, len(active))
+            self._take_keys(client, sorted(self._chance.sample(active, count)), from_start=self._chance.random() < 0.1)
+        elif drawn < 1 / 64 + 1 / 200:
+            self._ask(client)
+        elif drawn < 1 / 64 + 1 / 200 + 1 / 600:
+            self._crash()
+        elif self._transforms:
+            self._transform(client)
+        else:
+            self._send_and_poll(client)
+
+    def _take_keys(self, client: Client, keys: list[int], *, from_start: bool) -> None:
+        f = "subscribe" if self._subscribes else "assign"
+        more = {"from": "start"} if from_start and not self._subscribes else {}
+        self._write("invoke", f, keys)
+        if self._subscribes:
+            client.subscribe(keys)
+        else:
+            client.assign(keys, from_start=from_start)
+        self._write(OK, f, keys, **more)
+
+    def _ask(self, client: Client) -> None:
+        f = self._chance.choice(["ends", "committed"]) if client.group else "ends"
+        keys = self._keys.active
+        self._write("invoke", f)
+        try:
+            told = self._facts(f if f == "ends" else str(client.group), keys)
+        except (KafkaException, RuntimeError):
+            self._write(FAIL, f)
+        else:
+            self._write(OK, f, told, **({"isolation": "read_uncommitted"} if f == "ends" else {}))
+
+    def _send_and_poll(self, client: Client) -> None:
+        asked: list[list[Any]] = []
+        for _ in range(self._chance.randint(1, 4)):
+            if self._chance.random() < 0.5:
+                asked.append(["poll"])
+                if self._subscribes and not self._cell.transactional:
+                    asked.append(["offsets", None])
+            else:
+                asked.append(["send", *self._keys.draw(self._chance)])
+        kinds = {part[0] for part in asked}
+        if self._cell.transactional:
+            if self._subscribes and "poll" in kinds:
+                asked.append(["offsets", None])
+            self._transact(client, asked)
+            return
+        f = "mixed" if len(kinds & {"send", "poll"}) == 2 else "send" if "send" in kinds else "poll"
+        self._write("invoke", f, asked)
+        done = _Parts(client, asked)
+        done.play()
+        over = done.type == INFO or client.broken
+        self._write(done.type, f, done.told, **({"end": True} if over else {}))
+        if over:
+            self._over()
+
+    def _transact(self, client: Client, asked: list[list[Any]]) -> None:
+        self._write("invoke", "txn", asked)
+        done = _Parts(client, asked, transactional=True)
+        drawn = self._chance.random()
+        try:
+            client.begin()
+        except KafkaException:
+            done.give_up()
+            ended = Ended(FAIL, False, None)
+        else:
+            done.play()
+            if drawn < 0.02:
+                ended = Ended(FAIL, False, None)  # left open until its time is up
+            elif done.failed or drawn < 0.12:
+                ended = client.abort_transaction()
+            else:
+                ended = client.commit_transaction()
+        self._tell(client, done, ended)
+
+    def _tell(self, client: Client, done: "_Parts", ended: Ended) -> None:
+        more: dict[str, Any] = {} if ended.asked_at is None else {"ended_at": ended.asked_at}
+        if not ended.goes_on:
+            more["end"] = True
+        self._write(ended.type, "txn", done.told, **more)
+        if not ended.goes_on:
+            self._over()
+        elif ended.type == FAIL:
+            client.seek_back(done.firsts)
+
+    def _transform(self, client: Client) -> None:
+        """Consume, transform, produce: each value polled becomes another, and the offsets go with them."""
+        runs = client.poll()
+        sources = [(key, offset) for key, pairs in runs.items() for offset, _ in pairs]
+        outputs = [(self._chance.choice(OUTPUTS), self._keys.value(), list(source)) for source in sources]
+        asked: list[list[Any]] = [["poll"], *(["send", *output] for output in outputs), ["offsets", None]]
+        self._write("invoke", "txn", asked)
+        done = _Parts(client, asked, transactional=True, polled=runs)
+        drawn = self._chance.random()
+        try:
+            client.begin()
+        except KafkaException:
+            done.give_up()
+            self._tell(client, done, Ended(FAIL, False, None))
+            return
+        done.play()
+        self._tell(
+            client, done, client.abort_transaction() if done.failed or drawn < 0.1 else client.commit_transaction()
+        )
+
+
+class _Parts:
+    """The micro-operations of one operation as they are done; what was not come to certainly did not happen."""
+
+    def __init__(
+        self, client: Client, asked: list[list[Any]], *, transactional: bool = False, polled: Runs | None = None
+    ) -> None:
+        self.told: list[list[Any]] = []
+        self.failed = False
+        self.firsts: dict[int, int | None] = {}  # of each key polled: where it began
+        self._client, self._asked, self._transactional, self._polled = client, asked, transactional, polled
+        self._to_commit: dict[int, int] = {}
+
+    @property
+    def type(self) -> str:
+        """What an operation without a transaction is: unknown as soon as one of its sends, or a poll, is."""
+        if self.failed or any(part[0] == "send" and part[3] == INFO for part in self.told):
+            return INFO
+        sends = [part for part in self.told if part[0] == "send"]
+        return FAIL if sends and all(part[3] == FAIL for part in sends) and len(sends) == len(self.told) else OK
+
+    def play(self) -> None:
+        place = 0
+        while place < len(self._asked) and not self.failed:
+            count = 1
+            match self._asked[place][0]:
+                case "send":
+                    while place + count < len(self._asked) and self._asked[place + count][0] == "send":
+                        count += 1
+                    self._send(self._asked[place : place + count])
+                case "poll":
+                    self._poll()
+                case "offsets":
+                    self._commit()
+            place += count
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Tell what was not come to as what it is: it did not happen."""
+        for part in self._asked[len(self.told) :]:
+            match part[0]:
+                case "send":
+                    self.told.append(["send", part[1], [None, part[2]], FAIL, *part[3:]])
+                case "poll":
+                    self.told.append(["poll", {}])
+                case "offsets":
+                    self.told.append(["offsets", {}, FAIL])
+
+    def _send(self, parts: list[list[Any]]) -> None:
+        outcomes = self._client.send([(part[1], part[2]) for part in parts])
+        for part, (offset, outcome) in zip(parts, outcomes, strict=True):
+            self.told.append(["send", part[1], [offset, part[2]], outcome, *part[3:]])
+        self.failed |= self._transactional and any(outcome != OK for _, outcome in outcomes)
+
+    def _poll(self) -> None:
+        try:
+            runs = self._client.poll() if self._polled is None else self._polled
+        except KafkaException:
+            runs, self.failed = {}, True
+        self.told.append(["poll", runs])
+        for key, pairs in runs.items():
+            self.firsts.setdefault(key, pairs[0][0])
+            self._to_commit[key] = pairs[-1][0] + 1
+
+    def _commit(self) -> None:
+        offsets = {key: to for key, to in self._to_commit.items() if key in self._client.positions}
+        self._to_commit = {}
+        outcome = OK
+        if offsets and self._transactional:
+            try:
+                self._client.send_offsets(offsets)
+            except KafkaException:
+                outcome, self.failed = INFO, True
+        elif offsets:
+            outcome = self._client.commit(offsets)
+        self.told.append(["offsets", offsets, outcome])

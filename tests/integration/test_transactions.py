@@ -1,0 +1,198 @@
+"""Transactions by clients on whole brokers: committed, aborted, fenced, with offsets, over a coordinator that is killed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from tests.raw_transactions import Brokers
+from tests.waiting import eventually
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture(params=[1, 3], ids=["one broker", "three brokers"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=request.param, directory=tmp_path / "cluster") as made:
+        yield made
+
+
+def producer(cluster: EmbeddedCluster, transactional_id: str = "tx", timeout_ms: int = 60_000) -> Producer:
+    settings: dict[str, Any] = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
+    made = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
+    made.init_transactions(LIMIT_S)
+    return made
+
+
+def send(by: Producer, topic: str, *values: str, partition: int = 0) -> None:
+    for value in values:
+        by.produce(topic, value, partition=partition)
+    by.flush(LIMIT_S)
+
+
+def values_of(cluster: Brokers, topic: str, isolation: str, partitions: int = 1) -> list[str]:
+    """Read to the end of each partition, as that isolation sees it."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "reader",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
+    found: list[str] = []
+    ended = 0
+
+    def read() -> bool:
+        nonlocal ended
+        message = consumer.poll(1)
+        if message is None:
+            return False
+        if message.error() is None:
+            found.append(message.value().decode())
+        else:
+            assert message.error().name() == "_PARTITION_EOF", message.error()
+            ended += 1
+        return ended == partitions
+
+    eventually(read, "the end of the topic", seconds=LIMIT_S)
+    consumer.close()
+    return found
+
+
+@pytest.mark.spec("TXN-101", "TXN-40", "TXN-41", "TXN-72", "TXN-63", "TXN-65")
+def test_committed_records_are_seen_and_aborted_ones_are_not(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("t", partitions=2)
+    by = producer(cluster)
+    for number in range(6):
+        by.begin_transaction()
+        send(by, "t", f"{number}-a", partition=0)
+        send(by, "t", f"{number}-b", partition=1)
+        if number % 2:
+            by.abort_transaction(LIMIT_S)
+        else:
+            by.commit_transaction(LIMIT_S)
+    committed = [f"{n}-{p}" for n in (0, 2, 4) for p in "ab"]
+    eventually(
+        lambda: sorted(values_of(cluster, "t", "read_committed", 2)) == committed, "the markers", seconds=LIMIT_S
+    )
+    everything = values_of(cluster, "t", "read_uncommitted", 2)
+    assert sorted(everything) == [f"{n}-{p}" for n in range(6) for p in "ab"]
+
+
+@pytest.mark.spec("TXN-26", "TXN-27", "TXN-107")
+def test_a_second_producer_of_the_id_fences_the_first_and_its_records_are_aborted(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("t", partitions=1)
+    first = producer(cluster)
+    first.begin_transaction()
+    send(first, "t", "lost")
+    second = producer(cluster)
+    second.begin_transaction()
+    send(second, "t", "kept")
+    second.commit_transaction(LIMIT_S)
+    with pytest.raises(KafkaException) as refused:
+        first.commit_transaction(LIMIT_S)
+    assert refused.value.args[0].fatal()
+    eventually(lambda: values_of(cluster, "t", "read_committed") == ["kept"], "the second's record", seconds=LIMIT_S)
+
+
+@pytest.mark.spec("TXN-44", "TXN-107")
+def test_a_transaction_past_its_time_is_aborted_and_its_producer_told(tmp_path: Path) -> None:
+    options = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+    with EmbeddedCluster(brokers=1, directory=tmp_path / "cluster", options=options) as cluster:
+        cluster.create_topic("t", partitions=1)
+        slow = producer(cluster, timeout_ms=1000)
+        slow.begin_transaction()
+        send(slow, "t", "late")
+        eventually(
+            lambda: values_of(cluster, "t", "read_committed") == [] and "took too long" in log_of(cluster, 1),
+            "the abort",
+            seconds=LIMIT_S,
+        )
+        with pytest.raises(KafkaException):
+            slow.commit_transaction(LIMIT_S)
+        after = producer(cluster)
+        after.begin_transaction()
+        send(after, "t", "next")
+        after.commit_transaction(LIMIT_S)
+        eventually(lambda: values_of(cluster, "t", "read_committed") == ["next"], "the next one", seconds=LIMIT_S)
+
+
+def log_of(cluster: EmbeddedCluster, broker_id: int) -> str:
+    return cluster.files.output(broker_id).read_text()
+
+
+@pytest.mark.spec("TXN-82", "TXN-83", "TXN-86", "TXN-36", "TXN-101")
+def test_offsets_of_a_transaction_count_when_it_commits_and_only_then(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("in", partitions=1)
+    cluster.create_topic("out", partitions=1)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe(["in"])
+    eventually(lambda: consumer.poll(0.1) is None and consumer.assignment(), "the assignment", seconds=LIMIT_S)
+    by = producer(cluster)
+
+    def committed() -> int:
+        (found,) = consumer.committed([TopicPartition("in", 0)], LIMIT_S)
+        assert found.error is None
+        offset: int = found.offset
+        return offset
+
+    for number, ends in enumerate([by.abort_transaction, by.commit_transaction]):
+        by.begin_transaction()
+        send(by, "out", str(number))
+        at = [TopicPartition("in", 0, 7 + number)]
+        by.send_offsets_to_transaction(at, consumer.consumer_group_metadata(), LIMIT_S)
+        ends(LIMIT_S)
+    eventually(lambda: committed() == 8, "the second's offset", seconds=LIMIT_S)
+    assert values_of(cluster, "out", "read_committed") == ["1"]
+    consumer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("TXN-95", "TXN-104", "TXN-42")
+def test_transactions_go_on_over_coordinators_that_are_killed(tmp_path: Path) -> None:
+    with EmbeddedCluster(brokers=3, directory=tmp_path / "cluster") as cluster:
+        cluster.create_topic("t", partitions=3)
+        by = producer(cluster)
+        kept: list[str] = []
+        for round_ in range(4):
+            coordinator = leader_of(cluster, "tx")
+            by.begin_transaction()
+            for partition in range(3):
+                send(by, "t", f"{round_}-{partition}", partition=partition)
+            cluster.kill_broker(coordinator)
+            if round_ % 2:
+                by.abort_transaction(LIMIT_S)
+            else:
+                by.commit_transaction(LIMIT_S)
+                kept += [f"{round_}-{partition}" for partition in range(3)]
+            cluster.start_broker(coordinator)
+        eventually(
+            lambda: sorted(values_of(cluster, "t", "read_committed", 3)) == kept, "whole transactions", seconds=LIMIT_S
+        )
+
+
+def leader_of(cluster: EmbeddedCluster, transactional_id: str) -> int:
+    from kafkatool.broker.coordination.ownership import partition_for
+
+    found: list[int] = []
+
+    def known() -> bool:
+        found[:] = [cluster.leader("__transaction_state", partition_for(transactional_id, 10)) or -1]
+        return found[0] > 0
+
+    eventually(known, "the coordinator", seconds=LIMIT_S)
+    return found[0]

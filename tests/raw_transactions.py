@@ -1,0 +1,158 @@
+"""A transactional producer that does just what a test says, also what no client library does."""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from kafkatool.core.client.addresses import parse_addresses
+from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.client.settings import ClientSettings
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.requests.transactions import leader_of
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.messages import add_partitions_to_txn, end_txn, find_coordinator, init_producer_id, produce
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch
+
+_T = TypeVar("_T")
+LIMIT_MS: Final = 120_000
+COMES_LATER: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_LEADER_FOR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)
+
+
+class Brokers(Protocol):
+    """A cluster, of ours or of Kafka's."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+class RawProducer:
+    """Each call is one request, repeated while its answer is that it will be another soon; it returns the last code."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
+        settings = ClientSettings(client_id="raw", whole_timeout_ms=LIMIT_MS)
+        self.client = ClusterClient(parse_addresses(bootstrap), settings)
+        self.transactional_id = transactional_id
+        self.producer_id = self.epoch = -1
+        self._timeout_ms = timeout_ms
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.client.close()
+
+    @property
+    def coordinator(self) -> int:
+        """Ask who coordinates the id."""
+        request = find_coordinator.FindCoordinatorRequest(
+            key=self.transactional_id, key_type=1, keys=[self.transactional_id]
+        )
+
+        def ask() -> tuple[int, int]:
+            answer = self.client.any(find_coordinator.API, request, least=1)
+            one = answer.coordinators[0] if answer.coordinators else answer
+            return one.error_code, one.node_id
+
+        return self._until(ask)[1]
+
+    def init(self) -> int:
+        """Get an identity."""
+        request = init_producer_id.InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
+        )
+
+        def ask() -> tuple[int, Any]:
+            answer = self._coordinator(init_producer_id.API, request)
+            return answer.error_code, answer
+
+        code, answer = self._until(ask)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+        return code
+
+    def add(self, *partitions: TopicPartition) -> int:
+        """Add partitions to the transaction; the first one begins it."""
+        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[
+                add_partitions_to_txn.AddPartitionsToTxnTopic(topic=p.topic, partitions=[p.partition])
+                for p in partitions
+            ],
+        )
+
+        def ask() -> tuple[int, None]:
+            address = self.coordinator
+            connection = self.client._connection(self.client._address_of(address))  # noqa: SLF001 - brokers alone use 4
+            version = min(3, connection.versions[add_partitions_to_txn.API.key][1])
+            answer = connection._send(add_partitions_to_txn.API, version, request, 30_000)  # noqa: SLF001
+            return max(p.error_code for t in answer.topics for p in t.partitions), None
+
+        return self._until(ask)[0]
+
+    def send(self, partition: TopicPartition, *values: str) -> int:
+        """Write records, one batch."""
+        now_ms, sequence = int(time.time() * 1000), self._sequences.get(partition, 0)
+        batch = encode_batch(
+            [Record(n, now_ms, None, value.encode()) for n, value in enumerate(values)],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            attributes=TRANSACTIONAL,
+        )
+        request = produce.ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=-1,
+            timeout_ms=30_000,
+            topics=[
+                produce.ProduceRequestTopic(
+                    topic=partition.topic,
+                    partitions=[produce.ProduceRequestPartition(partition=partition.partition, records=batch)],
+                )
+            ],
+        )
+
+        def ask() -> tuple[int, None]:
+            answer = self.client.broker(leader_of(self.client, partition), produce.API, request)
+            return answer.topics[0].partitions[0].error_code, None
+
+        code = self._until(ask)[0]
+        if code == ErrorCode.NONE:
+            self._sequences[partition] = sequence + len(values)
+        return code
+
+    def end(self, *, committed: bool) -> int:
+        """End the transaction."""
+        request = end_txn.EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=committed,
+        )
+        return self._until(lambda: (self._coordinator(end_txn.API, request).error_code, None))[0]
+
+    def _coordinator(self, api: Api, request: Any) -> Any:
+        return self.client.broker(self.coordinator, api, request)
+
+    def _until(self, ask: Callable[[], tuple[int, _T]]) -> tuple[int, _T]:
+        self.client.begin_anew()
+        while True:
+            answer = ask()
+            if answer[0] not in COMES_LATER or self.client.left_ms < 1000:
+                return answer
+            time.sleep(0.1)
+            self.client.refresh()

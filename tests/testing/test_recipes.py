@@ -1,0 +1,30 @@
+"""The recipes of docs/testing.md: each block of Python there is run as it stands, with the plugin's fixtures."""
+
+import re
+
+from tests.paths import ROOT
+
+PAGE = ROOT / "docs" / "testing.md"
+MOST_LINES = 9  # of a recipe, its head and its client among them; the fault is one or two
+
+
+def _blocks() -> list[tuple[int, str]]:
+    """Return each block, with the number of lines before it."""
+    text = PAGE.read_text()
+    return [
+        (text[: m.start(1)].count("\n"), m[1])
+        for m in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    ]
+
+
+for _above, _code in _blocks():
+    exec(compile("\n" * _above + _code, PAGE, "exec"))  # line numbers are those of the page
+
+
+def test_the_page_has_ten_recipes_or_more_and_they_are_short() -> None:
+    recipes = [code for _, code in _blocks() if "def test_" in code]
+    assert len(recipes) >= 10
+    for recipe in recipes:
+        lines = [line for line in recipe.splitlines() if line and not line.startswith(("@", "def "))]
+        assert len(lines) <= MOST_LINES, recipe
+        assert sum(".faults." in line for line in lines) <= 5
