@@ -65,7 +65,8 @@ def wait_for(kafka: RealKafka, topic: str, done: Callable[[ClusterView], bool], 
 
 
 def produce(kafka: RealKafka, topic: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "acks": "all"})
+    """Write ``count`` records, a batch at each flush: one record, then 20 each, whoever stands still meanwhile."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 60_000, "acks": "all"})
     for number in range(count):
         producer.produce(topic, f"value-{number}".encode())
         if number % 20 == 0:
