@@ -344,10 +344,11 @@ class EmbeddedCluster:
                 zk.set_acls(path, OWN_NODES.of(path))
 
     def _write_credentials(self, security: "ClusterSecurity", users: Collection[str]) -> None:
-        from kafkatool.broker.embedded.rights import write_credentials
+        from kafkatool.core.operations.users import alter_user
 
         with self.zookeeper_session(timeout_ms=_READY_TIMEOUT_MS) as zk:
-            write_credentials(zk, {user: security.scram_config(user) for user in users})
+            for user in users:
+                alter_user(zk, user, security.credentials(user))
 
     def __enter__(self) -> Self:
         try:

@@ -1,45 +1,33 @@
 """Users and rights of a secured cluster, written where its brokers read them (SEC-107)."""
 
-import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkatool.broker.embedded.ports import HOST
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.errors import (
-    BrokerUnreachableError,
-    KafkatoolError,
-    LoginRefusedError,
-    NodeExistsError,
-    RefusedError,
+from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, LoginRefusedError, RefusedError
+from kafkatool.core.model.acls import (
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
 )
-from kafkatool.core.model.acls import Binding, Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from kafkatool.core.operations.acls import change_acls
+from kafkatool.core.operations.requests.acls import description
 from kafkatool.core.protocol.messages import describe_acls
 from kafkatool.core.security.client_security import ClientSecurity
-from kafkatool.core.zookeeper.acl_znodes import AclChangeZnode, AclZnode
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
 OPEN_AT_FIRST: Final = ("/", "/zookeeper", "/zookeeper/quota")
 """The nodes that a new ZooKeeper has, which everybody may change."""
 _DESCRIBE_ACLS_VERSION: Final = 2
 _TIMEOUT_MS: Final = 30_000
 _ASK_AGAIN_S: Final = 0.02
-
-
-def write_credentials(zookeeper: ZooKeeper, users: Mapping[str, Mapping[str, str]]) -> None:
-    """Put credentials into the users' nodes, beside what is there, and tell brokers that run."""
-    for user, credentials in users.items():
-        path = ConfigZnode.path("users", user)
-        node = zookeeper.get(path)
-        if node is None:
-            _create(zookeeper, path, ConfigZnode.encode(credentials))
-        else:
-            merged = {**ConfigZnode.decode(path, node.data), **credentials}
-            zookeeper.set(path, ConfigZnode.encode(merged, node.data), node.version)
-        change = ConfigChangeZnode.encode(ConfigZnode.entity_path("users", user))
-        _create(zookeeper, ConfigChangeZnode.PREFIX, change, sequential=True)
 
 
 def allow(zookeeper: ZooKeeper, principal: str, operation: str, kind: str, name: str, *, prefixed: bool) -> Binding:
@@ -50,29 +38,13 @@ def allow(zookeeper: ZooKeeper, principal: str, operation: str, kind: str, name:
         entry = Entry(principal, "*", Operation.read(operation), Permission.ALLOW)
     except (ValueError, KeyError) as e:
         raise RefusedError(f"no operation {operation!r}") from e
-    path = AclZnode.path(pattern)
-    node = zookeeper.get(path)
-    if node is None:
-        _create(zookeeper, path, AclZnode.encode([entry]))
-    else:
-        entries = AclZnode.decode(pattern, node.data) | {entry}
-        zookeeper.set(path, AclZnode.encode(sorted(entries, key=str)), node.version)
-    _create(zookeeper, AclChangeZnode.prefix(pattern), AclChangeZnode.encode(pattern), sequential=True)
+    change_acls(zookeeper, pattern, lambda before: before | {entry})
     return Binding(pattern, entry)
 
 
 def await_right(ports: Iterable[int], right: Binding, security: ClientSecurity) -> None:
     """Return when every broker that answers goes by it. Raises KafkatoolError when that takes too long."""
-    (kind, name, pattern_type), (principal, host, operation, permission) = right
-    request = describe_acls.DescribeAclsRequest(
-        resource_type=kind,
-        resource_name=name,
-        pattern_type=pattern_type,
-        principal=principal,
-        host=host,
-        operation=operation,
-        permission_type=permission,
-    )
+    request = description(Filter.just(right))
 
     def goes_by_it(port: int) -> bool:
         try:
@@ -81,7 +53,7 @@ def await_right(ports: Iterable[int], right: Binding, security: ClientSecurity) 
         except BrokerUnreachableError:
             return True  # it is down: no client will ask it
 
-    _await(ports, goes_by_it, f"the right of {principal}")
+    _await(ports, goes_by_it, f"the right of {right.entry.principal}")
 
 
 def await_user(ports: Iterable[int], user: str, security: ClientSecurity) -> None:
@@ -110,14 +82,3 @@ def _await(ports: Iterable[int], knows: Callable[[int], bool], what: str) -> Non
 
 def _connect(port: int, security: ClientSecurity) -> Connection:
     return Connection(HOST, port, client_id="kt-cluster", timeout_ms=_TIMEOUT_MS, security=security)
-
-
-def _create(zookeeper: ZooKeeper, path: str, data: bytes, *, sequential: bool = False) -> None:
-    """Create a node, and those above it that no broker has made yet."""
-    parts = path.split("/")[1:-1]
-    for depth in range(1, len(parts) + 1):
-        above = "/" + "/".join(parts[:depth])
-        if zookeeper.get(above) is None:
-            with contextlib.suppress(NodeExistsError):
-                zookeeper.create(above)
-    zookeeper.create(path, data, sequential=sequential)

@@ -18,6 +18,7 @@ from kafkatool.core.security.credential_files import make_private_directory, wri
 if TYPE_CHECKING:
     from kafkatool.broker.embedded.certificates import Certificate
     from kafkatool.core.security.client_security import ClientSecurity
+    from kafkatool.core.security.scram import Credential
     from kafkatool.core.security.zookeeper_security import ZooKeeperSecurity
 
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
@@ -34,7 +35,6 @@ CERTIFICATE: Final = "SSL"
 CLIENTS: Final = ("confluent", "aiokafka", "kafka-python", "java")
 
 _PASSWORD_CHARACTERS: Final = 24
-_ITERATIONS: Final = 4096
 _ZOOKEEPER_TLS: Final = "zk-tls.properties"
 _STORE: Final = "store"  # the "user" whose password the key and truststores have
 _AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
@@ -213,17 +213,11 @@ class ClusterSecurity:
         )
         write_credential_file(self.login_file, text.encode())
 
-    def scram_config(self, user: str) -> dict[str, str]:
-        """Return the user's credentials as ``/config/users`` holds them."""
-        from kafkatool.core.security.scram import MECHANISMS as SCRAM_MECHANISMS
-        from kafkatool.core.security.scram import make_salt
+    def credentials(self, user: str) -> "dict[str, Credential]":
+        """Make the user's credentials by mechanism, of his password and new salts."""
+        from kafkatool.core.operations.users import make_credential
 
-        made = {}
-        for name, mechanism in SCRAM_MECHANISMS.items():
-            password = self.password(user).encode()
-            credential = mechanism.credential(password, salt=make_salt(), iterations=_ITERATIONS)
-            made[name] = credential.encode()
-        return made
+        return {mechanism: make_credential(mechanism, self.password(user).encode()) for mechanism in SCRAM}
 
     def add_user(self, user: str, password: str | None) -> None:
         """Give a user a password, and client files for the mechanisms that know users made while brokers run."""

@@ -170,6 +170,10 @@ class Call:
         """Tell whether it came in on the listener that brokers and controller use among themselves."""
         return self._connection.listener == self.context.config.inter_broker_listener_name
 
+    def is_of_follower(self, *, asked: bool = True) -> bool:
+        """Tell whether a broker may have sent it: on their listener, and with the right to (SEC-50); see ``allows``."""
+        return self.is_between_brokers and self.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, asked=asked)
+
     @property
     def is_encrypted(self) -> bool:
         """Tell whether nobody on the way could read the request."""

@@ -69,7 +69,7 @@ def handle(request: wire.FetchRequest, call: Call) -> wire.FetchResponse | None:
         guarded
         and reader.is_follower
         and request.session_epoch == INITIAL_EPOCH
-        and not _is_follower(call, asked=False)
+        and not call.is_of_follower(asked=False)
     ):
         request = replace(request, session_epoch=FINAL_EPOCH)  # a follower's session would close a consumer's
     plan = manager.fetch_sessions.plan(request, call.principal)
@@ -129,14 +129,10 @@ def _closer(rack: str, call: Call) -> CloserReplica | None:
 def _refused(topics: Set[str], reader: Reader, call: Call) -> Set[str]:
     """Return the topics that the client may not read: all, for who is no follower but says so (SEC-50, 51)."""
     if reader.is_follower:
-        return frozenset() if _is_follower(call) else topics
+        return frozenset() if call.is_of_follower() else topics
     if reader.replica_id == DEBUGGER and not call.allows(Operation.DESCRIBE, ResourceType.CLUSTER):
         return topics  # it reads what is not committed yet
     return {topic for topic in topics if not call.allows(Operation.READ, ResourceType.TOPIC, topic)}
-
-
-def _is_follower(call: Call, *, asked: bool = True) -> bool:
-    return call.is_between_brokers and call.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, asked=asked)
 
 
 def _without_zstd(manager: ReplicaManager, entries: FetchEntries) -> tuple[FetchEntries, FetchResults]:

@@ -5,7 +5,7 @@ KIP-101, KIP-279. Asked by followers before they truncate, and by consumers (>= 
 
 from kafkatool.broker.handlers.authorization import topics
 from kafkatool.broker.handlers.call import Call, Served
-from kafkatool.core.model.acls import Operation, ResourceType
+from kafkatool.core.model.acls import Operation
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import offset_for_leader_epoch as wire
 
@@ -14,7 +14,7 @@ _may_describe = topics(Operation.DESCRIBE)
 
 def _may_know(request: wire.OffsetForLeaderEpochRequest, call: Call) -> wire.OffsetForLeaderEpochRequest | None:
     """Let followers, who may ask of all, ask on the brokers' listener alone: elsewhere it is a consumer (SEC-50)."""
-    if call.is_between_brokers and call.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, asked=False):
+    if call.is_of_follower(asked=False):
         return request
     allowed: wire.OffsetForLeaderEpochRequest | None = _may_describe(request, call)
     return allowed

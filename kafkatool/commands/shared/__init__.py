@@ -1,9 +1,9 @@
 """The parts of a command that several commands need; no command of its own.
 
 Doors: `options` (flags, the command class, the ZooKeeper session), `output` (both streams, exit codes), `settings`,
-`credentials` (logins to ZooKeeper and brokers),
-`local_cluster` (the default of --zookeeper), `progress_line`, `byte_sizes`, `termination` (signals), `server_log`,
-`table`, and of plans `plan_table` and `run_progress`. Nothing here knows any one command.
+`credentials` (logins to ZooKeeper and brokers), `local_cluster` (the default of --zookeeper), `ways` (by ZooKeeper or
+by brokers), `progress_line`, `byte_sizes`, `termination` (signals), `server_log`, `table`, and of plans `plan_table`
+and `run_progress`. Nothing here knows any one command.
 """
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "settings",
     "table",
     "termination",
+    "ways",
 ]

@@ -1,30 +1,27 @@
 """The two ways to a cluster's SCRAM users; only what the chosen one needs is loaded."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
-from kafkatool.commands.shared.options import DEFAULT_ZK_MAX_BYTES, connect
+from kafkatool.commands.shared import ways
 from kafkatool.commands.users.way import Way
 
+if TYPE_CHECKING:
+    from kafkatool.core.client.cluster import ClusterClient
+    from kafkatool.core.zookeeper.session import ZooKeeper
 
-@contextmanager
-def open_way(
-    zookeeper: str | None,
-    bootstrap: Bootstrap | None,
-    *,
-    cluster_id: str | None = None,
-    zk_max_bytes: int = DEFAULT_ZK_MAX_BYTES,
-) -> Iterator[Way]:
-    """Connect for one command, by the way that was chosen."""
-    if bootstrap is not None:
-        from kafkatool.commands.users.by_request import UsersByRequest
 
-        with connect_brokers(bootstrap, cluster_id=cluster_id) as client:
-            yield UsersByRequest(client)
-        return
+def _by_znode(zk: "ZooKeeper") -> Way:
     from kafkatool.commands.users.by_znode import UsersByZnode
 
-    assert zookeeper is not None
-    with connect(zookeeper, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as zk:
-        yield UsersByZnode(zk)
+    return UsersByZnode(zk)
+
+
+def _by_request(client: "ClusterClient") -> Way:
+    from kafkatool.commands.users.by_request import UsersByRequest
+
+    return UsersByRequest(client)
+
+
+open_way: Final = partial(ways.open_way, _by_znode, _by_request)
+"""Connects for one command by the way that was chosen: see ``ways.open_way``."""

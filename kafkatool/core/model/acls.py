@@ -148,6 +148,12 @@ class Filter(NamedTuple):
     operation: Operation = Operation.ANY
     permission: Permission = Permission.ANY
 
+    @classmethod
+    def just(cls, binding: Binding) -> Self:
+        """Return the filter that means that binding and no other."""
+        (kind, name, pattern_type), (principal, host, operation, permission) = binding
+        return cls(kind, name, pattern_type, principal, host, operation, permission)
+
     def meets(self, pattern: ResourcePattern) -> bool:
         """Tell whether entries about that pattern may be meant."""
         if self.type not in (ResourceType.ANY, pattern.type):

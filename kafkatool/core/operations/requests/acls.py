@@ -1,9 +1,19 @@
 """ACLs by requests: what any broker with an authorizer tells and takes (SEC-88, SEC-91)."""
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.model.acls import Entry, Filter, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from kafkatool.core.model.acls import (
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
 from kafkatool.core.protocol.messages import create_acls, delete_acls, describe_acls
 from kafkatool.core.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkatool.core.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -13,17 +23,14 @@ from kafkatool.core.protocol.messages.error_codes import answer_error
 Bindings = Mapping[ResourcePattern, Collection[Entry]]
 
 
+def description(wanted: Filter) -> DescribeAclsRequest:
+    """Make the request that asks for the entries a filter selects."""
+    return DescribeAclsRequest(**_fields(wanted))
+
+
 def read_acls(client: ClusterClient, wanted: Filter) -> dict[ResourcePattern, frozenset[Entry]]:
     """Ask for the entries that a filter selects, by pattern. Raises BrokerAnswerError."""
-    request = DescribeAclsRequest(
-        resource_type=wanted.type,
-        resource_name=wanted.name,
-        pattern_type=wanted.pattern_type,
-        principal=wanted.principal,
-        host=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission,
-    )
+    request = description(wanted)
     answer = client.any(describe_acls.API, request, least=_least(wanted.pattern_type))
     if answer.error_code:
         raise answer_error(answer.error_code, answer.error_message)
@@ -37,40 +44,12 @@ def read_acls(client: ClusterClient, wanted: Filter) -> dict[ResourcePattern, fr
 
 def creation(bindings: Bindings) -> CreateAclsRequest:
     """Make the request that adds these entries."""
-    return CreateAclsRequest(
-        creations=[
-            AclCreation(
-                resource_type=pattern.type,
-                resource_name=pattern.name,
-                pattern_type=pattern.pattern_type,
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
-            )
-            for pattern, entries in bindings.items()
-            for entry in entries
-        ]
-    )
+    return CreateAclsRequest(creations=[AclCreation(**fields) for fields in _fields_of_each(bindings)])
 
 
 def deletion(bindings: Bindings) -> DeleteAclsRequest:
     """Make the request that removes just these entries."""
-    return DeleteAclsRequest(
-        filters=[
-            DeleteAclsFilter(
-                resource_type=pattern.type,
-                resource_name=pattern.name,
-                pattern_type=pattern.pattern_type,
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
-            )
-            for pattern, entries in bindings.items()
-            for entry in entries
-        ]
-    )
+    return DeleteAclsRequest(filters=[DeleteAclsFilter(**fields) for fields in _fields_of_each(bindings)])
 
 
 def add_acls(client: ClusterClient, bindings: Bindings) -> None:
@@ -84,6 +63,23 @@ def remove_acls(client: ClusterClient, bindings: Bindings) -> None:
     answer = client.any(delete_acls.API, deletion(bindings), least=least_for(bindings))
     _check((one.error_code, one.error_message) for one in answer.filter_results)
     _check((gone.error_code, gone.error_message) for one in answer.filter_results for gone in one.matching_acls)
+
+
+def _fields_of_each(bindings: Bindings) -> list[dict[str, Any]]:
+    return [_fields(Filter.just(Binding(pattern, entry))) for pattern, entries in bindings.items() for entry in entries]
+
+
+def _fields(wanted: Filter) -> dict[str, Any]:
+    """Return a filter as the seven fields that all messages about ACLs share."""
+    return {
+        "resource_type": wanted.type,
+        "resource_name": wanted.name,
+        "pattern_type": wanted.pattern_type,
+        "principal": wanted.principal,
+        "host": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
 
 
 def least_for(bindings: Bindings) -> int:

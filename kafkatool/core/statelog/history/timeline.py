@@ -13,6 +13,8 @@ FINAL: Final = "final"
 Item = dict[str, Any]
 
 _PLAIN: Final = tuple(f.name for f in fields(Fact) if f.name not in ("time", "kind", "witnesses"))
+ITEM_KEYS: Final = ("time", "topic", "partition", "fact", *_PLAIN, "witnesses")
+"""The keys of every item, in order."""
 
 
 def partition_items(

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kafkatool.core.statelog.history.facts import history_of
 from kafkatool.core.statelog.history.observations import OBSERVED, Observation, observe
-from kafkatool.core.statelog.history.timeline import partition_items
+from kafkatool.core.statelog.history.timeline import ITEM_KEYS, partition_items
 from kafkatool.core.statelog.jobs.carrier import Logs
 from kafkatool.core.statelog.jobs.gathering import partitions_of
 from kafkatool.core.statelog.jobs.ordered_merge import merge_ordered
@@ -39,21 +39,7 @@ _FACT_TYPES: Final = {
         "ARRAY<STRUCT<broker: INT, role: STRING, time: TIMESTAMP_NTZ, late_ms: BIGINT, file: STRING, line: BIGINT>>"
     ),
 }
-FACT_COLUMNS: Final = (
-    *("time", "topic", "partition", "fact", "leader", "old_leader", "leader_epoch", "isr", "changed", "replicas"),
-    *("old_replicas", "controller", "controller_epoch", "decided_by_leader", "reason", "count", "until", "unclean"),
-    *(
-        "handed_over",
-        "partition_epoch",
-        "topic_id",
-        "leader_recovery_state",
-        "adding_replicas",
-        "removing_replicas",
-        "mode",
-    ),
-    "witnesses",
-)
-FACTS_SCHEMA: Final = ", ".join(f"`{name}` {_FACT_TYPES.get(name, _NUMBERS)}" for name in FACT_COLUMNS)
+FACTS_SCHEMA: Final = ", ".join(f"`{name}` {_FACT_TYPES.get(name, _NUMBERS)}" for name in ITEM_KEYS)
 
 
 class _Session:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kafkatool.core.java import find_java
+from kafkatool.core.statelog.history.timeline import ITEM_KEYS
 from kafkatool.core.statelog.jobs.carrier import Logs
 from kafkatool.core.statelog.jobs.gathering import gather
 from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.jobs.timeline import make_timeline
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.files import find_files, open_logs
-from kafkatool.core.statelog.there.frames import FACT_COLUMNS
 from tests.commands.logs.tools import EXAMPLE
 from tests.core.statelog.logs import InProcess
 from tests.paths import ROOT
@@ -71,7 +71,7 @@ def _plain(facts: list[dict[str, Any]]) -> list[str]:
     return sorted(
         repr(
             [fact["time"].replace("T", " ").replace(",", ".").removesuffix(".000")]
-            + [fact.get(name) or None for name in FACT_COLUMNS if name not in ("time", "until", "witnesses")]
+            + [fact.get(name) or None for name in ITEM_KEYS if name not in ("time", "until", "witnesses")]
             + [[(w["broker"], w["role"], w["late_ms"], w["line"]) for w in fact.get("witnesses") or ()]]
         )
         for fact in facts
@@ -82,4 +82,4 @@ def _plain(facts: list[dict[str, Any]]) -> list[str]:
 def test_the_page_names_every_column_of_facts() -> None:
     table = PAGE.read_text().split("| column | type | |")[1].split("\n\n")[0]
     first_cells = [line.split("|")[1] for line in table.splitlines()[1:]]
-    assert sorted(re.findall(r"`(\w+)`", "".join(first_cells))) == sorted(FACT_COLUMNS)
+    assert sorted(re.findall(r"`(\w+)`", "".join(first_cells))) == sorted(ITEM_KEYS)
