@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(what: Callable[[], bool], title: str, seconds: float = 30) -> None:
+def eventually(what: Callable[[], bool], title: str, seconds: float = 120) -> None:
     """Fail with ``title`` unless ``what`` comes true within ``seconds``.
 
     The last look begins when the time is over: one that this process slept through was none.
@@ -21,7 +21,7 @@ def eventually(what: Callable[[], bool], title: str, seconds: float = 30) -> Non
         time.sleep(0.02)
 
 
-def awaited(what: Callable[[], T | None], title: str, seconds: float = 30) -> T:
+def awaited(what: Callable[[], T | None], title: str, seconds: float = 120) -> T:
     """Return what ``what`` finds, once it is not None; fails as ``eventually`` does."""
     latest: T | None = None
 

@@ -30,6 +30,8 @@ _numbers = itertools.count(1)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("kafka_cluster_brokers", "brokers of the fixture kafka_cluster (default 3)", default="3")
+    help_ = "properties of the session's brokers, as name=value; they win over those of an embedded cluster"
+    parser.addini("kafka_cluster_options", help_, type="linelist", default=[])
     group = parser.getgroup("kafkatool")
     group.addoption("--kafka-logs", metavar="DIR", type=Path, help="keep the clusters' logs and data below DIR")
     group.addoption(
@@ -63,16 +65,17 @@ def _session_cluster(config: pytest.Config, name: str, brokers: int) -> Iterator
 
     shared = config.getoption("--kafka-shared") and hasattr(config, "workerinput")
     run, worker = _run(config)
+    security, options = config.getoption("--kafka-security"), _options(config)
     if directory := _kept(config, name if shared else f"{name}{worker}"):
-        cluster = EmbeddedCluster(brokers, directory=directory, security=config.getoption("--kafka-security"))
+        cluster = EmbeddedCluster(brokers, directory=directory, options=options, security=security)
     else:
         own = f"{run}-{name}" if shared else None
-        cluster = EmbeddedCluster(brokers, name=own, security=config.getoption("--kafka-security"))
+        cluster = EmbeddedCluster(brokers, name=own, options=options, security=security)
     running = config.stash.setdefault(_RUNNING, {})
     if shared:
         running[name] = cluster.share()
         try:
-            _prepare(cluster, brokers)
+            _prepare(cluster, brokers, options)
             yield cluster
             cluster.restore()  # the others go on with it
         finally:
@@ -80,9 +83,19 @@ def _session_cluster(config: pytest.Config, name: str, brokers: int) -> Iterator
     else:
         with cluster:
             running[name] = cluster
-            _prepare(cluster, brokers)
+            _prepare(cluster, brokers, options)
             yield cluster
     del running[name]
+
+
+def _options(config: pytest.Config) -> dict[str, str]:
+    options = {}
+    for line in config.getini("kafka_cluster_options"):
+        name, given, value = line.partition("=")
+        if not given:
+            raise pytest.UsageError(f"kafka_cluster_options: {line!r} is not name=value")
+        options[name.strip()] = value.strip()
+    return options
 
 
 def _prepare(cluster: EmbeddedCluster, brokers: int, options: Mapping[str, str] | None = None) -> None:

@@ -22,6 +22,7 @@ from tests.broker.network.raw_client import frame, serving
 from tests.core.protocol.apis import APIS
 from tests.integration.load import Load, await_in_sync, check_records, make_topic
 from tests.integration.random_requests import CONTROL_KEYS, RandomRequests
+from tests.steady import STEADY
 from tests.waiting import eventually
 
 TOPIC, OTHER = "faults", "other"
@@ -32,7 +33,7 @@ _MANY_FRAMES = int(os.environ.get("KAFKATOOL_WILD_FRAMES", "20000"))
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=1) as made:
+    with EmbeddedCluster(brokers=1, options=STEADY) as made:
         with ZooKeeper(made.zookeeper) as zk:
             for topic in (TOPIC, OTHER):
                 make_topic(zk, topic, 1, 1)
@@ -52,7 +53,7 @@ def process(cluster: EmbeddedCluster) -> psutil.Process:
 
 def ask(port: int) -> int:
     """Have an honest request answered; the number of topics."""
-    with Connection("127.0.0.1", port, client_id="honest", timeout_ms=30_000, security=None) as connection:
+    with Connection("127.0.0.1", port, client_id="honest", timeout_ms=60_000, security=None) as connection:
         return len(connection.send(metadata.API, 5, metadata.MetadataRequest(topics=None)).topics)
 
 
@@ -72,7 +73,7 @@ class Hostile:
     def send(self, data: bytes) -> None:
         try:
             if self._socket is None:
-                self._socket = socket.create_connection(("127.0.0.1", self._port), 10)
+                self._socket = socket.create_connection(("127.0.0.1", self._port), 60)
                 self._socket.settimeout(_PATIENCE_S)
             self._socket.sendall(data)
             if not self._socket.recv(65_536):
@@ -139,7 +140,7 @@ def test_wild_requests_in_the_controllers_name_leave_the_broker_up() -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    with EmbeddedCluster(brokers=1) as cluster:
+    with EmbeddedCluster(brokers=1, options=STEADY) as cluster:
         port = cluster.status().brokers[0].port
         requests = RandomRequests(chance, ["t"], sorted(CONTROL_KEYS))
         bombard(port, requests.each())
@@ -154,7 +155,7 @@ def test_a_length_alone_costs_no_memory(port: int, process: psutil.Process) -> N
     before = process.memory_info().rss
     with contextlib.ExitStack() as held:
         for _ in range(100):
-            client = held.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            client = held.enter_context(socket.create_connection(("127.0.0.1", port), 60))
             client.sendall(struct.pack(">i", 100 * 1024 * 1024) + b"x")
         assert ask(port) >= 2
         assert process.memory_info().rss - before < 100 * _MEGABYTE
@@ -164,7 +165,7 @@ def test_a_length_alone_costs_no_memory(port: int, process: psutil.Process) -> N
 @pytest.mark.parametrize("size_bytes", [128 << 10, (128 << 10) + 1, 3_000_001])
 def test_a_large_frame_arrives_whole(size_bytes: int) -> None:
     body = random.Random(size_bytes).randbytes(size_bytes)
-    with serving() as server, socket.create_connection(("127.0.0.1", server.endpoints[0].port), 10) as client:
+    with serving() as server, socket.create_connection(("127.0.0.1", server.endpoints[0].port), 60) as client:
         client.sendall(frame(body))
         answer = b""
         while len(answer) < size_bytes + 4:
@@ -178,9 +179,9 @@ def test_five_hundred_idle_and_fifty_slow_connections_are_in_nobodys_way(port: i
     request = frame(struct.pack(">hhi", 3, 0, 1) + b"\xff\xff" + struct.pack(">i", 0))
     with contextlib.ExitStack() as held:
         for _ in range(500):
-            held.enter_context(socket.create_connection(("127.0.0.1", port), 10))
-        slow = [held.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(50)]
-        half = [held.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(50)]
+            held.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+        slow = [held.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(50)]
+        half = [held.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(50)]
         for client in half:
             client.sendall(request)
             client.shutdown(socket.SHUT_WR)  # what was sent before counts (BRK-19)
@@ -189,7 +190,7 @@ def test_five_hundred_idle_and_fifty_slow_connections_are_in_nobodys_way(port: i
                 client.sendall(request[i : i + 1])
             ask(port)  # answered within the client's own time-out
         for client in slow + half:
-            client.settimeout(10)
+            client.settimeout(60)
             assert len(client.recv(4)) == 4
         assert process.num_threads() == threads
     eventually(lambda: process.num_fds() <= descriptors, "the descriptors to come back")

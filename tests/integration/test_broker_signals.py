@@ -26,7 +26,7 @@ def broker(directory: Path, connect: str, said: bytes) -> Iterator[subprocess.Po
     try:
         eventually(lambda: said in output.read_bytes(), "the broker to log it")
         yield process
-        assert process.wait(30) == 0, output.read_text()
+        assert process.wait(120) == 0, output.read_text()
     finally:
         process.kill()
         process.wait()

@@ -18,6 +18,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.network.raw_client import RawClient
 from tests.faults.proxy import Proxy
 from tests.integration.load import Load, await_in_sync, check_records, make_topic
+from tests.steady import STEADY
 from tests.waiting import eventually
 
 _IDLE_MS = 20_000  # so that an honest client, which stands still with a busy machine, is not taken for idle
@@ -27,7 +28,7 @@ _MEGABYTE = 1_000_000
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
     options = {"connections.max.idle.ms": str(_IDLE_MS), "num.io.threads": "2", "num.network.threads": "1"}
-    with EmbeddedCluster(brokers=1, options=options) as made:
+    with EmbeddedCluster(brokers=1, options=options | STEADY) as made:
         with ZooKeeper(made.zookeeper) as zk:
             for topic in ("big", "quiet"):
                 make_topic(zk, topic, 1, 1)
@@ -142,7 +143,7 @@ def test_parked_requests_of_many_leave_the_handlers_free_and_keep_the_order_of_e
 def test_a_fetch_of_a_client_that_is_gone_is_not_parked_for_weeks(port: int, process: psutil.Process) -> None:
     descriptors = process.num_fds()
     for number in range(300):
-        with socket.create_connection(("127.0.0.1", port), 10) as client:
+        with socket.create_connection(("127.0.0.1", port), 60) as client:
             client.sendall(fetching("quiet", number, max_wait_ms=2**31 - 1))
     with contextlib.closing(RawClient(port)) as patient:
         patient.socket.settimeout(60)
@@ -167,7 +168,7 @@ def test_a_flood_of_connections_leaves_descriptors_to_the_logs_and_is_over_when_
             process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + 60, limits[1]))
             held.callback(process.rlimit, resource.RLIMIT_NOFILE, limits)
             for _ in range(200):
-                held.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+                held.enter_context(socket.create_connection(("127.0.0.1", port), 60))
             load.goes_on(100)
             with ZooKeeper(cluster.zookeeper) as zk:  # logs are opened meanwhile
                 make_topic(zk, "new", 2, 1)
@@ -188,7 +189,7 @@ def test_clients_that_come_and_go_at_once_leave_nothing(port: int, process: psut
 
         def come_and_go() -> None:
             for number in range(200):
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as client:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 60) as client:
                     client.sendall(fetching("big", number)[: number % 80])
 
         crowd = [threading.Thread(target=come_and_go) for _ in range(4)]

@@ -17,9 +17,10 @@ from kafkatool.core.operations.topics.deletion import mark_for_deletion
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.integration.load import Load, await_in_sync, check_records, check_replicas_equal, make_topic
+from tests.steady import STEADY
 from tests.waiting import eventually
 
-_SAFE = {"min.insync.replicas": "2", "auto.create.topics.enable": "false"}
+_SAFE = {"min.insync.replicas": "2", "auto.create.topics.enable": "false", **STEADY}
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_a_broker_whose_disk_fills_up_says_so_and_ends_and_comes_back_with_space
             for _ in range(600):
                 producer.produce("t", os.urandom(50_000), on_delivery=lambda e, _: outcomes.add(e))
                 producer.poll(0.01)
-            assert producer.flush(120) == 0
+            assert producer.flush(250) == 0
             assert outcomes == {None}, "the other two go on"
             eventually(lambda: cluster.status().brokers[1].pid is None, "it to end", 90)
             assert "No space left on device" in cluster.files.output(2).read_text()

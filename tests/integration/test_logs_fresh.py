@@ -18,6 +18,7 @@ from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka, require, versions
 from tests.core.statelog.logs import InProcess, observations_of
+from tests.steady import STEADY
 from tests.waiting import eventually
 
 State = tuple[int | None, int | None, tuple[int, ...] | None]
@@ -78,7 +79,7 @@ def agree(connect: str, logs: Sequence[Path], directory: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.spec("CTL-117", "SCL-17X", "SCL-19X")
 def test_our_own_brokers_logs_end_as_zookeeper_has_it(tmp_path: Path) -> None:
-    with EmbeddedCluster(3, directory=tmp_path / "cluster") as cluster:
+    with EmbeddedCluster(3, directory=tmp_path / "cluster", options=STEADY) as cluster:
         logs = [Path(broker.state_change_log) for broker in cluster.status().brokers]
         with ZooKeeper(cluster.zookeeper) as zk:
             create_topic(zk, "orders", {p: (p % 3 + 1, (p + 1) % 3 + 1, (p + 2) % 3 + 1) for p in range(6)})

@@ -27,7 +27,7 @@ def connection_to_topic(kafka_cluster: EmbeddedCluster) -> tuple[Connection, str
         await_in_sync(zk, [topic])
         leader = read_cluster(zk, [topic]).states[TopicPartition(topic, 0)].leader_and_isr.leader
     port = next(b.port for b in kafka_cluster.status().brokers if b.id == leader)
-    return Connection("127.0.0.1", port, client_id="test", timeout_ms=10_000, security=None), topic
+    return Connection("127.0.0.1", port, client_id="test", timeout_ms=60_000, security=None), topic
 
 
 def write(connection: Connection, topic: str, epoch: int, sequence: int) -> tuple[int, ErrorCode]:
@@ -37,7 +37,7 @@ def write(connection: Connection, topic: str, epoch: int, sequence: int) -> tupl
     )
     partition = produce.ProduceRequestPartition(partition=0, records=batch)
     request = produce.ProduceRequest(
-        acks=-1, timeout_ms=10_000, topics=[produce.ProduceRequestTopic(topic=topic, partitions=[partition])]
+        acks=-1, timeout_ms=60_000, topics=[produce.ProduceRequestTopic(topic=topic, partitions=[partition])]
     )
     (answer,) = connection.send(produce.API, 5, request).topics[0].partitions
     return answer.base_offset, ErrorCode(answer.error_code)

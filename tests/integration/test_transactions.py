@@ -8,15 +8,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.raw_transactions import Brokers
+from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 @pytest.fixture(params=[1, 3], ids=["one broker", "three brokers"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=request.param, directory=tmp_path / "cluster") as made:
+    with EmbeddedCluster(brokers=request.param, directory=tmp_path / "cluster", options=STEADY) as made:
         yield made
 
 
@@ -103,7 +105,7 @@ def test_a_second_producer_of_the_id_fences_the_first_and_its_records_are_aborte
 
 @pytest.mark.spec("TXN-44", "TXN-107")
 def test_a_transaction_past_its_time_is_aborted_and_its_producer_told(tmp_path: Path) -> None:
-    options = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+    options = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100", **STEADY}
     with EmbeddedCluster(brokers=1, directory=tmp_path / "cluster", options=options) as cluster:
         cluster.create_topic("t", partitions=1)
         slow = producer(cluster, timeout_ms=1000)
@@ -164,7 +166,10 @@ def test_offsets_of_a_transaction_count_when_it_commits_and_only_then(cluster: E
 @pytest.mark.slow
 @pytest.mark.spec("TXN-95", "TXN-104", "TXN-42")
 def test_transactions_go_on_over_coordinators_that_are_killed(tmp_path: Path) -> None:
-    with EmbeddedCluster(brokers=3, directory=tmp_path / "cluster") as cluster:
+    with (
+        EmbeddedCluster(brokers=3, directory=tmp_path / "cluster", options=STEADY) as cluster,
+        ZooKeeper(cluster.zookeeper, session_timeout_ms=60_000) as zk,
+    ):
         cluster.create_topic("t", partitions=3)
         by = producer(cluster)
         kept: list[str] = []
@@ -173,7 +178,7 @@ def test_transactions_go_on_over_coordinators_that_are_killed(tmp_path: Path) ->
             by.begin_transaction()
             for partition in range(3):
                 send(by, "t", f"{round_}-{partition}", partition=partition)
-            cluster.kill_broker(coordinator)
+            crash(cluster, zk, coordinator)
             if round_ % 2:
                 by.abort_transaction(LIMIT_S)
             else:

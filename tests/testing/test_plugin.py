@@ -20,7 +20,7 @@ def produce(cluster, topic):
     outcome = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     producer.produce(topic, b"x", on_delivery=lambda error, _: outcome.append(error))
-    producer.flush(60)
+    producer.flush(120)
     assert outcome[0] is None, outcome[0]
 """
 
@@ -56,6 +56,7 @@ def test_topic_alone(kafka_topic):
 
 def test_several_brokers(kafka_cluster, kafka_topic):
     assert len(kafka_cluster.status().brokers) == 2
+    assert "num.io.threads=3" in kafka_cluster.files.properties(2).read_text()
     produce(kafka_cluster, kafka_topic(replication_factor=2))
 
 def test_one_of_its_own(kafka_cluster_factory):
@@ -65,9 +66,17 @@ def test_one_of_its_own(kafka_cluster_factory):
 """,
         "-o",
         "kafka_cluster_brokers=2",
+        "-o",
+        "kafka_cluster_options=num.io.threads = 3",
     )
     result.assert_outcomes(passed=4)
     assert list((tmp_path / "temporary").glob("kafkatool*")) == []
+
+
+def test_an_option_without_a_value_is_refused(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "def test_it(kafka_broker): pass", "-o", "kafka_cluster_options=num.io.threads")
+    result.assert_outcomes(errors=1)
+    assert "'num.io.threads' is not name=value" in result.stdout.str()
 
 
 @pytest.mark.slow

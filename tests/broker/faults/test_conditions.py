@@ -224,7 +224,7 @@ def test_late_answers_come_at_the_end_of_the_fault(kafka_broker: EmbeddedCluster
         threading.Timer(1, fault.end).start()
         begin = time.monotonic()
         connection.send(metadata.API, 5, metadata.MetadataRequest(topics=[]))
-        assert time.monotonic() - begin < 20
+        assert time.monotonic() - begin < 45
 
 
 def test_a_full_broker_that_the_test_started_again_is_not_waited_for(
@@ -242,7 +242,7 @@ def test_a_full_broker_that_the_test_started_again_is_not_waited_for(
     kafka_cluster.start_broker(leader)
     begin = time.monotonic()
     kafka_cluster.restore()
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 55
 
 
 def test_a_broker_that_was_killed_as_it_stood_still_can_be_told_again(kafka_cluster: EmbeddedCluster) -> None:

@@ -17,6 +17,7 @@ from kafkatool.core.protocol.codec.types import NO_UUID, Fixed
 from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.handlers.served import Client
+from tests.steady import STEADY
 
 ERROR = ErrorCode.POLICY_VIOLATION  # no handler gives it unasked
 every_api = pytest.mark.parametrize("served", load_handlers().values(), ids=lambda served: served.api.name)
@@ -24,7 +25,7 @@ every_api = pytest.mark.parametrize("served", load_handlers().values(), ids=lamb
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=1) as cluster:
+    with EmbeddedCluster(brokers=1, options=STEADY) as cluster:
         yield cluster
 
 

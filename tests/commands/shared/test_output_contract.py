@@ -17,6 +17,7 @@ from kafkatool.commands.main import kt
 from kafkatool.commands.shared.options import KtCommand
 from tests.commands.logs.tools import EXAMPLE, without_spark
 from tests.paths import ROOT
+from tests.steady import STEADY
 
 SCHEMAS = ROOT / "docs" / "schemas"
 
@@ -91,7 +92,7 @@ STORY = (
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=3) as running:
+    with EmbeddedCluster(brokers=3, options=STEADY) as running:
         yield running
 
 

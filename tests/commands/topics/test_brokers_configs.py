@@ -9,6 +9,7 @@ from kafkatool.core.operations.topics.brokers_configs import read_known_configs
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode
 from tests.commands.topics.runner import make_orders, topics
+from tests.steady import STEADY
 from tests.waiting import eventually
 
 CREATE = ("create", "--topic", "new", "--replica-assignment", "1", "--config", "remote.storage.enable=false")
@@ -54,7 +55,7 @@ def test_where_no_broker_can_be_asked_a_later_kafkas_config_passes_with_a_warnin
 
 @pytest.mark.spec("TOP-21")
 def test_a_broker_tells_what_it_knows_where_there_is_a_topic_to_ask_about() -> None:
-    with EmbeddedCluster(brokers=1) as cluster, ZooKeeper(cluster.zookeeper) as zk:
+    with EmbeddedCluster(brokers=1, options=STEADY) as cluster, ZooKeeper(cluster.zookeeper) as zk:
         assert read_known_configs(zk) is None
         made = topics(cluster.zookeeper, "create", "--topic", "t", "--replica-assignment", "1")
         assert made.exit_code == 0
