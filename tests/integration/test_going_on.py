@@ -234,7 +234,7 @@ def test_no_commit_is_lost_when_the_coordinator_is_killed(cluster: EmbeddedClust
         acknowledged = dict(member.committed)
     asking = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "killed", "log_level": 0})
     try:
-        stored = asking.committed([TopicPartition("killed", p) for p in range(PARTITIONS)], timeout=30)
+        stored = asking.committed([TopicPartition("killed", p) for p in range(PARTITIONS)], timeout=120)
     finally:
         asking.close()
     assert all(found.offset >= acknowledged[found.partition] for found in stored)

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 _TEMPORARY = "kafkatool-cluster-"
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?P<property>.+)")
-_READY_TIMEOUT_MS = 60_000
-_CONNECTION_TIMEOUT_MS = 30_000
+_READY_TIMEOUT_MS = 180_000  # a process that has ended is told at once; this is for machines that are busy
+_CONNECTION_TIMEOUT_MS = 60_000
+_STATUS_TIMEOUT_MS = 20_000
 _LONG, _LINE_CHARACTERS = " with properties {", 200  # of a log's lines, those that say of a partition what all say
 _PLAINTEXT = "plaintext"
 _OWN_PROPERTIES = (
@@ -398,7 +399,7 @@ class EmbeddedCluster:
 
         controller = None
         if self._zookeeper(spec).process():
-            with contextlib.suppress(ZooKeeperError), self.zookeeper_session(timeout_ms=5000) as zk:
+            with contextlib.suppress(ZooKeeperError), self.zookeeper_session(timeout_ms=_STATUS_TIMEOUT_MS) as zk:
                 controller = read_cluster(zk, [], states=False).controller_id
         brokers = [
             BrokerStatus(
@@ -632,7 +633,7 @@ class EmbeddedCluster:
             "kt.log.dir": str(self.files.logs(broker_id)),
             "kt.fault.socket": str(self.files.fault_socket(broker_id)),
             "zookeeper.connect": f"{HOST}:{spec.zookeeper_port}",
-            "zookeeper.connection.timeout.ms": "30000",
+            "zookeeper.connection.timeout.ms": "120000",
             # Other than in production, for a cluster for tests and laptops:
             "zookeeper.session.timeout.ms": "3000",
             "delete.topic.enable": "true",

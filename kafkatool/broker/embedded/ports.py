@@ -14,6 +14,7 @@ from pathlib import Path
 HOST = "127.0.0.1"
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST = 10_000
+_CHANCE = random.SystemRandom()  # a test suite seeds `random`: with one seed all its workers would pick the same ports
 ATTEMPTS = 1000  # random picks before a port of the outgoing range is taken
 
 
@@ -30,7 +31,7 @@ def free_ports(count: int) -> Iterator[int]:
         ports = []
         for _ in range(count):
             s = held.enter_context(socket.socket())
-            if not any(_bound(s, random.choice(candidates)) for _ in range(ATTEMPTS)):
+            if not any(_bound(s, _CHANCE.choice(candidates)) for _ in range(ATTEMPTS)):
                 s.bind((HOST, 0))
             ports.append(s.getsockname()[1])
     return iter(ports)

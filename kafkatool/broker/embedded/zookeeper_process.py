@@ -113,7 +113,7 @@ class ZooKeeperProcess:
         login = [f"-D{LOGIN_CONFIG}={self._login_file}"] if self._login_file else []
         return [executable, *options, *login, crash, *rest, MAIN, str(self.config)]
 
-    def wait_ready(self, timeout_ms: int = 30_000) -> Self:
+    def wait_ready(self, timeout_ms: int = 120_000) -> Self:
         """Wait until it serves (``srvr`` answers with its mode). Raises ProcessEndedError, KafkatoolError.
 
         One that ends, perhaps of a damaged archive, is started once more, without.

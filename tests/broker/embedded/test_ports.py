@@ -1,3 +1,4 @@
+import random
 import socket
 
 import pytest
@@ -10,6 +11,14 @@ def test_ports_are_free_different_and_never_given_to_an_outgoing_connection() ->
     assert len(set(picked)) == 20
     assert set(picked) <= set(ports.candidate_ports())
     assert all(ports.is_free(port) for port in picked)
+
+
+def test_those_who_seeded_chance_alike_pick_different_ports() -> None:
+    picked = []
+    for _ in range(2):
+        random.seed(1)
+        picked.append(list(ports.free_ports(5)))
+    assert picked[0] != picked[1]
 
 
 def test_a_port_somebody_listens_on_is_not_free() -> None:
