@@ -44,7 +44,7 @@ class MetadataCache:
     """The holder of the current snapshot. One writer at a time (``update``), any number of readers."""
 
     def __init__(self, broker_id: int) -> None:
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._lock = threading.Lock()
         self._listeners: list[Callable[[list[TopicPartition]], None]] = []
         self.snapshot = MetadataSnapshot()
@@ -71,7 +71,7 @@ class MetadataCache:
         return removed
 
     def _warn_of_differing_listeners(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        own = brokers.get(self._broker_id)
+        own = brokers.get(self.broker_id)
         if own is None:
             return
         names = {e.listener for e in own.endpoints}

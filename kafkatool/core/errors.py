@@ -142,7 +142,11 @@ class BrokerUnreachableError(KafkatoolError):
 
 
 class LoginRefusedError(BrokerUnreachableError):
-    """A broker took the connection, but not the credentials: trying again does not help."""
+    """A broker, ``peer``, took the connection, but not the credentials: trying again does not help."""
+
+    def __init__(self, peer: str, why: str) -> None:
+        super().__init__(f"{peer} {why}")
+        self.peer = peer
 
 
 class TlsError(BrokerUnreachableError):

@@ -94,8 +94,9 @@ class Served:
     asks: tuple[Callable[[Any, "Call"], Any], ...]
     """What a client must be allowed to do: steps of ``authorization``, taken in this order before the handler runs, where
     there is an authorizer. Each returns what of the request may be served. None asks nothing (SEC-83, 84)."""
-    between_brokers: bool = False
-    """Whether brokers and the controller send it: it is refused on all but their own listener (SEC-50)."""
+    between_brokers: Callable[[Any], int] | None = None
+    """Returns the id of the broker that a request says it is from, of those that brokers and the controller send: they
+    are refused on all but their own listener, and of who is not that broker (SEC-50, 51). None: anybody may send it."""
     handle: Callable[[Any, Any], Any] = NotImplemented
     """The function decorated: (request, call) -> response, or None when it is answered later through the call."""
     quick: bool = False
@@ -170,9 +171,18 @@ class Call:
         """Tell whether it came in on the listener that brokers and controller use among themselves."""
         return self._connection.listener == self.context.config.inter_broker_listener_name
 
-    def is_of_follower(self, *, asked: bool = True) -> bool:
-        """Tell whether a broker may have sent it: on their listener, and with the right to (SEC-50); see ``allows``."""
-        return self.is_between_brokers and self.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, asked=asked)
+    def is_of_follower(self, broker_id: int | None = None, *, asked: bool = True) -> bool:
+        """Tell whether a broker may have sent it, that one where it says which: on their listener, and with the right to
+        (SEC-50, 51); see ``allows``.
+        """
+        if not self.is_between_brokers or (broker_id is not None and not self.is_broker(broker_id)):
+            return False
+        return self.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, asked=asked)
+
+    def is_broker(self, broker_id: int) -> bool:
+        """Tell whether the peer may be believed to be that broker: its principal is not said to be another (SEC-51)."""
+        principals = self.context.config.kt_inter_broker_principals
+        return not principals or principals.get(broker_id) == str(self.principal)
 
     @property
     def is_encrypted(self) -> bool:

@@ -50,8 +50,8 @@ class Dispatcher:
         call = Call(header, served, self._context, connection)
         if served.charge is not None and self._context.client_quotas.active:
             served.charge(message, call, len(frame))
-        if served.between_brokers and not call.is_between_brokers:
-            log.warning("%s from %s refused: it came in on listener %s", served.api.name, connection, call.listener)
+        if served.between_brokers is not None and (why := _why_no_broker(served.between_brokers(message), call)):
+            log.warning("%s from %s (%s) refused: %s", served.api.name, connection, call.principal, why)
             _reply_code(call, served, message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return
         try:
@@ -94,6 +94,13 @@ class Dispatcher:
         else:
             log.warning("closing %s: request %d in version %d is not served", connection, key, version)
         connection.end()
+
+
+def _why_no_broker(broker_id: int, call: Call) -> str:
+    """Say why the peer is not believed to be that broker; empty: it is."""
+    if not call.is_between_brokers:
+        return f"it came in on listener {call.listener}"
+    return "" if call.is_broker(broker_id) else f"kt.inter.broker.principals names another for broker {broker_id}"
 
 
 def _reply_code(call: Call, served: Served, message: Any, code: ErrorCode, told: str | None = None) -> None:

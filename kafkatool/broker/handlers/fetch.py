@@ -64,12 +64,14 @@ def handle(request: wire.FetchRequest, call: Call) -> wire.FetchResponse | None:
         return wire.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, topics=[])
     anywhere = version >= _READS_ANYWHERE and request.replica_id == CONSUMER
     reader = Reader(request.replica_id, request.isolation_level == READ_COMMITTED, anywhere=anywhere)
-    guarded = call.context.authorizer is not None or (reader.is_follower and not call.is_between_brokers)
+    guarded = call.context.authorizer is not None or (
+        reader.is_follower and not call.is_of_follower(request.replica_id, asked=False)
+    )
     if (
         guarded
         and reader.is_follower
         and request.session_epoch == INITIAL_EPOCH
-        and not call.is_of_follower(asked=False)
+        and not call.is_of_follower(request.replica_id, asked=False)
     ):
         request = replace(request, session_epoch=FINAL_EPOCH)  # a follower's session would close a consumer's
     plan = manager.fetch_sessions.plan(request, call.principal)
@@ -129,7 +131,7 @@ def _closer(rack: str, call: Call) -> CloserReplica | None:
 def _refused(topics: Set[str], reader: Reader, call: Call) -> Set[str]:
     """Return the topics that the client may not read: all, for who is no follower but says so (SEC-50, 51)."""
     if reader.is_follower:
-        return frozenset() if call.is_of_follower() else topics
+        return frozenset() if call.is_of_follower(reader.replica_id) else topics
     if reader.replica_id == DEBUGGER and not call.allows(Operation.DESCRIBE, ResourceType.CLUSTER):
         return topics  # it reads what is not committed yet
     return {topic for topic in topics if not call.allows(Operation.READ, ResourceType.TOPIC, topic)}

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from kafkatool.broker.network.connection import Connection, HandshakeError
 from kafkatool.broker.network.request_channel import Request, RequestChannel
+from kafkatool.broker.runtime.few_lines import FewLines
 from kafkatool.broker.security.login import Login, Verdict
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.protocol.codec.types import Chunk
@@ -27,29 +28,35 @@ from kafkatool.core.protocol.codec.types import Chunk
 log = logging.getLogger(__name__)
 
 _KEY_SIZE = 2  # a request begins with its api key
-_FAILURES_A_SECOND = 10  # lines about peers that do not get in, of one processor
+_FAILURES_A_SECOND = 10  # lines about peers that do not get in, of one listener
 _LONGEST_TOLD = 200  # characters of what a peer chose; half a megabyte may come before a login
 _POLL_S = 0.3  # BRK-18: idle connections are looked for at least this often
 
 
-class _FewLines:
-    """Says a thing at most so often a second, and then how often it was not said."""
+class PeerLines:
+    """What one listener says of peers that do not get in: so many lines a second, and one a minute for an address whose
+    time was over (SEC-60, 97). Thread-safe: its processors share it.
+    """
 
-    def __init__(self, a_second: int) -> None:
-        self._a_second = a_second
-        self._second = 0
-        self._said = 0
+    def __init__(self) -> None:
+        self._of_listener = FewLines(_FAILURES_A_SECOND, 1)
+        self._of_address = FewLines(1, 60)
 
     def info(self, text: str, *values: object) -> None:
         """Say it, or count it."""
-        second = int(time.monotonic())
-        if second != self._second:
-            if self._said > self._a_second:
-                log.info("%d more connections did not get in", self._said - self._a_second)
-            self._second, self._said = second, 0
-        self._said += 1
-        if self._said <= self._a_second:
+        left_out = self._of_listener.admit()
+        if left_out:
+            log.info("%d more connections did not get in", left_out)
+        if left_out is not None:
             log.info(text, *values)
+
+    def too_late(self, connection: Connection, timeout_ms: float) -> None:
+        """Say that it did not log in in time, or count it for its address."""
+        left_out = self._of_address.admit(connection.remote_host)
+        if left_out is not None:
+            more = f", and {left_out} more of that address since it was last told" if left_out else ""
+            told = (connection.listener, *connection.peer, timeout_ms, more)
+            self.info("listener %s: %s:%d did not log in within %d ms%s", *told)
 
 
 class Processor:
@@ -64,6 +71,7 @@ class Processor:
         on_close: Callable[[Connection], None],
         login_timeout_ms: int = 10_000,
         failure_delay_ms: int = 100,
+        failures: PeerLines | None = None,
     ) -> None:
         self._channel = channel
         self._max_idle_s = max_idle_ms / 1000 if max_idle_ms >= 0 else float("inf")
@@ -72,7 +80,7 @@ class Processor:
         self._failure_delay_s = failure_delay_ms / 1000
         self._unready: deque[tuple[float, Connection]] = deque()  # who is to log in, and until when; the oldest first
         self._failed: deque[tuple[float, Connection, list[Chunk] | None]] = deque()  # who is to be closed, and when
-        self._failures = _FewLines(_FAILURES_A_SECOND)
+        self._failures = failures or PeerLines()
         self.epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self._wake_fd, select.EPOLLIN)
@@ -246,8 +254,7 @@ class Processor:
         while self._unready and (self._unready[0][0] <= now or self._unready[0][1].on_ready is None):
             _, connection = self._unready.popleft()
             if connection.on_ready is not None:
-                told = (connection.listener, *connection.peer, self._login_timeout_s * 1000)
-                self._failures.info("listener %s: %s:%d did not log in within %d ms", *told)
+                self._failures.too_late(connection, self._login_timeout_s * 1000)
                 self._close(connection)
 
     def _offer_again(self) -> None:

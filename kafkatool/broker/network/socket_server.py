@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kafkatool.broker.network.acceptor import Acceptor
 from kafkatool.broker.network.admission import ConnectionQuotas, PendingLogins, Places
 from kafkatool.broker.network.connection import Connection
-from kafkatool.broker.network.processor import Processor
+from kafkatool.broker.network.processor import PeerLines, Processor
 from kafkatool.broker.network.request_channel import Request, RequestChannel
 from kafkatool.broker.security.listeners import OPEN, ListenerSecurity
 from kafkatool.broker.settings.config import BrokerConfig
@@ -93,6 +93,8 @@ class SocketServer:
             log.info("listening on %s", acceptor.endpoint)
 
     def _processors_of(self, listener: str, places: Places) -> Callable[[int], Processor]:
+        failures = PeerLines()
+
         def make(number: int) -> Processor:
             return Processor(
                 f"{self._name}-{listener}-processor-{number}",
@@ -101,6 +103,7 @@ class SocketServer:
                 on_close=self._on_close(places),
                 login_timeout_ms=self._config.kt_authentication_timeout_ms,
                 failure_delay_ms=self._config.connection_failed_authentication_delay_ms,
+                failures=failures,
             )
 
         return make

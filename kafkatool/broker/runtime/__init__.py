@@ -2,7 +2,18 @@
 
 Each module is a door: ``scheduler`` and ``timer`` for work to come, ``woken_thread`` for work when something changes,
 ``purgatory`` for requests that wait, ``yielding``
-and ``gc_pause`` for long work, ``file_limit`` for descriptors. Nothing here knows Kafka's terms or does I/O of its own.
+and ``gc_pause`` for long work, ``file_limit`` for descriptors, ``few_lines`` and ``refused_logins`` for what others could
+fill the log with. Nothing here knows Kafka's terms or does I/O of its own.
 """
 
-__all__ = ["file_limit", "gc_pause", "purgatory", "scheduler", "timer", "woken_thread", "yielding"]
+__all__ = [
+    "few_lines",
+    "file_limit",
+    "gc_pause",
+    "purgatory",
+    "refused_logins",
+    "scheduler",
+    "timer",
+    "woken_thread",
+    "yielding",
+]

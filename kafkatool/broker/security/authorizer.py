@@ -1,10 +1,10 @@
 """Who may do what: decisions from the ACLs of the cluster, remembered until one changes (SEC-75, 76, 80 to 82)."""
 
 import logging
-import time
 from collections.abc import Collection
 from typing import Final
 
+from kafkatool.broker.runtime.few_lines import FewLines
 from kafkatool.broker.security.acl_table import AclTable
 from kafkatool.broker.security.principal import Principal
 from kafkatool.core.model.acls import (
@@ -32,7 +32,7 @@ class Authorizer:
         self._allow_without_acl = allow_without_acl
         # Together, so that no answer from an old table gets among those of a new one.
         self._now: tuple[AclTable, dict[_Question, bool]] = (AclTable(), {})
-        self._refusals = _LimitedLog()
+        self._refusals = FewLines(_LINES_A_SECOND, 1)
 
     @property
     def table(self) -> AclTable:
@@ -60,7 +60,7 @@ class Authorizer:
                     answers.clear()
                 answers[question] = answer
         if request and not answer:
-            self._refusals.tell(question, request)
+            self._tell(question, request)
         return answer
 
     def _decide(self, table: AclTable, question: _Question) -> bool:
@@ -75,23 +75,13 @@ class Authorizer:
             decided = table.decide(principal, host, operation, kind, name)
         return self._allow_without_acl if decided is None else decided
 
-
-class _LimitedLog:
-    """Refusals in Kafka's words, at most so many lines a second; of the others there is a count."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._lines = 0
-
-    def tell(self, question: _Question, request: str) -> None:
-        second = int(time.monotonic())
-        if second != self._second:
-            if (left_out := self._lines - _LINES_A_SECOND) > 0:
-                log.info("%d more refusals within a second are not told one by one", left_out)
-            self._second, self._lines = second, 0
-        self._lines += 1
-        if self._lines > _LINES_A_SECOND:
+    def _tell(self, question: _Question, request: str) -> None:
+        """Log a refusal in Kafka's words, unless there were many within the second; of those there is a count."""
+        left_out = self._refusals.admit()
+        if left_out is None:
             return
+        if left_out:
+            log.info("%d more refusals within a second are not told one by one", left_out)
         who, address, operation, kind, name = question
         log.info(
             "Principal = %s is Denied Operation = %s from host = %s on resource = %s:%s:%s for request = %s with "

@@ -3,11 +3,19 @@
 Source: Kafka 2.8.0 sec/ssl/SslPrincipalMapper.java (KIP-371, 492); X500Principal.getName of Java, which is RFC 2253.
 """
 
+import json
+import logging
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kafkatool.core.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 DEFAULT: Final = "DEFAULT"
 _KEYWORDS: Final = {
@@ -24,8 +32,19 @@ _KEYWORDS: Final = {
 _TEXTS: Final = {12: "utf-8", 19: "ascii", 20: "latin-1", 22: "ascii", 27: "latin-1", 28: "utf-32-be", 30: "utf-16-be"}
 _ESCAPED: Final = ',=+<>#;"\\'
 _RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|$)")
+_CHOICES = re.compile(r"[*+?{|]")
 _NOT_PYTHON = re.compile(r"[*+?}]\+|\\[pP]\{|&&|\\[GQEXhHRvVzZ]")
 _GROUP = re.compile(r"\$(\d)")
+_LONGEST_SUBJECT: Final = 8192  # characters
+_LONGEST_MATCH_S: Final = 0.05  # of processor time
+_MATCH_APART: Final = """
+import json, re, signal, sys
+pattern, subject = json.load(sys.stdin)
+compiled = re.compile(pattern)
+signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv[1]))
+match = compiled.fullmatch(subject)
+print(json.dumps(match and [match[0], *match.groups()]))
+"""
 
 
 # --- the subject -----------------------------------------------------------------------------------------------------
@@ -99,20 +118,44 @@ class _Rule(NamedTuple):
     case: str
 
     def apply(self, subject: str) -> str | None:
-        """Return the name, or None for a subject of another form."""
+        """Return the name, or None for a subject of another form, or one that cannot be told in time."""
         if self.pattern is None:
             return subject
-        match = self.pattern.fullmatch(subject)
-        if match is None:
+        groups = _groups_of(self.pattern, subject)
+        if groups is None:
             return None
-        name = _GROUP.sub(lambda group: match[int(group[1])] or "", self.replacement)
+        name = _GROUP.sub(lambda group: groups[int(group[1])] or "", self.replacement)
         return {"L": name.lower(), "U": name.upper()}.get(self.case, name)
+
+
+def _groups_of(pattern: re.Pattern[str], subject: str) -> list[str | None] | None:
+    """Match the whole subject; return all of it and the groups.
+
+    With two or more choices to go back to, a match may take for ever; nobody can stop it then, and all other threads
+    stand still. Such a one runs in a process of its own, which the system ends when its time is over: that counts as
+    none. It costs some 30 ms, once for each subject (``parse_mapping_rules``).
+    """
+    if len(subject) > _LONGEST_SUBJECT:
+        return None
+    if len(_CHOICES.findall(pattern.pattern)) < 2:
+        match = pattern.fullmatch(subject)
+        return match and [match[0], *match.groups()]
+    command = [sys.executable, "-I", "-S", "-c", _MATCH_APART, str(_LONGEST_MATCH_S)]
+    asked = json.dumps([pattern.pattern, subject])
+    apart = subprocess.run(command, input=asked, stdout=subprocess.PIPE, text=True, check=False)
+    if apart.returncode == -signal.SIGVTALRM:
+        log.warning("a rule of ssl.principal.mapping.rules took too long over %a, which counts as no match", subject)
+        return None
+    apart.check_returncode()
+    found: list[str | None] | None = json.loads(apart.stdout)
+    return found
 
 
 def parse_mapping_rules(text: str, said: str = "ssl.principal.mapping.rules") -> Callable[[str], str | None]:
     """Read the rules; return what gives a subject its name, None where no rule does. Raises ConfigError."""
     rules = list(_rules(text.strip() or DEFAULT, said))
 
+    @lru_cache(1000)
     def name_of(subject: str) -> str | None:
         return _first(rules, subject)
 

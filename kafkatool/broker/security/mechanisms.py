@@ -137,8 +137,8 @@ class ScramUsers:
         return credential
 
     def stand_in(self, user: str, mechanism: ScramMechanism) -> Credential:
-        """Return what an unknown user is asked with, always the same: users cannot be listed (SEC-65)."""
-        made_up = hmac.digest(self._key, user.encode(), hashlib.sha256)
+        """Return what an unknown user is asked with, always the same of a mechanism: users cannot be listed (SEC-65)."""
+        made_up = hmac.digest(self._key, f"{mechanism.name} {user}".encode(), hashlib.sha256)
         return Credential(scram.make_salt(made_up[:17]), made_up, made_up, scram.MIN_ITERATIONS)
 
 

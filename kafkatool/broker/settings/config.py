@@ -91,6 +91,8 @@ class BrokerConfig:
     kt_jaas_config: Path | None = None
     kt_authentication_timeout_ms: int = _number(10_000, 100)
     kt_max_unauthenticated_connections: int = _number(1000, 1)
+    kt_inter_broker_principals: Mapping[int, str] = field(default_factory=dict)  # 1=User:CN=b1;2=User:CN=b2
+    """Who each broker logs in as; where any is named, nobody else is believed to be one (SEC-51)."""
 
     # replication (BRK-51 to 106)
     replication_quota_window_num: int = _number(11, 1)
@@ -345,6 +347,8 @@ def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
         values["log_dirs"] = tuple(Path(d) for d in dirs)
     if users := given.get("super.users"):
         parse_super_users(users)
+    if principals := given.get("kt.inter.broker.principals"):
+        values["kt_inter_broker_principals"] = _inter_broker_principals(principals)
     if (other := given.get("authorizer.zookeeper.url")) and other != values["zookeeper_connect"]:
         raise ConfigError(f"authorizer.zookeeper.url={other}: ACLs are read from zookeeper.connect alone")
     if policy := given.get("log.cleanup.policy"):
@@ -368,6 +372,19 @@ def _duration(values: dict[str, Any], given: Mapping[str, str], name: str, coars
             number = _checked(other, text, int, {})
             values[key] = number * unit_ms if number >= 0 else -1
             return
+
+
+def _inter_broker_principals(text: str) -> dict[int, str]:
+    """Read ``1=User:CN=b1,O=x;2=User:CN=b2``. Raises ConfigError."""
+    found: dict[int, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(";"))):
+        broker_id, _, principal = part.partition("=")
+        if not broker_id.strip().isdecimal() or not all(principal.strip().partition(":")):
+            raise ConfigError(f"kt.inter.broker.principals={text}: {part!r} is not of the form id=Type:name")
+        if int(broker_id) in found:
+            raise ConfigError(f"kt.inter.broker.principals={text}: broker {int(broker_id)} is named twice")
+        found[int(broker_id)] = principal.strip()
+    return found
 
 
 def _per_ip_overrides(text: str) -> dict[str, int]:

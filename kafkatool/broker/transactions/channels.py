@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.runtime.refused_logins import tell_of_refused_login
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
+from kafkatool.core.errors import BrokerUnreachableError, LoginRefusedError, ProtocolError
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.messages import api_versions
 from kafkatool.core.protocol.messages.api_versions import ApiVersionsRequest
@@ -100,7 +101,10 @@ class Channels(Generic[Item]):
             try:
                 self.exchange(broker_id, self._connect(broker_id), items)
             except (BrokerUnreachableError, ProtocolError) as e:
-                log.info("%s: broker %d did not answer: %s", self.client_id, broker_id, e)
+                if isinstance(e, LoginRefusedError):
+                    tell_of_refused_login(self.metadata_cache.broker_id, e)
+                else:
+                    log.info("%s: broker %d did not answer: %s", self.client_id, broker_id, e)
                 self._disconnect(broker_id)
                 self.failed(broker_id, items)
             except Exception:  # the thread's top: what comes next may well succeed

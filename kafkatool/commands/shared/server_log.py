@@ -7,19 +7,38 @@ of: what would begin another line, or drive a terminal, is escaped.
 import logging
 import re
 import sys
+import traceback
 from pathlib import Path
+from types import TracebackType
 
 _FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"  # Kafka's log4j layout
 _DATE = "%Y-%m-%d %H:%M:%S"
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls, ends of lines, what turns the direction of writing, and halves of characters (SEC-44)."""
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
 class _OneLine(logging.Formatter):
-    """Keeps a message on its line; a traceback follows on its own, as ever."""
+    """Keeps a message on its line. A traceback follows on lines of its own, each of its errors on one."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        record.message = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), record.message)
+        record.message = _escaped(record.message)
         return super().formatMessage(record)
+
+    def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802
+        if ei[1] is None:
+            return super().formatException(ei)
+        written = []
+        for part in traceback.TracebackException.from_exception(ei[1]).format():
+            is_place = part.startswith("  File ")  # with the line of the program, which is nobody else's text
+            lines = part.rstrip("\n").split("\n") if is_place or not part.strip() else [part.strip("\n")]
+            written += [_escaped(line) for line in lines]
+        return "\n".join(written)
+
+
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def log_to_stderr() -> None:

@@ -63,7 +63,7 @@ class BrokerLogin:
         assert isinstance(answer, sasl_handshake.SaslHandshakeResponse)
         if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             there = ", ".join(answer.mechanisms)
-            raise LoginRefusedError(f"{self._peer} does not take {self._login.mechanism} (33); it has {there}")
+            raise LoginRefusedError(self._peer, f"does not take {self._named} (33); it has {there}{self._where}")
         if answer.error_code:
             raise BrokerUnreachableError(f"{self._peer}: {_NO_HANDSHAKE} ({answer.error_code})")
         self._is_framed = version == 1
@@ -76,7 +76,7 @@ class BrokerLogin:
             final = scram.client_final(scram.MECHANISMS[self._login.mechanism], password, first, server_first)
             scram.check_server_final(final, self._token(final.message))
         except scram.ScramError as e:
-            raise LoginRefusedError(f"{self._peer}, login of {self._named}: {e}") from e
+            raise LoginRefusedError(self._peer, f"cannot log in {self._named}: {e}{self._where}") from e
 
     def _token(self, token: bytes) -> bytes:
         """Send a token and return the broker's; a connection closed upon it is a refusal."""
@@ -101,6 +101,10 @@ class BrokerLogin:
     def _named(self) -> str:
         return f"{self._login.user} (SASL {self._login.mechanism})"
 
+    @property
+    def _where(self) -> str:
+        return f": check {self._source}" if self._source else ""
+
     def _refused(self, reason: str, cause: Exception | None) -> NoReturn:
-        where = f": check {self._source}" if self._source else ""
-        raise LoginRefusedError(f"{self._peer} refused the login of {self._named}: {reason}{where}") from cause
+        why = f"refused the login of {self._named}: {reason}{self._where}"
+        raise LoginRefusedError(self._peer, why) from cause

@@ -59,6 +59,7 @@ from kafkatool.core.protocol.messages.write_txn_markers import TxnMarker, WriteT
 from tests.broker.handlers.served import broker_of, handler_context, live, state, update
 from tests.broker.storage.batch_builders import batch
 from tests.core.protocol.apis import APIS
+from tests.waiting import eventually
 
 TOPIC, GROUP, CLUSTER, TRANSACTION = 29, 30, 31, 53
 BATCH = bytes(22) + bytes([0x10]) + bytes(40)  # of a transaction
@@ -442,6 +443,41 @@ def test_who_says_that_it_is_a_follower_is_believed_on_the_brokers_listener_alon
     fields = {**ROWS[1].fields, "replica_id": 2}
     for rights in (Authorizer({"User:ANONYMOUS"}, allow_without_acl=True), None):
         response = ask(1, fields, rights, config=config)
+        assert of_partitions(response) == [("t", [TOPIC])]
+
+
+IDS = {4: "controller_id", 5: "controller_id", 6: "controller_id", 7: "broker_id"}
+
+
+@pytest.mark.spec("SEC-51")
+@pytest.mark.parametrize("key", [4, 5, 6, 7], ids=lambda key: APIS[key].name)
+def test_where_principals_of_brokers_are_named_nobody_else_speaks_for_them(key: int) -> None:
+    anybody = Authorizer({"User:ANONYMOUS"}, allow_without_acl=True)
+    served: list[Any] = []
+    listed = {1: "User:CN=b1", 2: "User:ANONYMOUS"}
+    taken = replace(load_handlers()[key], handle=lambda request, call: served.append(request))
+    for rights in (anybody, None):
+        config = SimpleNamespace(inter_broker_listener_name="PLAINTEXT", kt_inter_broker_principals=listed)
+        with broker_of({key: taken}, handler_context(authorizer=rights, config=config)) as client:
+            for broker_id in (1, 3):  # another's, and one that is not named
+                fields = {**ROWS[key].fields, IDS[key]: broker_id}
+                assert client.call(APIS[key], 0, APIS[key].request(**fields)).error_code == CLUSTER
+            assert not served
+            client.send_request(APIS[key], 0, APIS[key].request(**{**ROWS[key].fields, IDS[key]: 2}))
+            eventually(lambda: bool(served), "the request of whom the map names")
+            served.clear()
+
+
+@pytest.mark.spec("SEC-51")
+@pytest.mark.parametrize("replica_id", [1, 3])
+def test_where_principals_of_brokers_are_named_nobody_else_follows_for_them(replica_id: int) -> None:
+    config = SimpleNamespace(
+        inter_broker_listener_name="PLAINTEXT",
+        connections_max_idle_ms=-1,
+        kt_inter_broker_principals={1: "User:CN=b1", 2: "User:ANONYMOUS"},
+    )
+    for rights in (Authorizer({"User:ANONYMOUS"}, allow_without_acl=True), None):
+        response = ask(1, {**ROWS[1].fields, "replica_id": replica_id}, rights, config=config)
         assert of_partitions(response) == [("t", [TOPIC])]
 
 

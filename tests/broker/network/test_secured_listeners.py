@@ -385,7 +385,7 @@ def test_tls_carries_requests_cut_at_random_and_files_without_sendfile(authority
         peer.close()
 
 
-@pytest.mark.spec("SEC-56", "SEC-72")
+@pytest.mark.spec("SEC-56", "SEC-72", "SEC-73")
 def test_a_certificate_is_who_it_names_and_without_one_nobody(authority: Authority) -> None:
     seen: list[str] = []
 
@@ -457,9 +457,33 @@ def test_a_handshake_that_fails_is_one_clear_line(
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.spec("SEC-60")
+def test_a_listener_says_little_of_who_does_not_get_in_however_many_processors_it_has(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kafkatool.broker.network")
+    began, tries = time.monotonic(), 0
+    with secured("SSL", authority, num_network_threads="3") as server:
+        while tries < 60 or "more connections did not get in" not in caplog.text:
+            with client(server) as peer:
+                peer.socket.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                assert peer.is_closed_by_server()
+            tries += 1
+    seconds = int(time.monotonic() - began) + 1
+    counts = [r.args[0] for r in caplog.records if "more connections did not get in" in r.msg and r.args]
+    told = caplog.text.count("does not speak TLS")
+    assert told <= 10 * seconds
+    assert told + sum(map(int, counts)) <= tries  # what came last may not be counted yet
+    assert told + sum(map(int, counts)) > tries - 60
+
+
 @pytest.mark.spec("SEC-57", "SEC-97")
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
-def test_who_stalls_before_the_login_disturbs_nobody_and_is_closed(protocol: str, authority: Authority) -> None:
+def test_who_stalls_before_the_login_disturbs_nobody_and_is_closed(
+    protocol: str, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kafkatool.broker.network")
+    began = time.monotonic()
     with secured(protocol, authority, kt_authentication_timeout_ms="300") as server:
         stalled = [RawClient(server.endpoints[0].port) for _ in range(20)]
         for peer in stalled[:10]:
@@ -478,6 +502,8 @@ def test_who_stalls_before_the_login_disturbs_nobody_and_is_closed(protocol: str
             else:
                 pytest.fail("each byte prolonged it")
         trickling.close()
+    minutes = int((time.monotonic() - began) / 60) + 1
+    assert 1 <= caplog.text.count("did not log in within 300 ms") <= minutes  # one a minute for an address
 
 
 @pytest.mark.spec("SEC-97")

@@ -57,7 +57,7 @@ def test_one_follower_out_of_range_neither_stops_nor_blocks_the_brokers_shutdown
             assert not stopping.is_alive()
 
 
-@pytest.mark.spec("BRK-101")
+@pytest.mark.spec("BRK-101", "SEC-51")
 def test_a_sender_that_is_no_replica_of_one_partition_gets_the_others(tmp_path: Path) -> None:
     """KAFKA-5758: the whole request failed, and with it the replication of all its partitions."""
     other = TopicPartition("other", 0)

@@ -12,9 +12,10 @@ from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
 from kafkatool.broker.controller.telling import transition_lines as lines
+from kafkatool.broker.runtime.refused_logins import tell_of_refused_login
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
+from kafkatool.core.errors import BrokerUnreachableError, LoginRefusedError, ProtocolError
 from kafkatool.core.model.values import BrokerInfo
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.messages import api_versions, leader_and_isr, stop_replica, update_metadata
@@ -124,7 +125,9 @@ class BrokerSender:
                     self._connection.close()
                 self._connection = None
                 failures += 1
-                if failures == 1 and not self._closed.is_set():
+                if isinstance(e, LoginRefusedError):
+                    tell_of_refused_login(self.client_id, e)
+                elif failures == 1 and not self._closed.is_set():
                     log.warning("%s to broker %d will be tried again until it is gone: %s", name, self.broker.id, e)
                 self._closed.wait(_RETRY_S)
         return None

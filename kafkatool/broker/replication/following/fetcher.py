@@ -18,9 +18,16 @@ from kafkatool.broker.replication.following.follow import Follow, FollowStep
 from kafkatool.broker.replication.following.follower_session import FollowerSession
 from kafkatool.broker.replication.following.leader_endpoint import LeaderEndpoint
 from kafkatool.broker.replication.partition.replication_quota import ReplicationQuota
+from kafkatool.broker.runtime.refused_logins import tell_of_refused_login
 from kafkatool.broker.runtime.timer import monotonic_ms
 from kafkatool.broker.settings.config import BrokerConfig
-from kafkatool.core.errors import BrokerUnreachableError, OutOfResourcesError, ProtocolError, StorageError
+from kafkatool.core.errors import (
+    BrokerUnreachableError,
+    LoginRefusedError,
+    OutOfResourcesError,
+    ProtocolError,
+    StorageError,
+)
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequestPartition
@@ -137,7 +144,9 @@ class ReplicaFetcher:
             self._place()
             return self._fetch() or truncated
         except (BrokerUnreachableError, ProtocolError) as e:
-            if not self._stopping:
+            if isinstance(e, LoginRefusedError):
+                tell_of_refused_login(self.leader.own_id, e)
+            elif not self._stopping:
                 log.warning("%s: %s", self._thread.name, e)
             self.leader.disconnect()
             self._session.start_over()

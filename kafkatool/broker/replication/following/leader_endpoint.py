@@ -53,6 +53,11 @@ class LeaderEndpoint:
     _closed: bool = field(default=False, init=False)
 
     @property
+    def own_id(self) -> int:
+        """Return the id of the broker that asks."""
+        return self._broker_id
+
+    @property
     def knows_sessions(self) -> bool:
         """Tell whether the version of Fetch spoken has incremental sessions (BRK-160)."""
         return self._config.protocol_versions.fetch >= _KNOWS_SESSIONS

@@ -60,7 +60,7 @@ def test_one_below_the_start_of_the_leaders_epoch_does_not_join(broker: World) -
     assert partition.isr == (1, 3, 2)
 
 
-@pytest.mark.spec("BRK-50", "BRK-101")
+@pytest.mark.spec("BRK-50", "BRK-101", "SEC-51")
 def test_a_broker_that_is_not_assigned_does_not_join_and_gets_nothing(broker: World) -> None:
     broker.lead(isr=(1,))
     broker.produce()

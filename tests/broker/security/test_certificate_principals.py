@@ -1,0 +1,65 @@
+"""Names made of certificates' subjects by ssl.principal.mapping.rules."""
+
+import pytest
+
+from kafkatool.broker.security.certificate_principals import parse_mapping_rules
+from kafkatool.core.errors import ConfigError
+
+ALICE = "CN=Alice,OU=Ops,O=Example\\, Inc.,C=SE"
+
+
+@pytest.mark.spec("SEC-73")
+@pytest.mark.parametrize(
+    ("rules", "subject", "name"),
+    [
+        ("", ALICE, ALICE),
+        ("DEFAULT", ALICE, ALICE),
+        ("RULE:^CN=(.*?),.*$/$1/", ALICE, "Alice"),
+        ("RULE:^CN=(.*?),.*$/$1/L", ALICE, "alice"),
+        ("RULE:^CN=(.*?),.*$/$1/U", ALICE, "ALICE"),
+        ("RULE:^CN=(.*?),OU=(.*?),.*$/$2-$1@x/L,DEFAULT", ALICE, "ops-alice@x"),
+        ("RULE:CN=(.*?)/$1/", ALICE, ALICE[3:]),  # the whole subject has to fit
+        ("RULE:CN=([a-z]+)/$1/", ALICE, None),
+        ("RULE:CN=Bob.*/bob/, RULE:CN=Alice.*/first/, RULE:.*/second/", ALICE, "first"),
+        ("RULE:CN=Bob.*/bob/,DEFAULT,RULE:.*/never/", ALICE, ALICE),
+        (r"RULE:CN=(a\/b),.*/$1\/$1/", "CN=a/b,C=SE", "a/b/a/b"),
+        (r"RULE:CN=(a\\\\b)/$1/", r"CN=a\\b", r"a\\b"),
+        ("RULE:CN=(x)?(.*)/$1$2/", "CN=y", "y"),  # a group without a part of it is empty
+        ("RULE:CN=(.*)/$1/", "CN=" + "a" * 9000, None),  # longer than any subject
+    ],
+)
+def test_the_first_rule_that_fits_the_whole_subject_gives_the_name(rules: str, subject: str, name: str | None) -> None:
+    assert parse_mapping_rules(rules)(subject) == name
+
+
+@pytest.mark.spec("SEC-73")
+@pytest.mark.parametrize(
+    "rules",
+    [
+        r"RULE:CN=(.*+)/$1/",
+        r"RULE:CN=(\p{L}+)/$1/",
+        r"RULE:CN=([a-z&&[^x]])/$1/",
+        r"RULE:CN=(.*\Z)/$1/",
+        "RULE:CN=(/$1/",
+        "RULE:CN=(.*)/$2/",
+        "RULE:CN=(.*)/$1/X",
+        "RULE:CN=(.*)",
+        "default",
+    ],
+)
+def test_what_means_something_else_here_than_in_java_refuses_the_start(rules: str) -> None:
+    with pytest.raises(ConfigError, match="where: "):
+        parse_mapping_rules(rules, "where")
+
+
+@pytest.mark.spec("SEC-73")
+@pytest.mark.parametrize("pattern", ["CN=((a+)+)b", "CN=(a|a)*b", "CN=(.*)(.*)(.*)(.*)(.*)(.*)b", "CN=(a?){40}a{40}b"])
+def test_a_match_that_takes_too_long_is_none_and_is_not_tried_again(
+    pattern: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name_of = parse_mapping_rules(f"RULE:{pattern}/$1/,RULE:CN=.*/late/")
+    subject = "CN=" + "a" * 400
+    assert name_of(subject) == "late"  # within this life; the rules behind it are asked as ever
+    assert name_of(subject) == "late"
+    assert caplog.text.count("took too long") == 1
+    assert name_of("CN=ab") is not None
