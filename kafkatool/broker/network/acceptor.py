@@ -11,6 +11,7 @@ from kafkatool.broker.network.admission import ConnectionQuotas, PendingLogins, 
 from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.encrypted import EncryptedConnection
 from kafkatool.broker.network.processor import Processor
+from kafkatool.broker.network.request_memory import RequestMemory
 from kafkatool.broker.runtime.file_limit import first_not_for_connections
 from kafkatool.broker.security.listeners import ListenerSecurity
 from kafkatool.broker.security.login import Login
@@ -56,6 +57,7 @@ class Acceptor:
         security: ListenerSecurity,
         pending: PendingLogins,
         places: Places,
+        memory: RequestMemory | None,
     ) -> None:
         self._rotation = itertools.cycle(processors)
         self._rotation_lock = threading.Lock()
@@ -65,6 +67,7 @@ class Acceptor:
         self._security = security
         self._pending = pending
         self._places = places
+        self._memory = memory
         self._socket = _listen(endpoint)
         if (
             config.socket_receive_buffer_bytes != -1
@@ -149,6 +152,7 @@ class Acceptor:
             connection = EncryptedConnection(
                 sock, processor.epoll, context=security.context, identify=security.identify, **options
             )
+        connection.memory = self._memory
         if security.sasl is not None:
             connection.expect_login(Login(security.sasl), config.sasl_server_max_receive_size)
         return connection

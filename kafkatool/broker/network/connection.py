@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkatool.broker.network.outgoing import Outgoing
+from kafkatool.broker.network.request_memory import RequestMemory
 from kafkatool.broker.security.login import Login
 from kafkatool.broker.security.principal import ANONYMOUS, Principal
 from kafkatool.core.errors import ProtocolError
@@ -60,6 +61,10 @@ class Connection:
         """Who the peer is. A login sets it, on the processor's thread, before a request is read."""
         self.login: Login | None = None
         """Sees every frame first, as long as it is there."""
+        self.memory: RequestMemory | None = None
+        """Where the bytes of its requests count, if they do."""
+        self._counted_bytes = 0
+        self._counted_whole = False
         self.on_ready: Callable[[], None] | None = None
         """Called once, when the peer has proved who it is, or the connection is closed."""
         self.remote_host, self._remote_port = _address(sock.getpeername())
@@ -135,6 +140,8 @@ class Connection:
                 self._body = self._begin_body()
             return self._fill(self._body)
         except BlockingIOError:
+            if self._body is not None:
+                self._count(whole=False)
             return None
 
     def _begin_body(self) -> bytearray:
@@ -162,8 +169,23 @@ class Connection:
                 raise EOFError
             self._filled += received
         self._body = None
+        self._count(whole=True)
         self.in_work = True
         return body
+
+    def _count(self, *, whole: bool) -> None:
+        if self.memory is not None:
+            self.memory.receive(self._filled - self._counted_bytes, whole=whole)
+            self._counted_bytes, self._counted_whole = self._filled, whole
+
+    def _count_no_longer(self) -> None:
+        if self.memory is not None and (self._counted_bytes or self._counted_whole):
+            self.memory.forget(self._counted_bytes, whole=self._counted_whole, reader=self)
+            self._counted_bytes, self._counted_whole = 0, False
+
+    def may_read(self, wake: Callable[[], None]) -> bool:
+        """Tell whether there is memory for what it reads; if not, ``wake`` is called once there may be (SEC-98)."""
+        return self.memory is None or self.memory.may_read(self, wake)
 
     def expect_login(self, login: Login, max_frame_bytes: int) -> None:
         """Have a login see every frame first, none of them larger than that, until it is done (SEC-63)."""
@@ -203,6 +225,7 @@ class Connection:
         with self._lock:
             self.closed = True
             self._outgoing = None
+            self._count_no_longer()
             self._say_goodbye()
             self._socket.close()
         if self.on_ready is not None:
@@ -236,10 +259,12 @@ class Connection:
             self._await_room()
             return
         self._outgoing = None
+        self._count_no_longer()
         if self._unmute_after:
             self._read_on()
 
     def _read_on(self) -> None:
+        self._count_no_longer()
         self._arm(AT_ONCE if self._has_more() else READ)
         self.in_work = False  # only now: until then the processor leaves the arming to us
 

@@ -86,7 +86,7 @@ class Processor:
         self.epoll.register(self._wake_fd, select.EPOLLIN)
         self._connections: dict[int, Connection] = {}
         self._refused: deque[Request] = deque()  # whole requests for which the channel had no room
-        self._unread: deque[Connection] = deque()  # readable connections that wait behind those
+        self._unread: deque[Connection] = deque()  # readable ones that wait behind those, or until there is memory
         self._idle_check_at = 0.0
         self._reading = True
         self._reads_no_more = threading.Event()
@@ -147,7 +147,7 @@ class Processor:
                     os.eventfd_read(fd)
                 elif connection := self._connections.get(fd):
                     self._serve(connection, events)
-            if self._refused:
+            if self._refused or self._unread:
                 self._offer_again()
             if self._failed:
                 self._close_failed()
@@ -164,13 +164,13 @@ class Processor:
                 return
             if connection.has_outgoing:
                 connection.flush()
-            elif self._refused:
+            elif not self._reading:
+                connection.mute()
+            elif self._refused or not connection.may_read(self.wake):
                 connection.mute()
                 self._unread.append(connection)
-            elif self._reading:
-                self._read(connection)
             else:
-                connection.mute()
+                self._read(connection)
         except EOFError:
             self._close(connection)
         except HandshakeError as e:

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import os
 import struct
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -12,6 +13,7 @@ from kafkatool.broker.network.admission import ConnectionQuotas, PendingLogins, 
 from kafkatool.broker.network.connection import Connection
 from kafkatool.broker.network.processor import PeerLines, Processor
 from kafkatool.broker.network.request_channel import Request, RequestChannel
+from kafkatool.broker.network.request_memory import RequestMemory
 from kafkatool.broker.security.listeners import OPEN, ListenerSecurity
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import Endpoint
@@ -36,6 +38,16 @@ class _Listener:
     make_processor: Callable[[int], Processor]
 
 
+def _memory_bytes(config: BrokerConfig) -> int:
+    """Return how many bytes of requests the broker may hold; it is said where nothing says so (SEC-98)."""
+    if config.queued_max_request_bytes > 0:
+        return config.queued_max_request_bytes
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit_bytes = max(machine_bytes // 4, 2 * config.socket_request_max_bytes)
+    log.info("requests take at most %d bytes of memory: a quarter, as queued.max.request.bytes is not set", limit_bytes)
+    return limit_bytes
+
+
 class SocketServer:
     """The network of one broker: ``bind`` (accepts, reads nothing), ``serve``, ``stop_serving`` (drains), ``close``.
 
@@ -49,6 +61,7 @@ class SocketServer:
         self._pending = PendingLogins(config.kt_max_unauthenticated_connections)
         self._name = "network"
         self._channel = RequestChannel(config.queued_max_requests)
+        self._memory = RequestMemory(_memory_bytes(config))
         self._quotas = ConnectionQuotas(config.max_connections_per_ip, config.max_connections_per_ip_overrides)
         self._places = Places(config.max_connections)
         self._lock = threading.Lock()  # of what follows
@@ -62,6 +75,11 @@ class SocketServer:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the listeners with the ports they are bound to."""
         return tuple(one.acceptor.endpoint for one in self._listeners)
+
+    @property
+    def received_bytes(self) -> int:
+        """Return the bytes of requests that are not answered yet; without the brokers' own, where they have a listener."""
+        return self._memory.received_bytes
 
     def bind(self, name: str = "network") -> None:
         """Open all listeners. Raises KafkatoolError when one cannot be bound; then ``close`` cleans up.
@@ -88,6 +106,7 @@ class SocketServer:
                 security=security,
                 pending=self._pending,
                 places=places,
+                memory=None if for_brokers else self._memory,  # followers and controller are always read
             )
             self._listeners.append(_Listener(acceptor, processors, make_processor))
             log.info("listening on %s", acceptor.endpoint)

@@ -71,6 +71,7 @@ class BrokerConfig:
     num_io_threads: int = _number(8, 1)
     background_threads: int = _number(10, 1)
     queued_max_requests: int = _number(500, 1)
+    queued_max_request_bytes: int = _number(-1, -1)  # -1: a quarter of the machine's memory
     socket_request_max_bytes: int = _number(104_857_600, 1, _INT_MAX)
     socket_send_buffer_bytes: int = _number(102_400, -1)
     socket_receive_buffer_bytes: int = _number(102_400, -1)

@@ -1,0 +1,173 @@
+"""What requests take of a broker's memory, and who reads on when it is full."""
+
+import struct
+import threading
+
+import pytest
+
+from kafkatool.broker.network.request_channel import Request
+from kafkatool.broker.network.request_memory import RequestMemory
+from tests.broker.network.raw_client import connected, echo, serving, wait_until
+
+
+class Reader:
+    def __init__(self) -> None:
+        self.ended = False
+
+    def end(self) -> None:
+        self.ended = True
+
+
+class Woken:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+
+@pytest.mark.spec("SEC-98")
+def test_above_the_limit_nobody_reads_until_it_falls() -> None:
+    memory, wake = RequestMemory(100), Woken()
+    first, second = Reader(), Reader()
+    assert memory.may_read(first, wake)
+    memory.receive(60, whole=True)
+    assert memory.may_read(second, wake)
+    memory.receive(40, whole=False)
+    assert not memory.may_read(first, wake)
+    assert not memory.may_read(second, wake)  # not the one, either, whose request is only begun
+    assert wake.times == 0
+    memory.forget(60, whole=True, reader=first)
+    assert wake.times == 1
+    assert memory.may_read(second, wake)
+    assert memory.received_bytes == 40
+
+
+@pytest.mark.spec("SEC-98")
+def test_with_nothing_in_work_one_at_a_time_reads_to_the_end_however_large_its_request() -> None:
+    now = [0.0]
+    memory, wake = RequestMemory(100, clock=lambda: now[0]), Woken()
+    large, other = Reader(), Reader()
+    memory.receive(100, whole=False)
+    memory.receive(90, whole=False)
+    for _ in range(3):
+        assert memory.may_read(large, wake)
+        assert not memory.may_read(other, wake)
+        memory.receive(500, whole=False)
+    now[0] = 9.9
+    assert not memory.may_read(other, wake)
+    assert not large.ended
+    memory.receive(1, whole=True)
+    assert not memory.may_read(other, wake)  # that it is in work now is a reason to wait, not to close anybody
+    now[0] = 100.0
+    assert not memory.may_read(other, wake)
+    assert not large.ended
+    memory.forget(1601, whole=True, reader=large)
+    assert wake.times == 1
+    assert memory.may_read(other, wake)
+
+
+@pytest.mark.spec("SEC-98")
+def test_who_has_the_turn_and_does_not_use_it_is_closed() -> None:
+    now = [0.0]
+    memory, wake = RequestMemory(100, clock=lambda: now[0]), Woken()
+    stalled, other = Reader(), Reader()
+    memory.receive(150, whole=False)
+    assert memory.may_read(stalled, wake)
+    now[0] = 10.0
+    assert not memory.may_read(other, wake)
+    assert stalled.ended
+    memory.forget(150, whole=False, reader=stalled)
+    assert wake.times == 1
+    assert memory.may_read(other, wake)
+
+
+@pytest.mark.spec("SEC-98")
+def test_a_broker_that_is_full_reads_nobody_and_closes_nobody_and_then_serves_all() -> None:
+    go_on = threading.Event()
+    taken: list[int] = []
+
+    def hold(request: Request) -> None:
+        taken.append(len(request.frame))
+        go_on.wait(60)
+        echo(request)
+
+    with (
+        serving(hold, num_io_threads="8", queued_max_request_bytes="100000") as server,
+        connected(server) as first,
+        connected(server) as second,
+        connected(server) as third,
+    ):
+        bodies = [b"\0\0" + bytes([n]) * 80_000 for n in range(3)]
+        first.send(bodies[0])
+        wait_until(lambda: len(taken) == 1)
+        second.send(bodies[1])  # begins below the limit, which its beginning may reach: it is read later, if so
+        third.send(bodies[2])
+        assert third.answers_nothing_for(0.5)
+        assert len(taken) <= 2
+        go_on.set()
+        for peer, body in zip((first, second, third), bodies, strict=True):
+            assert peer.receive() == body
+            assert peer.ask(b"\0\0x") == b"\0\0x"
+
+
+@pytest.mark.spec("SEC-98")
+def test_one_request_larger_than_the_limit_passes() -> None:
+    with serving(echo, queued_max_request_bytes="1000") as server, connected(server) as peer:
+        large = b"\0\0" + bytes(300_000)
+        for _ in range(3):
+            assert peer.ask(large) == large
+
+
+@pytest.mark.spec("SEC-98")
+@pytest.mark.parametrize("leave", ["close", "answer"])
+def test_half_a_request_counts_and_is_given_back_when_its_connection_ends(leave: str) -> None:
+    with serving(echo, queued_max_request_bytes="50000") as server, connected(server) as other:
+        with connected(server) as half:
+            half.socket.sendall(struct.pack(">i", 60_000) + b"\0\0" + bytes(55_000))
+            wait_until(lambda: server.received_bytes >= 50_000)
+            if leave == "answer":
+                half.socket.sendall(bytes(60_000 - 55_002))
+                assert len(half.receive()) == 60_000
+        assert other.ask(b"\0\0x") == b"\0\0x"
+        wait_until(lambda: server.received_bytes == 0)
+
+
+@pytest.mark.spec("SEC-98")
+def test_the_brokers_own_listener_is_always_read() -> None:
+    go_on = threading.Event()
+
+    def hold(request: Request) -> None:
+        if len(request.frame) > 1000:
+            go_on.wait(60)
+        echo(request)
+
+    with (
+        serving(
+            hold,
+            queued_max_request_bytes="1000",
+            listeners="INNER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+            listener_security_protocol_map="INNER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            inter_broker_listener_name="INNER",
+        ) as server,
+        connected(server, 0) as broker,
+        connected(server, 1) as client,
+        connected(server, 1) as other,
+    ):
+        client.send(b"\0\0" + bytes(5000))
+        wait_until(lambda: server.received_bytes >= 5000)
+        other.send(b"\0\0x")
+        assert broker.ask(b"\0\0follower") == b"\0\0follower"
+        assert other.answers_nothing_for(0.5)
+        go_on.set()
+        assert other.receive() == b"\0\0x"
+
+
+@pytest.mark.spec("SEC-98")
+def test_without_the_property_a_quarter_of_the_machine_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kafkatool.broker.network")
+    with serving(echo, socket_request_max_bytes="2000000000") as server, connected(server) as peer:
+        assert peer.ask(b"\0\0x") == b"\0\0x"
+    (line,) = [r for r in caplog.records if "queued.max.request.bytes" in r.getMessage()]
+    assert isinstance(line.args, tuple)
+    assert line.args[0] >= 4_000_000_000  # type: ignore[operator]  # twice the largest request, at least
