@@ -342,7 +342,7 @@ TRANSACTIONS = Page(
 
 ACCESS = Page(
     "access",
-    "kt acls, kt users",
+    "kt acls, kt users, kt zk-acl",
     (
         "Who may do what, and who logs in with SCRAM: kafka-acls and kafka-configs in their words, through ZooKeeper, so "
         "that no broker need run. Brokers with an authorizer go by ACLs, kt's own and Kafka's alike.\n\n"
@@ -351,14 +351,18 @@ ACCESS = Page(
         "it took. Both take `--dry-run`.\n\n"
         "`kt users alter` reads the password from `--password-file`, from stdin (`-`), or asks for it twice; it is never "
         "an argument, and neither it nor salts and keys are shown anywhere. Quotas in the user's node stay.\n\n"
+        "`kt zk-acl` is zookeeper-security-migration: logged in to ZooKeeper as the brokers are, it closes every znode to "
+        "others, or opens them all. It makes no node, writes no ACL that is right already, and refuses to lock out brokers "
+        "that are registered by somebody else. `kt zk-acl --check` lists what is not as it should be.\n\n"
         "Programs read `--output json` ([acls](../schemas/kt-acls-list.schema.json), "
-        "[users](../schemas/kt-users-list.schema.json)).",
+        "[users](../schemas/kt-users-list.schema.json), [zk-acl](../schemas/kt-zk-acl.schema.json)).",
         Help(("acls", "list")),
         Help(("acls", "add")),
         Help(("acls", "remove")),
         Help(("users", "list")),
         Help(("users", "describe")),
         Help(("users", "alter")),
+        Help(("zk-acl",)),
     ),
 )
 

@@ -134,6 +134,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "drain": ("kafkatool.commands.drain.command:drain", "Empty brokers, from a plan to the proof."),
     "acls": ("kafkatool.commands.acls.group:acls", "List, add and remove ACLs."),
     "users": ("kafkatool.commands.users.group:users", "List and alter users with SCRAM credentials."),
+    "zk-acl": ("kafkatool.commands.zk_acl.command:zk_acl", "Close a cluster's znodes to others, or open them."),
     "transactions": (
         "kafkatool.commands.transactions.group:transactions",
         "Look at transactions; find and abort hanging ones.",

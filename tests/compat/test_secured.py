@@ -216,3 +216,42 @@ def test_users_by_requests_log_in_and_are_those_by_zookeeper(kafka: SecuredKafka
     again = asked(kafka, "users", "alter", *named, "--delete-config", "SCRAM-SHA-256")
     assert again.exit_code == 1 and "Attempt to delete a user credential that does not exist" in again.stdout
     assert asked(kafka, "users", "describe", *named).exit_code == 1
+
+
+def rights(kafka: SecuredKafka) -> dict[str, set[str]]:
+    """Return who may do what with each node that both kt and Kafka's tool set the ACL of, and that stays."""
+    found: dict[str, set[str]] = {}
+    for root in ("/admin", "/brokers", "/cluster", "/config", "/controller", "/controller_epoch", "/kafka-acl"):
+        found |= {root + path: acl for path, acl in acls(kafka, root).items()}
+    return found
+
+
+@pytest.mark.spec("SEC-31", "SEC-28")
+def test_nodes_are_closed_and_opened_as_by_kafkas_own_tool(kafka: SecuredKafka) -> None:
+    own = ("--zk-auth-file", str(kafka.jaas), "--zookeeper.acl")
+    before = rights(kafka)
+    new = {"/admin/delete_topics", "/brokers/ids/1", "/config/users/admin", "/kafka-acl/Topic"}
+    assert new <= before.keys()
+    try:
+        opened = run(kafka, "zk-acl", *own, "unsecure")
+        assert opened.exit_code == 0, opened.output
+        assert {frozenset(acl) for acl in rights(kafka).values()} == {frozenset({"world:anyone:cdrwa"})}
+        refused = run(kafka, "zk-acl", *own, "secure")
+        assert refused.exit_code == 1 and "belongs to world:anyone, this session is sasl:kafka" in refused.stderr
+        # Kafka's tool looks at nothing: it takes the brokers' nodes back for sasl:kafka
+        migrator = ("kafka.admin.ZkSecurityMigrator", "--zookeeper.connect", kafka.connect, "--zookeeper.acl")
+        theirs = kafka.tool(*migrator, "secure")
+        closed = rights(kafka)
+        assert closed["/config/users/admin"] == {"sasl:kafka:cdrwa"}, theirs.stdout
+        checked = run(kafka, "zk-acl", "--check", "--output", "json")
+        left = {item["path"] for item in json.loads(checked.stdout)["items"]}
+        assert left <= {"/feature", "/latest_producer_id_block"}, left  # what the tool of that version does not know
+        kafka.tool(*migrator, "unsecure")
+        ours = run(kafka, "zk-acl", *own, "secure", "--force")
+        assert ours.exit_code == 0, ours.output
+        assert rights(kafka) == closed
+        assert run(kafka, "zk-acl", "--check").exit_code == 0
+        assert run(kafka, "zk-acl", *own, "secure").stderr.splitlines()[-1] == "nothing to change"
+    finally:
+        run(kafka, "zk-acl", *own, "secure", "--force")
+    assert rights(kafka) == before

@@ -103,6 +103,10 @@ def alter(
         password = read_password(password_file, name) if added else b""
         with open_way(zookeeper, bootstrap, cluster_id=cluster_id, zk_max_bytes=zk_max_bytes) as way:
             change = Change(name, added, deleted)
+            if added and not way.is_hidden(name):
+                out.note(
+                    f"kt: warning: the cluster's znodes are open: who reaches ZooKeeper can read {name}'s credential"
+                )
             if dry_run:
                 way.dry_run(out, change)
                 return 0

@@ -20,6 +20,9 @@ class UsersByRequest:
     def read(self, name: str | None) -> list[ScramUser]:
         return users.read_users(self._client, None if name is None else [name])
 
+    def is_hidden(self, name: str) -> bool:
+        return True  # as far as kt can tell: the brokers keep it
+
     def alter(self, change: Change, password: bytes) -> None:
         users.alter_user(self._client, users.alteration(change.user, change.added, password, change.deleted))
 

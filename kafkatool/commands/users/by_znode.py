@@ -6,9 +6,10 @@ from kafkatool.commands.users.way import Change
 from kafkatool.core.operations import users
 from kafkatool.core.operations.config_writes import read_configs
 from kafkatool.core.operations.users import USERS, ScramUser, check_deleted
+from kafkatool.core.operations.znode_acls import check_hidden
 from kafkatool.core.security.scram import MECHANISMS
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
+from kafkatool.core.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
 
 class UsersByZnode:
@@ -22,6 +23,9 @@ class UsersByZnode:
 
     def read(self, name: str | None) -> list[ScramUser]:
         return users.read_users(self._zk, None if name is None else [name])
+
+    def is_hidden(self, name: str) -> bool:
+        return check_hidden(self._zk, ConfigZnode.path(USERS, name))
 
     def alter(self, change: Change, password: bytes) -> None:
         credentials = {m: users.make_credential(m, password, n) for m, n in change.added.items()}

@@ -16,4 +16,5 @@ __all__ = [
     "topics",
     "users",
     "verification",
+    "znode_acls",
 ]

@@ -249,3 +249,10 @@ def _key_as_pem(key: Any) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def subject_of(chain: bytes) -> str:
+    """Return whose the first certificate of a PEM chain is, as Java writes it (RFC 2253): ``CN=kt,O=x``."""
+    from cryptography import x509
+
+    return x509.load_pem_x509_certificate(chain).subject.rfc4514_string()

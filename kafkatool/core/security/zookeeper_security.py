@@ -62,6 +62,17 @@ class ZooKeeperLogin:
     service: str = "zookeeper"
 
     @property
+    def zookeeper_id(self) -> str:
+        """Return the id that ZooKeeper makes of it; of the scheme digest that is name and hash."""
+        if self.scheme != "digest":
+            return self.user
+        import base64
+        import hashlib
+
+        sha1 = hashlib.sha1(f"{self.user}:{self.password.reveal()}".encode(), usedforsecurity=False).digest()
+        return f"{self.user}:{base64.b64encode(sha1).decode()}"
+
+    @property
     def described(self) -> str:
         """Name it as in ``SASL DIGEST-MD5 as kafka``."""
         return f"{f'SASL {self.mechanism}' if self.scheme == 'sasl' else self.scheme} as {self.user}"
@@ -69,30 +80,42 @@ class ZooKeeperLogin:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSecurity:
-    """What a session needs beside its address. ``notes`` are to be told as warnings."""
+    """What a session needs beside its address. ``notes`` are to be told as warnings.
+
+    ``subject`` is that of the client certificate, as ZooKeeper writes it; empty without one.
+    """
 
     login: ZooKeeperLogin | None = None
     tls: "ssl.SSLContext | None" = None
-    has_certificate: bool = False
+    subject: str = ""
     notes: tuple[str, ...] = ()
+    tls_source: str = ""
 
     @property
     def has_identity(self) -> bool:
         """Tell whether the session is more than anybody."""
-        return self.login is not None or self.has_certificate
+        return self.login is not None or bool(self.subject)
+
+    @property
+    def ids(self) -> frozenset[tuple[str, str]]:
+        """Return scheme and id of each identity that ZooKeeper knows the session by (SEC-18, SEC-19)."""
+        who = set() if self.login is None else {(self.login.scheme, self.login.zookeeper_id)}
+        return frozenset(who | ({("x509", self.subject)} if self.subject else set()))
 
     @property
     def identity(self) -> str:
         """Say who the session is, as the end of a sentence."""
         who = [] if self.login is None else [f"{self.login.scheme}:{self.login.user}"]
-        if self.has_certificate:
-            who.append("x509")
+        if self.subject:
+            who.append(f"x509:{self.subject}")
         return f"this session is {' and '.join(who)}" if who else "this session has no login"
 
     @property
     def described(self) -> str:
         """Tell in a few words what is used, and from where; never a secret."""
-        parts = [] if self.tls is None else [f"TLS{' with a client certificate' if self.has_certificate else ''}"]
+        parts = (
+            [] if self.tls is None else [f"TLS{f' as {self.subject}' if self.subject else ''}, from {self.tls_source}"]
+        )
         if self.login is not None:
             parts.append(f"{self.login.described}, from {self.login.source}")
         return "; ".join(parts) or "no login"
@@ -132,6 +155,7 @@ def with_tls(security: ZooKeeperSecurity, properties: Mapping[str, str], source:
     """Add the TLS that ``zookeeper.ssl.*`` of the properties ask for. Raises ConfigError."""
     if properties.get(f"{_TLS}client.enable", "false").lower() != "true":
         return security
+    from kafkatool.core.security.stores import subject_of
     from kafkatool.core.security.tls import client_context, read_tls_settings
 
     settings = read_tls_settings(properties, source, prefix=_TLS)
@@ -140,7 +164,8 @@ def with_tls(security: ZooKeeperSecurity, properties: Mapping[str, str], source:
     except ConfigError as e:
         raise ConfigError(f"{source}: {e}") from e
     notes = (*security.notes, *settings.notes)
-    return ZooKeeperSecurity(security.login, context, settings.key_pair is not None, notes)
+    subject = "" if settings.key_pair is None else subject_of(settings.key_pair.chain)
+    return ZooKeeperSecurity(security.login, context, subject, notes, source)
 
 
 def read_client_section(path: str, name: str) -> "tuple[str, Section] | None":

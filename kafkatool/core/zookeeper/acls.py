@@ -14,6 +14,17 @@ _LETTERS: Final = ((4, "c"), (8, "d"), (READ, "r"), (2, "w"), (16, "a"))
 _SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 _ALWAYS_OPEN: Final = "/consumers"  # old consumers write below it
 
+SECURED_ROOTS: Final = (
+    *("/admin", "/brokers", "/cluster", "/config", "/controller", "/controller_epoch", "/isr_change_notification"),
+    *("/latest_producer_id_block", "/log_dir_event_notification", "/delegation_token", "/kafka-acl-extended"),
+    *("/kafka-acl", "/kafka-acl-changes", "/kafka-acl-extended/prefixed", "/kafka-acl-extended-changes"),
+    *("/feature", "/migration"),
+)
+"""What zookeeper-security-migration goes through, each with all below it (SEC-31). Source: Kafka 2.8.0 and 3.9.1."""
+
+ROOTS_NOT_ALWAYS_THERE: Final = frozenset({"/controller", "/feature", "/migration"})
+"""Nobody rules for a moment, or the version has none."""
+
 
 class Acl(NamedTuple):
     """One entry: rights, and whose."""
@@ -58,6 +69,11 @@ OWN_NODES: Final = NodeAcls(_CREATOR)
 def is_sensitive(path: str) -> bool:
     """Tell whether only owners may read the node; by the beginning of its path, as Kafka does."""
     return path.startswith(_SENSITIVE)
+
+
+def is_world_readable(acls: Iterable[Acl]) -> bool:
+    """Tell whether everybody may read the node."""
+    return any(acl.scheme == "world" and acl.rights & READ for acl in acls)
 
 
 def is_open(acls: Iterable[Acl]) -> bool:

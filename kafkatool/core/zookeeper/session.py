@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from kafkatool.core.errors import (
     ConnectionLostError,
@@ -26,7 +26,7 @@ from kafkatool.core.errors import (
     ZooKeeperError,
 )
 from kafkatool.core.security.zookeeper_security import OPEN, ZooKeeperSecurity
-from kafkatool.core.zookeeper.acls import ALL_RIGHTS, Acl, NodeAcls
+from kafkatool.core.zookeeper.acls import ALL_RIGHTS, OPEN_NODES, Acl, NodeAcls
 from kafkatool.core.zookeeper.kazoo_link import KazooLink
 from kafkatool.core.zookeeper.link import LateError, Link, LinkWatch, Reply, UnknownRequestError
 from kafkatool.core.zookeeper.link import SessionState as SessionState
@@ -63,6 +63,22 @@ class WatchEvent(NamedTuple):
 Watch = Callable[[WatchEvent], None]
 
 
+class _OrRefusal(Generic[T]):
+    """A reply to which a refusal is an answer too."""
+
+    __slots__ = ("_reply",)
+
+    def __init__(self, reply: Reply[T]) -> None:
+        self._reply = reply
+
+    def get(self, timeout_s: float, /) -> T | NoPermissionError:
+        """Wait for it. Raises ZooKeeperError, but for a refusal."""
+        try:
+            return self._reply.get(timeout_s)
+        except NoPermissionError as e:
+            return e
+
+
 class ZooKeeper:
     """One session, kept over reconnects, replaced after an expiry. Thread-safe; watches run on its callback thread.
 
@@ -83,6 +99,8 @@ class ZooKeeper:
     ) -> None:
         self.connect = connect
         self.security = security
+        self.node_acls = OPEN_NODES
+        """What the nodes get that are made."""
         self._timeout = connection_timeout_ms / 1000
         self._create_chroot = create_chroot
         self._max_packet_bytes = max_packet_bytes
@@ -199,7 +217,22 @@ class ZooKeeper:
 
     def make_nodes_as(self, acls: NodeAcls) -> None:
         """Give the nodes that are made from now on these rights."""
+        self.node_acls = acls
         self.link.make_nodes_as(acls)
+
+    def acls_where_permitted(self, paths: Sequence[str]) -> "list[list[Acl] | NoPermissionError | None]":
+        """Ask who may do what with each node in one pipelined pass, or say that it may not be asked; None: no such node."""
+        return self._gather(paths, lambda path: _OrRefusal(self.link.acls(path)))
+
+    def set_acls_where_permitted(
+        self, acls: "Sequence[tuple[str, Sequence[Acl]]]"
+    ) -> "list[object | NoPermissionError | None]":
+        """Say who may do what with each node, in one pipelined pass; None: no such node."""
+        return self._gather(acls, lambda one: _OrRefusal(self.link.set_acls(*one)))
+
+    def children_where_permitted(self, paths: Sequence[str]) -> "list[list[str] | NoPermissionError | None]":
+        """Read the children of each path in one pipelined pass, or say that they may not be read; None: no such node."""
+        return self._gather(paths, lambda path: _OrRefusal(self.link.children(path, None)))
 
     def _with_owners(self, path: str) -> NoPermissionError:
         """Say whose the node is, or its parent where it is not there, and who this session is (SEC-24)."""

@@ -54,6 +54,8 @@ STORY = (
     Step(f"users list {ZK}", "credential"),
     Step(f"users describe {ZK} --entity-name T", "credential"),
     Step(f"users describe {ZK} --entity-name nobody", "credential", 1, 1),
+    Step(f"zk-acl {ZK} --check", "node", 1),
+    Step(f"zk-acl {ZK} --zookeeper.acl secure --force --dry-run --zk-auth-file login.properties", "planned"),
     Step(f"topics describe {ZK} --topic T", "partition"),
     Step(f"topics describe {ZK} --topic T --topics-with-overrides", "topic"),
     Step(f"topics describe {ZK} --topic T-is-not-there", "partition", 1, 1),
@@ -123,6 +125,7 @@ def schema_of(command: str) -> dict[str, Any]:
 def topic(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Make a name of this test's own, with the files that the story works on."""
     name: str = "contract-" + request.node.callspec.params["form"]
+    (tmp_path / "login.properties").write_text("scheme=digest\nusername=kafka\npassword=any\n")
     moved = [{"topic": name, "partition": p, "replicas": [3, 1]} for p in range(2)]
     for file, value in {
         "password.json": "any text will do",
