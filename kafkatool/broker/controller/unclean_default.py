@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 NAME = "unclean.leader.election.enable"
 _BROKER = 4  # the resource type
-_TIMEOUT_MS = 5000
+_TIMEOUT_MS = 20_000  # one that is gone refuses at once; one that pauses is worth waiting for, at a start
 _GIVE_IT = f"give it: -o {NAME}=false, or =true, which may lose records (the default of Kafka up to 0.10.2)"
 
 

@@ -55,7 +55,7 @@ _CHUNK_BYTES = 1 << 18
 _MANY = 64  # answers that are worth waiting for
 _GATHER_S = 0.001
 _LOGIN_S = 3.0  # for each answer of a login: a server without SASL gives none
-_TRIES = 2  # of a login that ends with the connection: a server that stops does so too
+_TRIES = 2  # of a login that ends with the connection, or is not answered: so it is with a server that stops, or pauses
 _AUTH = 100  # the type of the first kind of request that is numbered in another way
 
 _ERRORS: dict[type[Exception], tuple[type[errors.ZooKeeperError], str]] = {
@@ -434,7 +434,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
 
     def __init__(self, client: _Client, retry_sleeper: Any, logger: logging.Logger) -> None:
         super().__init__(client, retry_sleeper, logger=logger, sasl_options=_sasl_options(client.security))
-        self._dropped = 0
+        self._vain_logins = 0
         self._handshake = Handshake(super()._invoke)
         self._arrived_on: socket.socket | None = None
         self._arrived = b""
@@ -479,15 +479,19 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         try:
             super()._authenticate_with_sasl(host, min(timeout, _LOGIN_S))
         except KazooTimeoutError as e:
+            if self._is_worth_another_try():
+                raise ConnectionDropped("no answer to a login") from e
             raise _NoAnswerError from e
         except kz.AuthFailedError as e:
-            if isinstance(
-                e.__cause__, ConnectionDropped
-            ):  # ZooKeeper 3.4 says no in this way; one that stops does so too
-                self._dropped += 1
-                if self.client.was_live or self._dropped < _TRIES:
-                    raise e.__cause__ from e
+            # ZooKeeper 3.4 says no in this way
+            if isinstance(e.__cause__, ConnectionDropped) and self._is_worth_another_try():
+                raise e.__cause__ from e
             raise
+
+    def _is_worth_another_try(self) -> bool:
+        """Count a login that came to nothing, without a word; tell whether that may be chance."""
+        self._vain_logins += 1
+        return self.client.was_live or self._vain_logins < _TRIES
 
     def _submit(self, request: Any, timeout: float, xid: Any = None) -> None:
         """Send a request; those of a login are logged nowhere, as kazoo would at debug level (SEC-42)."""

@@ -3,13 +3,18 @@
 and thousands of requests at once: all answered, in order, also when the connection drops in the middle.
 """
 
+import socket
+import struct
 import threading
 from typing import Any
 
 import pytest
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
-from kafkatool.core.errors import ZooKeeperError
+from kafkatool.core.errors import ZooKeeperError, ZooKeeperRefusedError
+from kafkatool.core.security.secret import Secret
+from kafkatool.core.security.zookeeper_security import ZooKeeperLogin, ZooKeeperSecurity
+from kafkatool.core.zookeeper import kazoo_link
 from kafkatool.core.zookeeper.kazoo_link import Handshake
 from kafkatool.core.zookeeper.session import Create, SessionState, SetData, TransactionError, WatchEvent, ZooKeeper
 from tests.core.zookeeper.sessions import link_of
@@ -20,6 +25,43 @@ COUNT = 2_000
 
 
 # --- a connection that is never answered ------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-21")
+def test_a_login_that_is_not_answered_is_tried_again_before_the_server_is_said_to_know_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A ZooKeeper that pauses for some seconds answers none either; it ended the start of a broker."""
+    monkeypatch.setattr(kazoo_link, "_LOGIN_S", 0.5)
+    logins: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as stream:
+            asked = [stream.read(int.from_bytes(stream.read(4)))]
+            session = struct.pack(">iiqi16s?", 0, 60_000, 7, 16, bytes(16), False)
+            connection.sendall(len(session).to_bytes(4) + session)
+            asked.append(stream.read(int.from_bytes(stream.read(4))))
+            logins.append(asked[-1])
+            stream.read(1)  # until the client gives up
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    security = ZooKeeperSecurity(ZooKeeperLogin("sasl", "kafka", Secret("word"), "jaas.conf"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ZooKeeperRefusedError, match="does not answer a login: has it SASL"):
+            ZooKeeper(address, connection_timeout_ms=100_000, security=security).start()
+        listening.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+    eventually(lambda: sum(map(bool, logins)) >= 2, "each try to be read")
 
 
 @pytest.mark.spec("CTL-18", "BRK-122")
