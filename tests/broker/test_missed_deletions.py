@@ -63,7 +63,7 @@ def controller_epoch(zk: ZooKeeper) -> int:
     return ControllerEpochZnode.decode(node.data)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.spec("BRK-41", "BRK-110", "CTL-92")
 @pytest.mark.parametrize("away", ["stopped", "without session"])
 def test_records_of_a_deleted_topic_do_not_come_back_with_a_broker_that_missed_the_move(
@@ -105,7 +105,7 @@ def test_records_of_a_deleted_topic_do_not_come_back_with_a_broker_that_missed_t
         assert len(list((tmp_path / "1" / "data").glob("t-0.*-stray"))) == 1
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.spec("BRK-41", "BRK-150", "BRK-122")
 @pytest.mark.parametrize("away", ["stopped", "without session"])
 @pytest.mark.parametrize("how", ["made on it", "moved to it"])

@@ -10,7 +10,7 @@ from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.broker.settings.config import BrokerConfig
 from tests.waiting import eventually
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 200.0
 
 
 def frame(body: bytes) -> bytes:

@@ -26,7 +26,7 @@ from tests.broker.storage.logs import broker_config
 from tests.compat.real_kafka import RealKafka, require, versions
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 _BROKER = 1
 _KEEP_ALL = {"log.cleaner.enable": "false", "log.retention.ms": "-1"}  # the topic and its configs are made later
