@@ -22,6 +22,12 @@ from tests.core.statelog.logs import record
 
 DEADLINE_S = 840
 OF_CACHE = "XDG_CACHE_HOME"
+HELD = """
+import os, sys, time
+os.nice = lambda increment: 0
+while sys.orig_argv[-1].endswith(".archive_maker") and not os.path.exists({go!r}):
+    time.sleep(0.05)
+"""
 
 
 @pytest.fixture
@@ -35,10 +41,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def makers(cache: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Give the environment for makers at work: not at the lowest priority, which may be no time at all here.
 
-    Those that are still at it at the end of the test are ended, and their JVMs: they are processes of their own.
+    They begin when there is a file ``go``. Those that are still at it at the end of the test are ended, and their JVMs:
+    they are processes of their own.
     """
     (own := tmp_path / "python").mkdir()
-    (own / "sitecustomize.py").write_text("import os\nos.nice = lambda increment: 0\n")
+    (own / "sitecustomize.py").write_text(HELD.format(go=str(tmp_path / "go")))
     yield {"PYTHONPATH": os.pathsep.join(filter(None, (str(own), os.environ.get("PYTHONPATH"))))}
     left = [p for p in psutil.process_iter() if p.pid != os.getpid() and _environment(p).get(OF_CACHE) == str(cache)]
     for process in left:
@@ -134,9 +141,10 @@ def test_pips_java_has_its_archive_after_the_first_run_and_only_once(
     (tmp_path / "log").write_bytes(record("00,000"))
     kt = [sys.executable, "-m", "kafkatool", "logs", "merge", "--logs", str(tmp_path / "log")]
     first = subprocess.run(kt, env=environment, capture_output=True, check=True)
-    assert not archive.exists()  # the result was there before the making had got anywhere
+    assert not archive.exists()  # the result did not wait for the making
     assert first.stdout == record("00,000")
     assert b"in the background, once" in first.stderr
+    (tmp_path / "go").touch()
     others = [
         subprocess.Popen([sys.executable, "-m", "kafkatool.core.statelog.spark.archive_maker"], env=environment)
         for _ in range(3)
