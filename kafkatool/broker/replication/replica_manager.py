@@ -18,6 +18,8 @@ from kafkatool.broker.replication.leading.fetch_sessions import FetchSessions
 from kafkatool.broker.replication.leading.fetches import Fetches
 from kafkatool.broker.replication.leading.hanging_transactions import PERIOD_MS as HANGING_TRANSACTIONS_PERIOD_MS
 from kafkatool.broker.replication.leading.hanging_transactions import HangingTransactions
+from kafkatool.broker.replication.leading.late_transactions import PERIOD_MS as LATE_TRANSACTIONS_PERIOD_MS
+from kafkatool.broker.replication.leading.late_transactions import LateTransactions
 from kafkatool.broker.replication.leading.older_fetches import OlderFetches
 from kafkatool.broker.replication.leading.verified_appends import VerifiedAppends
 from kafkatool.broker.replication.partition.isr_writer import PROPAGATION_PERIOD_MS, IsrPropagation, IsrWriter
@@ -117,6 +119,7 @@ class ReplicaManager:
         self.verified_appends = VerifiedAppends(self.partitions, self.appends, metadata_cache)
         self.verified_appends.enabled = config.transaction_partition_verification_enable
         self.hanging_transactions = HangingTransactions(self.partitions, metadata_cache, self.appends)
+        self.late_transactions = LateTransactions(self.partitions, config.transaction_max_timeout_ms)
         self.fetches = Fetches(
             self.partitions,
             self.delayed,
@@ -137,6 +140,7 @@ class ReplicaManager:
             ("isr-expiration", self.shrink_isrs, config.replica_lag_time_max_ms / 2),
             ("isr-change-propagation", self.isr_propagation.run, PROPAGATION_PERIOD_MS),
             ("hanging-transactions", self.hanging_transactions.run, HANGING_TRANSACTIONS_PERIOD_MS),
+            ("late-transactions", self.late_transactions.run, LATE_TRANSACTIONS_PERIOD_MS),
         ):
             self._tasks.append(self._scheduler.schedule(name, task, delay_ms=period_ms, period_ms=period_ms))
 

@@ -26,6 +26,7 @@ from kafkatool.broker.transactions.records import encode_key, encode_value
 from kafkatool.broker.transactions.states import PREPARED, TransactionState
 from kafkatool.broker.transactions.transaction import Identity, IllegalMoveError, Transaction
 from kafkatool.broker.transactions.verifier import Verifier
+from kafkatool.broker.transactions.watch import Watch
 from kafkatool.broker.transactions.writer import TransactionsWriter, answer_for
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
@@ -80,6 +81,7 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self._clock = CoordinatorClock() if clock is None else clock
         self.now_ms = self._clock.steady_ms
+        self.watch = Watch()
         self.owned = OwnedTransactions(
             config,
             replica_manager,
@@ -336,6 +338,7 @@ class TransactionCoordinator:
                 return False  # whatever the log has: its successor decides
             stored = error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             if stored:
+                self.watch.moved(None if entry.value is None else entry.value.state, to.state)
                 entry.value = to
                 if to.state in PREPARED:
                     entry.unmarked = frozenset(to.partitions)
@@ -453,8 +456,14 @@ class TransactionCoordinator:
     # --- timeouts and expiry (TXN-44 to 48) ---------------------------------------------------------------------
 
     def time_out(self) -> None:
-        """Abort what its producer has left open for too long."""
+        """Abort what its producer has left open for too long; tell of ends that take too long."""
+
+        def aborted(code: ErrorCode) -> None:  # what fails is found again by the next round
+            if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                self.watch.timed_one_out()
+
         now_ms = self.now_ms()
+        self.watch.look(yielding_gil(self.owned.all()), now_ms)
         for entry in yielding_gil(self.owned.all()):
             with entry.lock:
                 if entry.gone or self.owned.is_lost(entry):
@@ -464,7 +473,7 @@ class TransactionCoordinator:
                     continue
                 _begin(entry, move)
             log.info("transactional id %s: its transaction took too long and is aborted", entry.id)
-            self._store(entry, move, lambda _: None)  # what fails is found again by the next round
+            self._store(entry, move, aborted)
 
     def expire(self) -> None:
         """Forget ids that nobody has used for ``transactional.id.expiration.ms``."""

@@ -82,20 +82,35 @@ class Verifier:
         else:
             limit_ms = min(timeout_ms, self._longest_ms)
             asked.timer_task = self._timer.add(limit_ms, lambda: asked.tell(ErrorCode.REQUEST_TIMED_OUT))
-            self._replace_earlier(asked)
-            self._channels.put(leader[0], asked)
+            if self._takes_its_turn(asked):
+                self._channels.put(leader[0], asked)
 
-    def _replace_earlier(self, asked: _Asked) -> None:
-        """Of two questions of one transactional id only the newer goes (TXN-78)."""
+    def _takes_its_turn(self, asked: _Asked) -> bool:
+        """Answer what a newer question of the same transactional id ends, be that others or this one (TXN-78).
+
+        Questions of one epoch about different partitions go together: a client that sends a request for each partition,
+        as librdkafka does, asks all of them at once.
+        """
         new = asked.question
+        is_fenced = False
 
-        def is_earlier(other: _Asked) -> bool:
+        def ends(other: _Asked) -> bool:
+            nonlocal is_fenced
             old = other.question
-            return old.transactional_id == new.transactional_id and old.producer_epoch <= new.producer_epoch
+            if old.transactional_id != new.transactional_id:
+                return False
+            is_fenced = is_fenced or old.producer_epoch > new.producer_epoch
+            is_same = old.producer_epoch == new.producer_epoch
+            return old.producer_epoch < new.producer_epoch or (
+                is_same and not set(old.partitions).isdisjoint(new.partitions)
+            )
 
-        for other in self._channels.drop(is_earlier):
-            is_fenced = other.question.producer_epoch < new.producer_epoch
-            other.tell(ErrorCode.PRODUCER_FENCED if is_fenced else ErrorCode.NETWORK_EXCEPTION)
+        for other in self._channels.drop(ends):
+            was_fenced = other.question.producer_epoch < new.producer_epoch
+            other.tell(ErrorCode.PRODUCER_FENCED if was_fenced else ErrorCode.NETWORK_EXCEPTION)
+        if is_fenced:
+            asked.tell(ErrorCode.PRODUCER_FENCED)
+        return not is_fenced
 
     def shutdown(self) -> None:
         """Answer what waits, so that the clients ask the next leader."""
@@ -111,16 +126,19 @@ class Verifier:
                 one.tell(_add(peer, version, one.question))
 
     def _verify(self, peer: Peer, version: int, asked: Sequence[_Asked]) -> None:
+        wanted: dict[tuple[str, int, int], list[TopicPartition]] = {}
+        for one in asked:
+            wanted.setdefault(one.question[:3], []).extend(one.question.partitions)
         request = add_partitions_to_txn.AddPartitionsToTxnRequest(
             transactions=[
                 add_partitions_to_txn.AddPartitionsToTxnTransaction(
-                    transactional_id=one.question.transactional_id,
-                    producer_id=one.question.producer_id,
-                    producer_epoch=one.question.producer_epoch,
+                    transactional_id=transactional_id,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
                     verify_only=True,
-                    topics=_topics(one.question),
+                    topics=_topics(partitions),
                 )
-                for one in asked
+                for (transactional_id, producer_id, producer_epoch), partitions in wanted.items()
             ]
         )
         response = peer.send(_API, version, request)
@@ -153,15 +171,15 @@ def _add(peer: Peer, version: int, question: Question) -> Answer:
             transactional_id=question.transactional_id,
             producer_id=question.producer_id,
             producer_epoch=question.producer_epoch,
-            topics=_topics(question),
+            topics=_topics(question.partitions),
         ),
     )
     return _codes(response.topics)
 
 
-def _topics(question: Question) -> list[add_partitions_to_txn.AddPartitionsToTxnTopic]:
+def _topics(asked: Sequence[TopicPartition]) -> list[add_partitions_to_txn.AddPartitionsToTxnTopic]:
     numbers: dict[str, list[int]] = {}
-    for tp in question.partitions:
+    for tp in asked:
         numbers.setdefault(tp.topic, []).append(tp.partition)
     return [
         add_partitions_to_txn.AddPartitionsToTxnTopic(topic=name, partitions=partitions)

@@ -306,7 +306,7 @@ def test_every_api_has_a_row_here() -> None:
     assert ROWS.keys() == load_handlers().keys()
 
 
-@pytest.mark.spec("SEC-83", "SEC-84")
+@pytest.mark.spec("SEC-83", "SEC-84", "TXN-6")
 @pytest.mark.parametrize("key", sorted(ROWS), ids=lambda key: APIS[key].name)
 def test_who_may_do_nothing_is_refused_with_kafkas_code_and_nothing_is_done(key: int) -> None:
     fields, told, expected = ROWS[key]

@@ -167,7 +167,7 @@ def test_all_topics_none_and_the_cluster(client: Client) -> None:
         assert everything.cluster_id == ("test-cluster" if version >= 2 else None)
 
 
-@pytest.mark.spec("BRK-117")
+@pytest.mark.spec("BRK-117", "TXN-5")
 def test_internal_are_the_two_topics_of_coordinators_alone(client: Client, cache: MetadataCache) -> None:
     names = ["__transaction_state", "__consumer_offsets", "__other", "_consumer_offsets", "__CONSUMER_OFFSETS"]
     cache.update(update(*(state(name, 0, 1, [1]) for name in names), brokers=[live(1)]))

@@ -277,7 +277,7 @@ def test_acks_0_is_not_answered_and_a_failure_ends_the_connection(broker: World,
     assert client.socket.recv(1) == b""
 
 
-@pytest.mark.spec("BRK-83")
+@pytest.mark.spec("BRK-83", "TXN-5")
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
 def test_only_the_admin_client_writes_internal_topics(broker: World, client: Client, topic: str) -> None:
     broker.lead(TopicPartition(topic, 0))

@@ -105,7 +105,7 @@ def test_an_identity_is_asked_for_in_every_version(on: Served) -> None:
     assert on.init(0, "") == (ErrorCode.INVALID_REQUEST, NOBODY)
 
 
-@pytest.mark.spec("TXN-31", "TXN-38")
+@pytest.mark.spec("TXN-31", "TXN-38", "TXN-5")
 @pytest.mark.parametrize("version", range(4))
 def test_partitions_are_looked_at_before_who_asks(on: Served, version: int) -> None:
     me = on.init(0)[1]

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kafkatool.broker.transactions.coordinator import DescribedTransaction
 from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.broker.transactions.transaction import Identity
+from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.replication.world import follower
@@ -250,3 +252,49 @@ def test_a_partition_that_the_metadata_do_not_name_is_asked_for_and_waited_for(o
     on.deleted.add(gone)
     on.settle()
     assert described(on).state is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.spec("TXN-30")
+def test_without_a_block_of_producer_ids_the_client_is_told_to_come_again_and_nothing_is_stored(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> int:
+        raise ZooKeeperError("away")
+
+    end = on.world.partition(OWN).log.log_end_offset
+    with monkeypatch.context() as patch:
+        patch.setattr(on.coordinator, "_next_producer_id", away)
+        assert on.init("id") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)
+    assert on.world.partition(OWN).log.log_end_offset == end
+    assert on.coordinator.describe("id") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert on.coordinator.list() == (ErrorCode.NONE, [])
+    assert given(on).epoch == 0, "once ZooKeeper is back"
+
+
+@pytest.mark.spec("TXN-7", "TXN-14")
+def test_a_new_epoch_under_the_same_leader_loads_nothing_and_changes_no_coordinator_epoch(on: Stage) -> None:
+    mine = given(on)
+    before = described(on)
+    assert (on.add("id", mine, HERE), on.produce("id", mine, HERE)) == (ErrorCode.NONE, ErrorCode.NONE)
+    on.world.lead(OWN, epoch=7, version=1)
+    on.coordinator.on_leadership_change([on.world.partition(OWN)], [])
+    assert on.take_jobs() == [], "no load"
+    assert described(on).value.producer_id == before.value.producer_id, "served all the time"
+    assert on.end("id", mine, committed=True) is ErrorCode.NONE
+    (producer,) = on.world.partition(HERE).log.active_producers()
+    assert producer.coordinator_epoch == 0, "that of the load"
+
+
+@pytest.mark.spec("TXN-7")
+def test_news_of_an_older_epoch_neither_loads_nor_unloads(on: Stage) -> None:
+    given(on)
+    on.succeed(Mortal())  # epoch 1
+    on.succeed(Mortal())  # epoch 2
+    stale = on.world.partition(OWN)
+    followed = SimpleNamespace(tp=OWN, leader_epoch=1)
+    on.coordinator.on_leadership_change([], [followed])  # type: ignore[list-item]
+    assert described(on).state is TransactionState.EMPTY
+    on.world.follow(OWN, epoch=5)
+    on.coordinator.on_leadership_change([], [stale])
+    on.coordinator.on_leadership_change([SimpleNamespace(tp=OWN, leader_epoch=4)], [])  # type: ignore[list-item]
+    assert on.take_jobs() == [] and on.init("id")[0] is ErrorCode.NOT_COORDINATOR

@@ -104,6 +104,11 @@ class Log:
         with self.state.lock:
             return self.state.producers.open_transactions()
 
+    def oldest_open_transaction(self) -> tuple[OpenTransaction, int] | None:
+        """Return the one that holds back the last stable offset, and the time in ms of its producer's last batch."""
+        with self.state.lock:
+            return self.state.producers.oldest_open()
+
     def begin_verification(self, header: BatchHeader) -> Verification | None:
         """Return what a client's batch needs to open a transaction, None if it opens none (TXN-72)."""
         with self.state.lock:

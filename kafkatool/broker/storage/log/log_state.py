@@ -79,7 +79,10 @@ class LogState:
     @property
     def last_stable_offset(self) -> int:
         """Return the offset below which no transaction is open; at most the high watermark."""
-        return self.producers.last_stable_offset(self.high_watermark)
+        # Retention and DeleteRecords may go beyond where an open transaction began (TXN-63).
+        return max(
+            self.producers.last_stable_offset(self.high_watermark), min(self.log_start_offset, self.high_watermark)
+        )
 
     def check_open(self) -> None:
         """Raise StorageError if the log is closed or its log dir is offline."""

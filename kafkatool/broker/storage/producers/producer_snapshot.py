@@ -22,7 +22,7 @@ def write_snapshot(directory: Path, state: ProducerState) -> None:
     """Write the file of ``state.end_offset``, whole or not at all. Raises OSError."""
     body = bytearray(_HEADER.pack(_VERSION, 0, len(state.entries)))
     for producer_id, entry in state.entries.items():
-        last = entry.batches[-1] if entry.batches else ProducedBatch(-1, -1, 0, -1)
+        last = (entry.batches[-1] if entry.batches else ProducedBatch(-1, -1, 0, -1))._replace(timestamp=entry.last_ms)
         start = -1 if entry.transaction_start is None else entry.transaction_start
         body += _PRODUCER.pack(producer_id, entry.epoch, *last, entry.coordinator_epoch, start)
     _HEADER.pack_into(body, 0, _VERSION, crc32c.crc32c(memoryview(body)[_CRC_FROM:]), len(state.entries))
@@ -55,6 +55,8 @@ def read_snapshot(path: Path) -> ProducerState | None:
             )
             if last[0] >= 0:
                 entry.batches.append(ProducedBatch(*last))
+            else:
+                entry.marker_ms = last[-1]
             state.restore(producer_id, entry)
     except error:
         return None

@@ -36,6 +36,13 @@ class ProducerEntry:
     batches: deque[ProducedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
     coordinator_epoch: int = -1
     transaction_start: int | None = None
+    marker_ms: int = -1
+    """The time of its last marker. What is known by markers alone counts as long: they keep former epochs out."""
+
+    @property
+    def last_ms(self) -> int:
+        """Return the time in ms of its last batch or marker; -1: not known."""
+        return max(self.marker_ms, self.batches[-1].timestamp if self.batches else -1)
 
     def duplicate_of(self, header: BatchHeader) -> ProducedBatch | None:
         """Return the kept batch of which this one is an exact repeat."""
@@ -57,6 +64,8 @@ class Verification:
 
     epoch: int
     lowest_sequence: int
+    is_old: bool = False
+    """Nothing was asked since the last look at what has expired."""
 
 
 UNVERIFIED: Final = Verification(-1, _SEQUENCES)
@@ -103,6 +112,7 @@ class ProducerState:
             self._verifications[header.producer_id] = kept
         elif kept.epoch == header.producer_epoch:
             kept.lowest_sequence = min(kept.lowest_sequence, header.base_sequence)
+            kept.is_old = False
         return kept
 
     def void_verifications(self) -> None:
@@ -188,6 +198,7 @@ class ProducerState:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
         entry.coordinator_epoch = coordinator_epoch
+        entry.marker_ms = header.max_timestamp
         self._verifications.pop(header.producer_id, None)
         start, entry.transaction_start = entry.transaction_start, None
         if start is not None:
@@ -203,7 +214,7 @@ class ProducerState:
                 producer_id,
                 entry.epoch,
                 entry.batches[-1].last_sequence if entry.batches else -1,
-                entry.batches[-1].timestamp if entry.batches else -1,
+                entry.last_ms,
                 entry.coordinator_epoch,
                 -1 if entry.transaction_start is None else entry.transaction_start,
             )
@@ -224,6 +235,15 @@ class ProducerState:
             if entry.transaction_start is not None
         ]
 
+    def oldest_open(self) -> tuple[OpenTransaction, int] | None:
+        """Return the open transaction that began first, and the time in ms of its producer's last batch."""
+        start = min(self._open, default=None)
+        for producer_id, entry in self.entries.items() if start is not None else ():
+            if entry.transaction_start == start is not None:
+                found = OpenTransaction(producer_id, entry.epoch, entry.coordinator_epoch, start)
+                return found, entry.last_ms
+        return None
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset below which every transaction has ended, and its end is replicated."""
         if not self._open and not self._ended:
@@ -233,15 +253,22 @@ class ProducerState:
         return min((high_watermark, *self._open, *self._ended))
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers that wrote nothing since, but none with an open transaction."""
+        """Forget producers of which nothing was written since, no marker either; but none with an open transaction.
+
+        So what was asked for a producer that is not known is kept from one call to the next, and no longer.
+        """
         idle = [
             producer_id
             for producer_id, entry in self.entries.items()
-            if entry.transaction_start is None and (not entry.batches or entry.batches[-1].timestamp < before_ms)
+            if entry.transaction_start is None and entry.last_ms < before_ms
         ]
         for producer_id in idle:
             del self.entries[producer_id]
             self._verifications.pop(producer_id, None)
+        for producer_id in [p for p, asked in self._verifications.items() if asked.is_old and p not in self.entries]:
+            del self._verifications[producer_id]
+        for asked in self._verifications.values():
+            asked.is_old = True
 
 
 def _refusal(code: ErrorCode, header: BatchHeader, why: str) -> AppendError:

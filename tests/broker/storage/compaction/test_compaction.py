@@ -119,7 +119,7 @@ def test_a_batch_keeps_its_offsets_producer_and_sequence_and_what_stays_of_it_it
     assert log.log_end_offset == 7
 
 
-@pytest.mark.spec("BRK-167", "BRK-91")
+@pytest.mark.spec("BRK-167", "BRK-91", "TXN-68")
 def test_an_empty_batch_stays_where_it_holds_a_producers_last_sequence(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     log.append_as_leader(batch(2, key=b"a", producer=(7, 1, 0)), 0)
@@ -155,7 +155,7 @@ def test_a_tombstone_stays_for_delete_retention_after_it_was_first_cleaned(tmp_p
     assert _keys_left(log) == [(1, b"b", b"1"), (3, b"c", b"1"), (4, b"d", b"1")]
 
 
-@pytest.mark.spec("BRK-167")
+@pytest.mark.spec("BRK-167", "TXN-68")
 def test_nothing_is_cleaned_above_the_high_watermark_or_an_open_transaction(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     for value in "123":
@@ -176,7 +176,7 @@ def test_nothing_is_cleaned_above_the_high_watermark_or_an_open_transaction(tmp_
     assert [r.offset for r in consumed(log)] == [2, 3, 4, 5]
 
 
-@pytest.mark.spec("BRK-167", "BRK-103")
+@pytest.mark.spec("BRK-167", "BRK-103", "TXN-68")
 def test_records_of_aborted_transactions_go_and_their_markers_after_them(tmp_path: Path) -> None:
     log = compacted_log(tmp_path, delete_retention_ms="0")
     for commit, offset in ((True, 0), (False, 3)):

@@ -66,7 +66,7 @@ def test_only_what_overlaps_the_records_that_were_read_is_listed_over_all_segmen
     assert log.aborted_transactions(log.read(0, 10, 11, min_one_batch=False), 11) == []
 
 
-@pytest.mark.spec("BRK-103")
+@pytest.mark.spec("BRK-103", "TXN-65")
 @pytest.mark.parametrize("segment_bytes", ["100000", "300"])
 def test_every_one_of_several_that_overlap_each_other_is_listed(tmp_path: Path, segment_bytes: str) -> None:
     log = make_log(tmp_path, segment_bytes=segment_bytes)

@@ -1,0 +1,111 @@
+"""OffsetFetch while a transaction may be about to change an offset (KIP-447), and what outlives a load."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
+from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
+from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import offset_fetch as wire
+from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch
+from tests.broker.groups.test_coordinator import A, B, Stage
+from tests.broker.handlers.served import Client, broker_of, handler_context
+
+UNSTABLE = ("", -1, -1, 88)
+NOTHING = ("", -1, -1, 0)
+SERVED = {9: load_handlers()[9]}
+Answer = dict[tuple[str, int], tuple[str | None, int, int, int]]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(stage: Stage) -> Iterator[Client]:
+    with broker_of(SERVED, handler_context(groups=stage.coordinator)) as made:
+        yield made
+
+
+def fetch(
+    client: Client, *partitions: TopicPartition, version: int = 7, stable: bool = True, everything: bool = False
+) -> Answer:
+    topics = [wire.OffsetFetchRequestTopic(topic=p.topic, partitions=[p.partition]) for p in partitions]
+    request = wire.OffsetFetchRequest(group_id="g", topics=None if everything else topics, require_stable=stable)
+    answer = client.call(wire.API, version, request)
+    assert answer.error_code == 0
+    return {
+        (t.topic, p.partition): (p.metadata, p.committed_offset, p.committed_leader_epoch, p.error_code)
+        for t in answer.topics
+        for p in t.partitions
+    }
+
+
+def write(stage: Stage, partition: TopicPartition, offset: int | None, producer: int | None = None) -> None:
+    """Write a commit as a former coordinator did, in a transaction or not; None: a tombstone."""
+    value = None if offset is None else encode_offset(OffsetValue(offset, 4, "m", 1, None), with_epoch=True)
+    record = Record(0, 0, encode_key(OffsetKey("g", *partition)), value, ())
+    options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0, "attributes": TRANSACTIONAL}
+    batch = encode_batch([record], **({} if producer is None else options))  # type: ignore[arg-type]
+    stage.replica.log.append_as_leader(batch, 0, origin_client=False, verification=UNVERIFIED)
+
+
+def end(stage: Stage, producer: int, *, committed: bool) -> None:
+    log = stage.replica.log
+    at = log.log_end_offset
+    log.append_as_leader(encode_marker(producer, 0, Marker(committed, 0), 1), 0, origin_client=False)
+    stage.coordinator.end_transaction(0, producer, committed=committed, log_offset=at)
+
+
+@pytest.mark.spec("TXN-87", "TXN-88", "TXN-86")
+def test_what_a_transaction_may_change_is_unstable_also_over_an_older_offset(stage: Stage, client: Client) -> None:
+    write(stage, A, 3)
+    write(stage, A, 5, producer=7)
+    write(stage, B, 6, producer=7)
+    stage.lead()
+    a, b = (tuple(A), tuple(B))
+    assert fetch(client, A, B) == {a: UNSTABLE, b: UNSTABLE}
+    assert fetch(client, A, B, stable=False) == {a: ("m", 3, 4, 0), b: NOTHING}
+    assert fetch(client, A, B, version=6, stable=False) == {a: ("m", 3, 4, 0), b: NOTHING}, "6 cannot ask for it"
+    assert fetch(client, everything=True) == {a: UNSTABLE}, "the one with nothing but a pending commit is left out"
+    assert fetch(client, everything=True, stable=False) == {a: ("m", 3, 4, 0)}
+    end(stage, 7, committed=True)
+    assert fetch(client, A, B) == {a: ("m", 5, 4, 0), b: ("m", 6, 4, 0)}
+    assert fetch(client, everything=True) == {a: ("m", 5, 4, 0), b: ("m", 6, 4, 0)}
+
+
+@pytest.mark.spec("TXN-87", "TXN-88")
+def test_of_an_aborted_transaction_nothing_is_left(stage: Stage, client: Client) -> None:
+    write(stage, A, 3)
+    write(stage, A, 5, producer=7)
+    stage.lead()
+    end(stage, 7, committed=False)
+    assert fetch(client, A) == {tuple(A): ("m", 3, 4, 0)}
+    stage.restart()
+    with broker_of(SERVED, handler_context(groups=stage.coordinator)) as again:
+        assert fetch(again, A) == {tuple(A): ("m", 3, 4, 0)}
+
+
+@pytest.mark.spec("TXN-88")
+@pytest.mark.parametrize("how", ["in the log", "by the deletion of the topic"])
+def test_a_tombstone_drops_pending_commits_and_the_marker_ends_nothing(stage: Stage, client: Client, how: str) -> None:
+    write(stage, A, 5, producer=7)
+    if how == "in the log":
+        write(stage, A, None)
+    stage.lead()
+    if how != "in the log":
+        assert fetch(client, A) == {tuple(A): UNSTABLE}
+        stage.coordinator.on_partitions_deleted([A])
+    assert fetch(client, A) == {tuple(A): NOTHING}
+    end(stage, 7, committed=True)
+    assert fetch(client, A) == {tuple(A): NOTHING}
+    stage.restart()
+    with broker_of(SERVED, handler_context(groups=stage.coordinator)) as again:
+        assert fetch(again, A) == {tuple(A): NOTHING}
