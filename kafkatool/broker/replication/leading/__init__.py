@@ -13,6 +13,7 @@ __all__ = [
     "fetch_sessions",
     "fetches",
     "hanging_transactions",
+    "late_transactions",
     "older_fetches",
     "verified_appends",
 ]
