@@ -17,6 +17,8 @@ STEADY: Final = {
     "zookeeper.session.timeout.ms": "18000",  # a ping may be a third of it old; 20 ticks are all that a real one grants
     "replica.lag.time.max.ms": "60000",
 }
+LASTING: Final = {**STEADY, "zookeeper.session.timeout.ms": "60000"}
+"""Where no test waits for a session to end: so long a broker may stand still."""
 
 
 def crash(cluster: EmbeddedCluster, zk: ZooKeeper, broker: int) -> None:

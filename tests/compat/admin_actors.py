@@ -167,7 +167,11 @@ class Tools(Actor):
 
     def forget(self, group: str, partition: TopicPartition) -> Said:
         which = f"{partition.topic}:{partition.partition}"
-        return self("groups", "--delete-offsets", "--group", group, "--topic", which)
+        return self.groups("--delete-offsets", "--group", group, "--topic", which)
+
+    def groups(self, *arguments: str) -> Said:
+        """Run the tool for groups, which waits five seconds unless told."""
+        return self("groups", "--timeout", "60000", *arguments)
 
     def logs(self, broker: int, topic: str) -> set[TopicPartition]:
         text = self("log dirs", "--describe", "--topic-list", topic, "--broker-list", str(broker)).text

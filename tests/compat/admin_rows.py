@@ -15,12 +15,13 @@ from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.admin_actors import Actor, Client, Listed, Tools
 from tests.compat.java_tools import Said
+from tests.compat.told import await_told
 from tests.integration.load import await_in_sync
-from tests.steady import STEADY
+from tests.steady import LASTING
 from tests.waiting import eventually
 
 OPTIONS: Final = {
-    **STEADY,
+    **LASTING,
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "delete.topic.enable": "true",
@@ -29,7 +30,7 @@ OPTIONS: Final = {
     "offsets.topic.num.partitions": "1",
     "replica.fetch.max.bytes": "10000",  # a throttled replica gets no further than one fetch
 }
-WAIT_S: Final = 90
+WAIT_S: Final = 120
 BROKERS: Final = (1, 2, 3)
 HELD: Final = {f"{side}.replication.throttled.replicas": "*" for side in ("leader", "follower")}
 SLOW: Final = {f"{side}.replication.throttled.rate": "1" for side in ("leader", "follower")}
@@ -46,17 +47,22 @@ class Stage:
     directory: Path
 
     def topic(self, name: str, *replicas: Sequence[int]) -> str:
-        """Have the actor create it; return its name when it is in sync."""
+        """Have the actor create it; return its name when it is in sync and known to every broker."""
         topic = self.prefix + name
         ok(self.actor.create(topic, *replicas))
-        await_in_sync(self.zk, [topic], WAIT_S)
+        self.settle(topic)
         return topic
+
+    def settle(self, topic: str) -> None:
+        """Wait until it is in sync, and every broker tells of it so: programs ask any."""
+        await_in_sync(self.zk, [topic], WAIT_S)
+        await_told(self.zk, self.cluster.bootstrap, [topic])
 
     def filled(self, name: str, *replicas: Sequence[int]) -> str:
         """Create it with so much data that a throttled replica cannot follow."""
         topic = self.topic(name, *replicas)
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "batch.size": 9000})
-        for number in range(40):
+        for number in range(160):
             producer.produce(topic, bytes(8000), partition=number % len(replicas))
         assert producer.flush(WAIT_S) == 0
         return topic
@@ -81,7 +87,7 @@ class Stage:
         eventually(lambda: self.assignment(topic) == [list(r) for r in wanted], f"{topic} to be moved", WAIT_S)
         node = self.node(topic)
         assert not node["adding_replicas"] and not node["removing_replicas"]
-        await_in_sync(self.zk, [topic], WAIT_S)
+        self.settle(topic)
 
     def throttled(self, topic: str) -> None:
         """Have the topic's moves stand still."""
@@ -126,11 +132,11 @@ def topics_by_default(stage: Stage) -> None:
 def topics_assigned_grown_deleted(stage: Stage) -> None:
     topic = stage.topic("grown", (1, 2), (2, 3))
     ok(stage.actor.grow(topic, 3))
-    await_in_sync(stage.zk, [topic], WAIT_S)
+    stage.settle(topic)
     assert stage.assignment(topic)[:2] == [[1, 2], [2, 3]]
     refused(stage.actor.grow(topic, 2), "currently has 3 partitions")
-    eventually(lambda: len(stage.actor.described(topic)) == 3, "the growth to be told", WAIT_S)
-    assert stage.actor.described(topic)[0] == (1, (1, 2), (1, 2))
+    described = stage.actor.described(topic)
+    assert len(described) == 3 and described[0] == (1, (1, 2), (1, 2))
     ok(stage.actor.delete(topic))
     eventually(lambda: not stage.node(topic), "the topic to be gone", WAIT_S)
 
@@ -256,7 +262,7 @@ def elections(stage: Stage) -> None:
     eventually(lambda: stage.leader(topic) == 2, "2 to lead", WAIT_S)
     refused(stage.actor.elect("preferred", partition), "PREFERRED", "preferred replica", "Failed to elect")
     stage.cluster.start_broker(1)
-    await_in_sync(stage.zk, [topic], WAIT_S)
+    stage.settle(topic)
     ok(stage.actor.elect("preferred", partition))
     assert stage.leader(topic) == 1
     again = stage.actor.elect("preferred", partition)
@@ -303,32 +309,39 @@ def offsets(stage: Stage) -> None:
 
 def group_tool(stage: Stage) -> None:
     assert isinstance(stage.actor, Tools)
+    groups = stage.actor.groups
     topic, group = stage.topic("reset", (1, 2)), f"{stage.prefix}reset"
     reset = ("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
-    assert topic in ok(stage.actor("groups", *reset))
-    assert group in ok(stage.actor("groups", "--list")).split()
-    assert "Empty" in ok(stage.actor("groups", "--describe", "--group", group, "--state"))
-    assert topic in ok(stage.actor("groups", "--describe", "--group", group))
-    assert "successful" in ok(stage.actor("groups", "--delete", "--group", group))
-    assert group not in ok(stage.actor("groups", "--list")).split()
+    assert topic in ok(groups(*reset))
+    assert group in ok(groups("--list")).split()
+    assert "Empty" in ok(groups("--describe", "--group", group, "--state"))
+    assert topic in ok(groups("--describe", "--group", group))
+    assert "successful" in ok(groups("--delete", "--group", group))
+    assert group not in ok(groups("--list")).split()
 
 
 def log_dirs(stage: Stage) -> None:
     topic = stage.topic("kept", (1, 2), (2, 3))
-    assert stage.actor.logs(1, topic) == {TopicPartition(topic, 0)}
-    assert stage.actor.logs(2, topic) == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    for broker, wanted in ((1, {first}), (2, {first, second})):  # a follower makes its log in its own time
+        eventually(lambda b=broker, w=wanted: stage.actor.logs(b, topic) == w, "the logs to be there", WAIT_S)  # type: ignore[misc]
 
 
 def brokers_and_producers(stage: Stage) -> None:
-    assert isinstance(stage.actor, Client)
-    _, controller, brokers = ok(stage.actor("brokers")).split()
-    assert brokers == "1,2,3" and int(controller) == read_cluster(stage.zk, [], states=False).controller_id
+    actor = stage.actor
+    assert isinstance(actor, Client)
+
+    def is_told() -> bool:  # the broker that is asked may learn of another controller after the others
+        _, controller, brokers = ok(actor("brokers")).split()
+        return brokers == "1,2,3" and int(controller) == read_cluster(stage.zk, [], states=False).controller_id
+
+    eventually(is_told, "brokers and controller to be told", WAIT_S)
     topic = stage.topic("produced", (1, 2))
     producer = Producer({"bootstrap.servers": stage.cluster.bootstrap, "enable.idempotence": True})
     producer.produce(topic, b"value")
     assert producer.flush(WAIT_S) == 0
-    if stage.actor.version >= "3":  # an AdminClient of 2.8 does not ask
-        assert "lastSequence=0" in ok(stage.actor("producers", topic, 0))
+    if actor.version >= "3":  # an AdminClient of 2.8 does not ask
+        assert "lastSequence=0" in ok(actor("producers", topic, 0))
 
 
 ROWS: Final = (

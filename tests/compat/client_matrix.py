@@ -20,17 +20,20 @@ from typing import Final
 from confluent_kafka import Consumer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.client.access import PLAINTEXT_ACCESS, BrokerAccess
 from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.protocol.records.batches import decode_records, iter_batches
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.client_process import ClientProcess
 from tests.compat.client_programs import PREPARE, MissingError, Program
-from tests.integration.load import await_in_sync
+from tests.compat.told import await_told
+from tests.integration.load import await_in_sync, end_of
+from tests.steady import LASTING, crash
 from tests.waiting import eventually
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")  # by their numbers in a batch
 CELLS: Final = (*CODECS, "group", "kill -9")
-OPTIONS: Final = {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
+OPTIONS: Final = {**LASTING, "min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
 PARTITIONS: Final = 3
 RECORDS: Final = 100
 VICTIM: Final = 1
@@ -88,12 +91,13 @@ def prepare(rows: Mapping[str, Row], tell: Callable[[str], None]) -> dict[str, P
 class Way:
     """How clients get in. ``name`` begins the names of their topics and groups; ``config`` is a client's CLIENT_CONFIG.
 
-    ``asking`` is how the test itself asks, in librdkafka's words.
+    ``asking`` is how the test itself asks, in librdkafka's words, and ``access`` in ours.
     """
 
     name: str
     bootstrap: str
     asking: Mapping[str, str]
+    access: BrokerAccess = PLAINTEXT_ACCESS
     config: Callable[[str], Path | None] = lambda client: None
 
     def program(self, client: str, program: Program) -> Program:
@@ -111,6 +115,7 @@ def _cluster(directory: Path) -> Iterator[tuple[EmbeddedCluster, ZooKeeper]]:
                 zk, _codec_topic(codec), {p: (p + 1,) for p in range(PARTITIONS)}, {"min.insync.replicas": "1"}
             )
         await_in_sync(zk)
+        await_told(zk, cluster.bootstrap, [_codec_topic(codec) for codec in CODECS])
         yield cluster, zk
 
 
@@ -219,6 +224,7 @@ class Matrix:
         for client in self._programs:
             create_topic(self._zk, self._topic(client), {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}, {})
         await_in_sync(self._zk)
+        await_told(self._zk, self._cluster.bootstrap, list(map(self._topic, self._programs)), self._way.access)
         for client in self._programs:
             topic = self._topic(client)
             load = processes.enter_context(self._start(client, "load", "load", topic, client))
@@ -261,7 +267,7 @@ class Matrix:
 
     def kill(self, cell: str) -> None:
         """Kill a broker, have it back, and end all; what was acknowledged was read, and is committed."""
-        self._cluster.kill_broker(VICTIM)
+        crash(self._cluster, self._zk, VICTIM)
 
         def goes_on(client: str) -> None:
             pair, topic = self._pairs[client], self._topic(client)
@@ -283,8 +289,10 @@ class Matrix:
                 eventually(lambda: wanted <= pair.member.read_of(topic), title, WAIT_S)
                 garbled = [r for r in pair.member.read_of(topic) if r[1] != _value(client, int(r[0]))]
                 assert not garbled, f"{len(garbled)} records have a wrong value: {garbled[:2]}"
+                ends = self._ends(client)
+                eventually(lambda: _has_read(pair.member, topic, ends), "the member to read to the end", WAIT_S)
                 pair.member.end()
-                self._check_committed(client)
+                self._check_committed(client, ends)
 
         with ThreadPoolExecutor(len(self._programs)) as pool:
             list(pool.map(goes_on, self._programs))
@@ -292,15 +300,24 @@ class Matrix:
             await_in_sync(self._zk, seconds=WAIT_S)
             list(pool.map(ends, self._programs))
 
-    def _check_committed(self, client: str) -> None:
-        """Asked as a stranger: the group's offsets are the ends of the partitions."""
+    @contextmanager
+    def _stranger(self, client: str) -> Iterator[tuple[Consumer, list[TopicPartition]]]:
+        """Give who asks for the client's group and its partitions without being a member."""
         asking = Consumer({**self._way.asking, "group.id": self._topic(client), "log_level": 0})
         try:
-            partitions = [TopicPartition(self._topic(client), p) for p in range(PARTITIONS)]
-            ends = [asking.get_watermark_offsets(p, timeout=30)[1] for p in partitions]
-            committed = [p.offset for p in asking.committed(partitions, timeout=30)]
+            yield asking, [TopicPartition(self._topic(client), p) for p in range(PARTITIONS)]
         finally:
             asking.close()
+
+    def _ends(self, client: str) -> list[int]:
+        """Return the ends of the partitions: of what a client sent twice, which not all can help, too."""
+        with self._stranger(client) as (asking, partitions):
+            return [end_of(asking, p) for p in partitions]
+
+    def _check_committed(self, client: str, ends: list[int]) -> None:
+        """Check that the group's offsets are the ends of the partitions."""
+        with self._stranger(client) as (asking, partitions):
+            committed = [p.offset for p in asking.committed(partitions, timeout=WAIT_S)]
         assert committed == ends, f"the member left with {committed} committed, the partitions end at {ends}"
 
     def _acknowledged(self, client: str) -> set[tuple[str, str]]:
@@ -336,6 +353,11 @@ class Matrix:
             self._rows[client].note(cell, str(e))
         else:
             self._rows[client].cells.setdefault(cell, "ok")
+
+
+def _has_read(member: ClientProcess, topic: str, ends: Sequence[int]) -> bool:
+    """Tell whether it has read the last record of each partition."""
+    return all(end - 1 in member.records[topic, p] for p, end in enumerate(ends) if end)
 
 
 def _shared(one: ClientProcess, other: ClientProcess) -> bool:

@@ -5,6 +5,7 @@ Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory
 """
 
 import base64
+import fcntl
 import os
 import re
 import shutil
@@ -71,11 +72,18 @@ def _dependency(group: str, artifact: str, version: str) -> str:
 
 
 def libraries(version: str) -> Path:
-    """Return the directory of that Kafka's jars, fetched on first use."""
+    """Return the directory of that Kafka's jars, fetched on first use: by one process, others wait for it."""
     home = _home(version)
-    if (home / "ok").exists():
-        return home / "libs"
-    home.mkdir(parents=True, exist_ok=True)
+    if not (home / "ok").exists():
+        home.mkdir(parents=True, exist_ok=True)
+        with (home / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (home / "ok").exists():
+                _fetch(version, home)
+    return home / "libs"
+
+
+def _fetch(version: str, home: Path) -> None:
     dependencies = (
         _dependency("org.apache.kafka", f"kafka_{SCALA[version]}", version)
         + _dependency("org.apache.kafka", "kafka-tools", version)
@@ -90,7 +98,6 @@ def libraries(version: str) -> Path:
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"]
     subprocess.run([*command, "-DincludeScope=runtime"], cwd=home, check=True, capture_output=True, timeout=600)
     (home / "ok").touch()
-    return home / "libs"
 
 
 class RealKafka:
@@ -172,7 +179,7 @@ class RealKafka:
         """Return its one log directory."""
         return self._directory / f"broker-{broker}"
 
-    def tool(self, main: str, *args: str, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
+    def tool(self, main: str, *args: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
         """Run a tool of that Kafka, such as ``kafka.admin.TopicCommand``."""
         command = self.command(main, *args)
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -187,6 +194,7 @@ class RealKafka:
         config.write_text(
             f"dataDir={self._directory / 'zookeeper'}\nclientPort={self._zookeeper_port}\n"
             "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\ntickTime=1000\nadmin.enableServer=false\n"
+            "maxSessionTimeout=120000\n"  # not 20 ticks: who asks for a session that lasts, as tools do, gets it
             + self._zookeeper_lines()
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.client.access import BrokerAccess
 from tests.compat.client_matrix import AT_ONCE, OPTIONS, Matrix, Row, Way, prepare
 
 SSL: Final = "SSL"
@@ -60,7 +61,7 @@ def _way(cluster: EmbeddedCluster, cell: str) -> Way:
         return cluster.security.directory / (file + kind)
 
     bootstrap = cluster.bootstrap if user == "alice" else cluster.bootstrap_ssl
-    return Way(name, bootstrap, cluster.client("confluent"), config)
+    return Way(name, bootstrap, cluster.client("confluent"), BrokerAccess(cluster.security.as_admin()), config)
 
 
 def _without_certificate(cluster: EmbeddedCluster) -> None:

@@ -150,7 +150,7 @@ class SecuredKafka(RealKafka):
     def _keytool(self, *args: str) -> None:
         program = find_java().executable.with_name("keytool")
         command = [str(program) if program.exists() else "keytool", *args, "-storepass", STORE]
-        subprocess.run(command, cwd=self.files, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, cwd=self.files, check=True, capture_output=True, timeout=180)
 
     def _write_files(self) -> None:
         plain, scram = (f"org.apache.kafka.common.security.{m}LoginModule" for m in ("plain.Plain", "scram.Scram"))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -12,9 +13,19 @@ from confluent_kafka import Producer
 from kafkatool.commands.main import kt
 from tests.compat import real_kafka
 from tests.compat.real_kafka import KraftKafka, RealKafka
-from tests.waiting import eventually
+from tests.steady import LASTING
+from tests.waiting import awaited, eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+WAIT_S = 120
+LASTING_KRAFT = {
+    "broker.session.timeout.ms": "60000",
+    "controller.quorum.fetch.timeout.ms": "30000",
+    "replica.lag.time.max.ms": "60000",
+}
+ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": "1000"}
+"""So a throttled replica gets one batch, and then none for ten seconds."""
 
 CLUSTERS = [
     pytest.param(("4.1.0", KraftKafka), id="4.1.0-kraft"),
@@ -30,7 +41,8 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Three brokers, one cluster after the other."""
     version, kind = request.param
     real_kafka.require(version)
-    with kind(version, tmp_path_factory.mktemp("kafka")) as running:
+    options = LASTING if kind is RealKafka else LASTING_KRAFT
+    with kind(version, tmp_path_factory.mktemp("kafka"), options={**options, **ONE_BATCH_A_FETCH}) as running:
         yield running
 
 
@@ -50,7 +62,7 @@ def _await_told(kafka: RealKafka, *topics: str) -> None:
         eventually(
             lambda args=args: set(CliRunner().invoke(kt, args).stdout.split()) >= set(topics),  # type: ignore[misc]
             "told of",
-            60,
+            WAIT_S,
         )
 
 
@@ -73,7 +85,7 @@ def test_topics_from_their_making_to_their_end(kafka: RealKafka) -> None:
     if kafka.version > "2.4":
         assert _kt(kafka, "topics", "create", "--topic", "defaults").exit_code == 0
         _await_told(kafka, "defaults")
-        deleted = _kt(kafka, "topics", "delete", "--topic", "defaults", "--wait", 60)
+        deleted = _kt(kafka, "topics", "delete", "--topic", "defaults", "--wait", WAIT_S)
         assert deleted.exit_code == 0, deleted.output
     else:
         refused = _kt(kafka, "topics", "create", "--topic", "defaults")
@@ -96,22 +108,24 @@ def test_topics_from_their_making_to_their_end(kafka: RealKafka) -> None:
         changed = _kt(kafka, "topics", "alter", "--topic", "t", *changes)
         assert (changed.exit_code, changed.stdout) == (0, "Updated config for topic t.\n")
 
-    if kafka.version > "2.4":
-        shown = "segment.ms=1000000"  # a broker without ZooKeeper learns of it a moment later
-        eventually(lambda: shown in _kt(kafka, "topics", "describe").stdout, "the config is told", 60)
-    ours = _kt(kafka, "topics", "describe")
-    assert ours.exit_code == 0 and "Partition: 2\tLeader: 3\tReplicas: 3,1" in ours.stdout
-    if kafka.version > "2.4":
-        eventually(  # the tool asks any broker, which may still be told of the growth
-            lambda: _described(_kt(kafka, "topics", "describe").stdout) == _described(_tool(kafka, "--describe")),
-            "the same description by both",
-            60,
-        )
-        assert "segment.ms=1000000" in ours.stdout and "retention.ms" not in ours.stdout
-    if kafka.version > "3.8":
-        assert sorted(ours.stdout.splitlines()) == sorted(_tool(kafka, "--describe").splitlines())
+    def told() -> str | None:
+        """Return what kt shows once the growth and the config are told: each broker learns of them in its own time."""
+        found = _kt(kafka, "topics", "describe")
+        grown = found.exit_code == 0 and "Partition: 2\tLeader: 3\tReplicas: 3,1" in found.stdout
+        altered = "segment.ms=1000000" in found.stdout and "retention.ms" not in found.stdout
+        return found.stdout if grown and (altered or kafka.version < "2.4") else None
 
-    assert _kt(kafka, "topics", "delete", "--topic", "t|u", "--force", "--wait", 60).exit_code == 0
+    def same() -> bool:
+        ours = awaited(told, "growth and config to be told", WAIT_S)
+        if kafka.version < "2.4":
+            return True
+        theirs = _tool(kafka, "--describe")  # of any broker, too
+        if kafka.version > "3.8":
+            return sorted(ours.splitlines()) == sorted(theirs.splitlines())
+        return _described(ours) == _described(theirs)
+
+    eventually(same, "the same description by both", WAIT_S)
+    assert _kt(kafka, "topics", "delete", "--topic", "t|u", "--force", "--wait", WAIT_S).exit_code == 0
     assert _kt(kafka, "topics", "list").stdout == ""
 
 
@@ -128,7 +142,7 @@ def test_elections_beside_kafkas_own_tool(kafka: RealKafka) -> None:
     words = "Error completing leader election (PREFERRED) for partition: nowhere-0: "
     assert unknown.stdout.startswith(f"{words}org.apache.kafka.common.errors.UnknownTopicOrPartitionException: ")
     with kafka.without_broker(1):
-        eventually(lambda: _leaders(kafka, "e") == {0: 2, 1: 2}, "broker 2 leads both", 60)
+        eventually(lambda: _leaders(kafka, "e") == {0: 2, 1: 2}, "broker 2 leads both", WAIT_S)
         down = _kt(kafka, "elect", "--topic", "e", "--partition", 0, "--output", "json")
         assert down.exit_code == 1 and '"status":"preferred_down"' in down.stdout
 
@@ -137,14 +151,26 @@ def test_elections_beside_kafkas_own_tool(kafka: RealKafka) -> None:
         found = _kt(kafka, "elect", "--all-topic-partitions")
         return found.exit_code == 0 and "partitions e-0" in found.stdout
 
-    eventually(elected, "the preferred replica leads again", 60)
-    eventually(lambda: _leaders(kafka, "e") == {0: 1, 1: 2}, "every broker knows the leader", 60)
-    _kt(kafka, "topics", "delete", "--topic", "e", "--wait", 60)
+    eventually(elected, "the preferred replica leads again", WAIT_S)
+    eventually(lambda: _leaders(kafka, "e") == {0: 1, 1: 2}, "every broker knows the leader", WAIT_S)
+    _delete(kafka, "e")
+
+
+def _delete(kafka: RealKafka, topic: str) -> None:
+    """Delete it, so that the next test finds none."""
+    deleted = _kt(kafka, "topics", "delete", "--topic", topic, "--wait", WAIT_S)
+    assert deleted.exit_code == 0, deleted.output
 
 
 def _leaders(kafka: RealKafka, topic: str) -> dict[int, int | None]:
-    found = _kt(kafka, "topics", "describe", "--topic", topic, "--output", "json").stdout
-    return {item["partition"]: item["leader"] for item in orjson.loads(found)["items"]}
+    return {item["partition"]: item["leader"] for item in _items(kafka, topic)}
+
+
+def _items(kafka: RealKafka, topic: str) -> list[dict[str, Any]]:
+    """Return the topic's partitions as they are told; nothing while no broker answers."""
+    found = _kt(kafka, "topics", "describe", "--topic", topic, "--output", "json")
+    items: list[dict[str, Any]] = orjson.loads(found.stdout)["items"] if found.exit_code == 0 else []
+    return items
 
 
 def _reassign_tool(kafka: RealKafka, *args: str) -> str:
@@ -159,17 +185,17 @@ def test_a_move_from_its_start_over_a_cancel_to_its_end(kafka: RealKafka, tmp_pa
         pytest.skip("AlterPartitionReassignments came with 2.4")
     _kt(kafka, "topics", "create", "--topic", "m", "--replica-assignment", "1:2,2:1")
     _await_told(kafka, "m")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all", "batch.num.messages": 1})
     for _ in range(40):
         producer.produce("m", bytes(50_000), partition=0)
     assert producer.flush(60) == 0
     plan = tmp_path / "plan.json"
     plan.write_text('{"version":1,"partitions":[{"topic":"m","partition":0,"replicas":[3,1]}]}')
     flags = ["--reassignment-json-file", plan]
-    started = _kt(kafka, "reassign", "--execute", *flags, "--throttle", 20000)
+    started = _kt(kafka, "reassign", "--execute", *flags, "--throttle", 1)
     assert started.exit_code == 0, started.output
     assert started.stdout.endswith(
-        "The inter-broker throttle limit was set to 20000 B/s\nSuccessfully started partition reassignment for m-0\n"
+        "The inter-broker throttle limit was set to 1 B/s\nSuccessfully started partition reassignment for m-0\n"
     )
     listed = "Current partition reassignments:\nm-0: replicas: 3,1,2. adding: 3. removing: 2.\n"
     assert _kt(kafka, "reassign", "--list").stdout == listed == _reassign_tool(kafka, "--list")
@@ -181,9 +207,15 @@ def test_a_move_from_its_start_over_a_cancel_to_its_end(kafka: RealKafka, tmp_pa
     done = tmp_path / "done.json"
     done.write_text('{"version":1,"partitions":[{"topic":"m","partition":1,"replicas":[2,1]}]}')
     assert _kt(kafka, "reassign", "--verify", "--reassignment-json-file", done).exit_code == 0
-    described = _kt(kafka, "topics", "describe", "--topic", "m").stdout
-    assert "Adding Replicas: 3\tRemoving Replicas: 2" in described
-    assert "leader.replication.throttled.replicas=0:1,0:2" in described, "another plan's verify leaves the throttle"
+    assert _kt(kafka, "reassign", "--list").stdout == listed
+
+    moving_slowly = ("Adding Replicas: 3\tRemoving Replicas: 2", "leader.replication.throttled.replicas=0:1,0:2")
+
+    def shown() -> bool:  # the broker that is asked may learn of the throttle after the others
+        described = _kt(kafka, "topics", "describe", "--topic", "m").stdout
+        return all(part in described for part in moving_slowly)
+
+    eventually(shown, "another plan's verify to have left the throttle", WAIT_S)
     refused = _kt(kafka, "reassign", "--execute", *flags)
     assert refused.exit_code == 1 and "Use --additional to override this" in refused.stdout
     cancelled = _kt(kafka, "reassign", "--cancel", *flags)
@@ -192,14 +224,15 @@ def test_a_move_from_its_start_over_a_cancel_to_its_end(kafka: RealKafka, tmp_pa
         "Successfully cancelled partition reassignment for: m-0\nNone of the specified partition moves are active.\n"
         "Clearing broker-level throttles on brokers 1,2,3\nClearing topic-level throttles on topic m\n",
     )
-    ended = _kt(kafka, "reassign", "--execute", *flags, "--throttle", 50_000_000, "--wait", "--timeout", 60)
+    ended = _kt(kafka, "reassign", "--execute", *flags, "--throttle", 50_000_000, "--wait", "--timeout", WAIT_S)
     assert ended.exit_code == 0, ended.output
     assert "Reassignment of partition m-0 is completed.\n" in ended.stdout
     eventually(
-        lambda: "throttled" not in _kt(kafka, "topics", "describe", "--topic", "m").stdout, "the throttle is off", 60
+        lambda: "throttled" not in _kt(kafka, "topics", "describe", "--topic", "m").stdout,
+        "the throttle is off",
+        WAIT_S,
     )
-    back = _kt(kafka, "reassign", "--cancel", "--rollback", *flags, "--timeout", 60)
+    back = _kt(kafka, "reassign", "--cancel", "--rollback", *flags, "--timeout", WAIT_S)
     assert back.exit_code == 0, back.output
-    items = orjson.loads(_kt(kafka, "topics", "describe", "--topic", "m", "--output", "json").stdout)["items"]
-    assert items[0]["replicas"] == [1, 2]
-    _kt(kafka, "topics", "delete", "--topic", "m", "--wait", 60)
+    eventually(lambda: [1, 2] in [i["replicas"] for i in _items(kafka, "m")[:1]], "the former replicas", WAIT_S)
+    _delete(kafka, "m")

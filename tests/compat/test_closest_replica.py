@@ -13,12 +13,12 @@ from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.mixed import WAIT_S, OurBroker
 from tests.integration.load import await_in_sync
-from tests.steady import STEADY
+from tests.steady import LASTING
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-OPTIONS = {**STEADY, "replica.selector.class": RACK_AWARE, "unclean.leader.election.enable": "false"}
+OPTIONS = {**LASTING, "replica.selector.class": RACK_AWARE, "unclean.leader.election.enable": "false"}
 
 
 @pytest.fixture

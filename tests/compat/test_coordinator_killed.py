@@ -15,9 +15,10 @@ from kafkatool.core.operations.topics.creation import create_topic
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.client_process import ClientProcess
 from tests.compat.client_programs import PREPARE, MissingError, Program
+from tests.compat.told import await_told
 from tests.integration.load import await_in_sync
 from tests.integration.test_going_on import coordinator_of
-from tests.steady import STEADY, crash
+from tests.steady import LASTING, crash
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -26,7 +27,7 @@ CLIENTS: Final = ("confluent-kafka", "aiokafka", "kafka-python", "java-2.8", "fr
 PARTITIONS: Final = 3
 WAIT_S: Final = 150
 OPTIONS: Final = {
-    **STEADY,
+    **LASTING,
     "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
     "auto.leader.rebalance.enable": "false",
@@ -135,6 +136,7 @@ def pairs(cluster: EmbeddedCluster, zk: ZooKeeper, directory: Path) -> Iterator[
     for pair in found:
         create_topic(zk, pair.topic, {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}, {})
     await_in_sync(zk, seconds=WAIT_S)
+    await_told(zk, cluster.bootstrap, [pair.topic for pair in found])
     with ExitStack() as processes:
         yield found, processes
 

@@ -19,7 +19,7 @@ from kafkatool.core.java import find_java
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat import real_kafka
-from tests.steady import STEADY
+from tests.steady import LASTING
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -33,7 +33,7 @@ PATIENT_MEMBER: Final = "session.timeout.ms=60000"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
     real_kafka.require(VERSION)
-    options = {**STEADY, "auto.create.topics.enable": "false", "auto.leader.rebalance.enable": "false"}
+    options = {**LASTING, "auto.create.topics.enable": "false", "auto.leader.rebalance.enable": "false"}
     with EmbeddedCluster(3, directory=tmp_path_factory.mktemp("cluster"), options=options) as running:
         yield running
 

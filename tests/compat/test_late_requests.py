@@ -18,6 +18,7 @@ from tests.compat.real_kafka import RealKafka
 from tests.compat.test_transaction_tools import ONE_BROKER, make_topic
 from tests.integration.test_transactions import values_of
 from tests.raw_transactions import Brokers, RawProducer
+from tests.steady import LASTING
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -29,7 +30,7 @@ LIMIT_S = 120.0
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Iterator[Brokers]:
-    with EmbeddedCluster(1, directory=tmp_path / "cluster") as running:
+    with EmbeddedCluster(1, directory=tmp_path / "cluster", options=LASTING) as running:
         yield running
 
 
@@ -56,7 +57,10 @@ def commit_late(cluster: Brokers) -> tuple[int, int]:
     """Deliver the first transaction's commit once more in the second; return what a second record of that and its own
     abort are answered."""
     make_topic(cluster)
-    with RawProducer(cluster.bootstrap, "id") as producer, RawProducer(cluster.bootstrap, "id") as held_up:
+    with (
+        RawProducer(cluster.bootstrap, "id", timeout_ms=600_000) as producer,
+        RawProducer(cluster.bootstrap, "id") as held_up,
+    ):
         assert (producer.init(), producer.add(PLACE), producer.send(PLACE, "first")) == (NONE, NONE, NONE)
         held_up.producer_id, held_up.epoch = producer.producer_id, producer.epoch
         assert producer.end(committed=True) == NONE  # the repeat, over another connection

@@ -167,19 +167,15 @@ def test_our_directory_serves_a_real_broker_and_theirs_ours(mixed: Mixed) -> Non
             log = data / f"handed-{partition}" / "00000000000000000000.log"
             assert inode == log.stat().st_ino and log.read_bytes().startswith(content)
 
-    def gone() -> bool:
-        return OURS not in mixed.brokers()
-
     try:
         with loaded(mixed, "handed") as load:
             for gently in (True, False):
-                mixed.ours.stop() if gently else mixed.ours.kill()
-                eventually(gone, "its session to end", WAIT_S)
+                mixed.stop(OURS) if gently else mixed.kill(OURS)
                 before = files()
                 mixed.real.start_broker(OURS)
                 taken_over(before)
                 mixed.real.stop_broker(OURS) if gently else mixed.real.kill_broker(OURS)
-                eventually(gone, "its session to end", WAIT_S)
+                mixed.await_gone(OURS)
                 before = files()
                 mixed.ours.start()
                 taken_over(before)

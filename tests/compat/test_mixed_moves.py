@@ -24,12 +24,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 VERSION: Final = "2.8.2"
 THEIRS: Final = 1
 SLOW, FAST = "1", "100000000"
+ONE_BATCH_A_FETCH: Final = {"replica.fetch.max.bytes": "1000"}
+"""So a throttled replica gets one batch, and then none for ten seconds."""
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     real_kafka.require(VERSION)
-    with mixed_cluster(VERSION, "2.3", tmp_path_factory.mktemp("mixed")) as cluster:
+    with mixed_cluster(VERSION, "2.3", tmp_path_factory.mktemp("mixed"), ONE_BATCH_A_FETCH) as cluster:
         yield cluster
 
 
@@ -47,9 +49,9 @@ def node(mixed: Mixed, topic: str) -> dict[str, Any]:
 
 
 def filled(mixed: Mixed, topic: str, replicas: tuple[int, ...]) -> TopicPartition:
-    """Create it with more than one fetch brings, so that a throttled replica cannot follow."""
+    """Create it with so many batches that a throttled replica takes minutes."""
     mixed.create(topic, {0: replicas}, min_in_sync=1)
-    producer = Producer({"bootstrap.servers": mixed.bootstrap, "batch.size": 500_000})
+    producer = Producer({"bootstrap.servers": mixed.bootstrap, "batch.num.messages": 1})
     for _ in range(40):
         producer.produce(topic, bytes(100_000))
     assert producer.flush(WAIT_S) == 0

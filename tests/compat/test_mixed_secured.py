@@ -73,7 +73,7 @@ def connected(mixed: Mixed, broker: int, login: Login) -> Connection:
     """Connect to exactly that broker and log in."""
     port = mixed.ours.port if broker == OURS else mixed.real.ports[broker]
     security = dataclasses.replace(mixed.access.brokers, login=login)
-    return Connection("127.0.0.1", port, client_id="test", timeout_ms=20_000, security=security)
+    return Connection("127.0.0.1", port, client_id="test", timeout_ms=60_000, security=security)
 
 
 def sees(mixed: Mixed, broker: int, topic: str) -> bool:

@@ -17,7 +17,7 @@ from kafkatool.commands.shared import run_progress
 from kafkatool.commands.shared.progress_line import ProgressLine
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
-from tests.steady import STEADY
+from tests.steady import LASTING
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -39,11 +39,11 @@ class Place(NamedTuple):
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     version: str = request.param
     if version == "ours":
-        with EmbeddedCluster(brokers=3, options=STEADY) as cluster:
+        with EmbeddedCluster(brokers=3, options=LASTING) as cluster:
             yield Place(cluster.zookeeper, cluster.bootstrap, 1 << 20, True)  # after a burst of ten seconds' worth
         return
     real_kafka.require(version)
-    with RealKafka(version, tmp_path_factory.mktemp("kafka"), options=STEADY) as kafka:
+    with RealKafka(version, tmp_path_factory.mktemp("kafka"), options=LASTING) as kafka:
         yield Place(kafka.connect, kafka.bootstrap, 3 << 20, version != "0.10.2.2")
 
 

@@ -12,7 +12,7 @@ from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.core.java import find_java
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat import real_kafka
-from tests.steady import STEADY
+from tests.steady import LASTING
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -23,7 +23,7 @@ VERSION: Final = "2.8.2"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
     real_kafka.require(VERSION)
     options = {
-        **STEADY,
+        **LASTING,
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     }

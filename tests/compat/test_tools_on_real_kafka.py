@@ -19,7 +19,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.integration.load import is_unsure
-from tests.steady import STEADY
+from tests.steady import LASTING
 from tests.waiting import awaited
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -31,7 +31,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     real_kafka.require(version)
     # so that a throttle of 1 byte per second holds: what one fetch brings is let through, and then nothing for ten seconds
     small = {"replica.fetch.max.bytes": "1000", "replica.fetch.response.max.bytes": "1000"}
-    with RealKafka(version, tmp_path_factory.mktemp("kafka"), options={**STEADY, **small}) as cluster:
+    with RealKafka(version, tmp_path_factory.mktemp("kafka"), options={**LASTING, **small}) as cluster:
         yield cluster
 
 

@@ -20,6 +20,7 @@ from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.paths import ROOT
 from tests.raw_transactions import Brokers, RawProducer
+from tests.steady import LASTING
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 TOOLS = "3.9.1"
 PLACE = TopicPartition("t", 0)
 LIMIT_S = 120.0
+OPEN_MS = 600_000  # as long as the test may last
 ONE_BROKER = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -52,7 +54,7 @@ class Tools:
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Iterator[Brokers]:
-    with EmbeddedCluster(1, directory=tmp_path / "cluster", options=WITHOUT_VERIFICATION) as running:
+    with EmbeddedCluster(1, directory=tmp_path / "cluster", options=LASTING | WITHOUT_VERIFICATION) as running:
         yield running
 
 
@@ -119,14 +121,14 @@ def last_stable_offset(cluster: Brokers) -> int:
 def story(cluster: Brokers) -> None:
     """Look at one under way and one that hangs; end the one that hangs."""
     make_topic(cluster)
-    with RawProducer(cluster.bootstrap, "under way") as open_, hang(cluster) as late:
+    with RawProducer(cluster.bootstrap, "under way", timeout_ms=OPEN_MS) as open_, hang(cluster) as late:
         assert (open_.init(), open_.add(PLACE), open_.send(PLACE, "a", "b")) == (0, 0, 0)
         listed = {i["transactional_id"]: i for i in told(cluster, "list")}
         assert {id_: i["state"] for id_, i in listed.items()} == {"under way": "Ongoing", "hangs": "Empty"}
         assert listed["hangs"]["producer_id"] == late.producer_id
         (described,) = told(cluster, "describe", "--transactional-id", "under way")
         assert (described["partitions"], described["producer_epoch"]) == (["t-0"], open_.epoch)
-        assert described["timeout_ms"] == 60_000 and described["duration_ms"] >= 0
+        assert described["timeout_ms"] == OPEN_MS and described["duration_ms"] >= 0
         missing = run(cluster, "describe", "--transactional-id", "nobody's")
         assert missing.exit_code == 1
         assert missing.stdout.startswith("Failed to describe transaction state of transactional-id `nobody's`")

@@ -18,6 +18,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat.real_kafka import RealKafka
 from tests.compat.tool_rows import PHASES
 from tests.compat.tool_stage import Facts, KafkaTools, Kt, Stage
+from tests.steady import LASTING
 
 VERSIONS: Final = ("0.10.2.2", "1.1.1", "2.8.2")
 SAME: Final = "same"
@@ -25,9 +26,7 @@ OPTIONS: Final = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "delete.topic.enable": "true",
-    # Leaders and ISRs are compared: no broker may fall out because the machine is busy.
-    "zookeeper.session.timeout.ms": "20000",  # all that the real one's ZooKeeper grants: 20 ticks
-    "replica.lag.time.max.ms": "120000",
+    **LASTING,  # leaders and ISRs are compared: no broker may fall out because the machine is busy
 }
 
 

@@ -20,8 +20,8 @@ from tests.compat.real_kafka import RealKafka
 from tests.integration.load import is_unsure
 from tests.waiting import awaited, eventually
 
-WAIT_S: Final = 90
-TOOL_TIMEOUT_S: Final = 120
+WAIT_S: Final = 120
+TOOL_TIMEOUT_S: Final = 180
 TOPIC_COMMAND: Final = "kafka.admin.TopicCommand"
 REASSIGN_COMMAND: Final = "kafka.admin.ReassignPartitionsCommand"
 ELECT_COMMAND: Final = "kafka.admin.PreferredReplicaLeaderElectionCommand"

@@ -19,6 +19,8 @@ from tests.compat.clients.common import (
     value,
 )
 
+SESSION_MS = 30_000  # its default of 10 s does not last while a busy machine lets a process stand still
+
 
 async def _tell(number: int, sent: asyncio.Future[Any]) -> None:
     await sent
@@ -78,7 +80,12 @@ async def consume(bootstrap: str, topics: str, count: int, isolation: str = "rea
 
 async def group(bootstrap: str, topic: str, name: str) -> None:
     consumer = AIOKafkaConsumer(
-        topic, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest", **python_login()
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=name,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        **python_login(),
     )
     await consumer.start()
     ended, assignment = stdin_ended(), Assignment()
@@ -138,6 +145,7 @@ async def copy(bootstrap: str, source: str, sink: str, name: str) -> None:
         group_id=name,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
         isolation_level="read_committed",
     )
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)

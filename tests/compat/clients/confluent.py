@@ -43,7 +43,7 @@ def consume(bootstrap: str, topics: str, count: int, isolation: str = "read_unco
         "isolation.level": isolation,
     }
     consumer = Consumer(config | login())
-    found = consumer.list_topics(timeout=30).topics
+    found = consumer.list_topics(timeout=FLUSH_S).topics
     consumer.assign([TopicPartition(t, p, 0) for t in topics.split(",") for p in found[t].partitions])
     while count > 0:
         count -= _emit_message(consumer.poll(1))

@@ -11,7 +11,8 @@ import threading
 
 from tests.compat.clients.common import Assignment, emit, emit_record, paced, run, stdin_ended, value
 
-KCAT = ["kcat", *(["-F", os.environ["CLIENT_CONFIG"]] if "CLIENT_CONFIG" in os.environ else []), "-b"]
+# It gives up on brokers that do not answer in five seconds, unless told.
+KCAT = ["kcat", "-m60", *(["-F", os.environ["CLIENT_CONFIG"]] if "CLIENT_CONFIG" in os.environ else []), "-b"]
 LAYOUT = r"%t\t%p\t%o\t%k\t%s\n"
 REBALANCED = re.compile(rb"% Group \S+ rebalanced \(.*\): (assigned|revoked): (.*)")
 

@@ -177,7 +177,10 @@ class Drain:
     # --- prove ------------------------------------------------------------------------------------------------------
 
     def prove(self) -> Proven:
-        """Look until nothing is left of the brokers, or for PROOF_S: replicas are deleted after they have left."""
+        """Look until nothing is left of the brokers, or for PROOF_S: replicas are deleted after they have left.
+
+        So long a broker is asked again, too, that does not answer: it may be busy with that.
+        """
         deadline = time.monotonic() + PROOF_S
         while True:
             view = read_cluster(self._zk)
@@ -185,7 +188,8 @@ class Drain:
             answers = ask_brokers(asked, self._access, client_id="kt-drain")
             proofs = look(view, self._brokers, answers)
             proven = Proven(proofs, tuple(throttles.not_restored(self._zk, self._before.values())))
-            settled = all(proof.drained or proof.assigned or proof.on_disk is None for proof in proofs)
+            untold = {proof.broker for proof in proofs if proof.on_disk is None} - set(answers.silent)
+            settled = all(proof.drained or proof.assigned or proof.broker in untold for proof in proofs)
             if settled or time.monotonic() >= deadline:
                 return proven
             time.sleep(PAUSE_S)

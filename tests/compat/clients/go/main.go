@@ -125,9 +125,10 @@ func produce(bootstrap, topic, prefix string, count int, codec string) {
 	flush(c)
 }
 
-// load leaves acks as they are: all, and idempotent, is franz-go's default.
+// load leaves acks as they are: all, and idempotent, is franz-go's default. Its default to give records up when a broker
+// says four times that it knows no such topic is too short for one that is back and waits for a busy controller's word.
 func load(bootstrap, topic, prefix string) {
-	c := client(bootstrap)
+	c := client(bootstrap, kgo.UnknownTopicRetries(-1))
 	ended := stdinEnded()
 	for number := 0; ended.Err() == nil; number++ {
 		send(c, topic, prefix, number)

@@ -78,8 +78,7 @@ public class Client {
     private static void group(String bootstrap, String topic, String group) {
         var ended = stdinEnded();
         var config = config(bootstrap);
-        config.put("group.id", group);
-        config.put("auto.offset.reset", "earliest");
+        member(config, group);
         String told = "";
         try (var consumer = new KafkaConsumer<String, String>(config)) {
             consumer.subscribe(List.of(topic));
@@ -93,6 +92,13 @@ public class Client {
                 }
             }
         }
+    }
+
+    /** Settings of a member: before 3.0 its session lasted ten seconds, not so long as a busy machine may have it stand. */
+    static void member(Properties config, String group) {
+        config.put("group.id", group);
+        config.put("auto.offset.reset", "earliest");
+        config.put("session.timeout.ms", "45000");
     }
 
     static Properties config(String bootstrap) {

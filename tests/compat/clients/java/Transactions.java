@@ -46,8 +46,7 @@ class Transactions {
 
     static void copy(String bootstrap, String source, String sink, String group) {
         var config = Client.config(bootstrap);
-        config.put("group.id", group);
-        config.put("auto.offset.reset", "earliest");
+        Client.member(config, group);
         config.put("enable.auto.commit", "false");
         config.put("isolation.level", "read_committed");
         var ended = Client.stdinEnded();

@@ -37,7 +37,12 @@ function logIn() {
   return { ssl, sasl: { mechanism: told['sasl.mechanism'].toLowerCase(), username, password } }
 }
 const connect = bootstrap =>
-  new Kafka({ ...logIn(), brokers: bootstrap.split(','), logCreator: () => entry => console.error(JSON.stringify(entry)) })
+  new Kafka({
+    ...logIn(),
+    brokers: bootstrap.split(','),
+    retry: { retries: 20 }, // its five are over in nine seconds
+    logCreator: () => entry => console.error(JSON.stringify(entry)),
+  })
 
 async function produce(bootstrap, topic, prefix, count, codec) {
   const producer = connect(bootstrap).producer()

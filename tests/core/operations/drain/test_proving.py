@@ -1,0 +1,30 @@
+"""The proof of a drain asks brokers until they have answered."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkatool.core.client.access import PLAINTEXT_ACCESS
+from kafkatool.core.operations.drain.drain import Drain
+from kafkatool.core.operations.drain.proof import Proof
+from kafkatool.core.protocol.messages import describe_log_dirs
+from kafkatool.core.protocol.messages.api_versions import ApiVersionsResponseKey
+from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.znodes import BrokersZnode
+from tests.stub_broker import StubBroker, register
+
+
+@pytest.mark.spec("ADM-106")
+def test_a_broker_that_does_not_answer_at_first_is_asked_again(zk: ZooKeeper, tmp_path: Path) -> None:
+    broker = StubBroker()
+    broker.api_keys = [ApiVersionsResponseKey(api_key=describe_log_dirs.API.key, min_version=0, max_version=1)]
+    broker.answers[describe_log_dirs.API.key] = describe_log_dirs.DescribeLogDirsResponse(results=[])
+    broker.drop_next = 1
+    try:
+        zk.create(BrokersZnode.PATH, make_parents=True)
+        register(zk, 1, broker.port)
+        drain = Drain(zk, [1], tmp_path, on_progress=lambda _: None, access=PLAINTEXT_ACCESS)
+        (proof,) = drain.prove().proofs
+    finally:
+        broker.close()
+    assert proof == Proof(1, live=True, assigned=(), in_sync=(), leads=(), on_disk=())
