@@ -36,7 +36,7 @@ SCALA: Final = {
     "3.9.1": "2.13",
     "4.1.0": "2.13",
 }
-START_TIMEOUT_S: Final = 120
+START_TIMEOUT_S: Final = 300
 STOP_TIMEOUT_S: Final = 90
 
 
@@ -215,6 +215,7 @@ class RealKafka:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker]}",
             "log.dirs": self.data_directory(broker),
             "zookeeper.connect": self.connect,
+            "zookeeper.connection.timeout.ms": 120_000,  # a broker that starts ends where it takes longer
             "offsets.topic.num.partitions": 1,
             "auto.create.topics.enable": "false",
             "auto.leader.rebalance.enable": "false",
@@ -285,7 +286,8 @@ class KraftKafka(RealKafka):
 
     def _start_zookeeper(self) -> None:
         """Format the nodes' directories instead."""
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        random = bytes(1) + uuid.uuid4().bytes[1:]  # an id that began with "-" would be taken for a flag
+        cluster_id = base64.urlsafe_b64encode(random).decode().rstrip("=")
         for broker in self.ports:
             config = self._write_properties(broker)
             done = self.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))

@@ -118,9 +118,8 @@ class KazooLink:
             return True
 
         self.client.start_async()
-        soon = connected_before(min(deadline, time.monotonic() + _SOON_S))
-        if not soon and self._security.tls is None and (encrypted := tls_instead(self._hosts)):
-            raise errors.ZooKeeperRefusedError(f"{', '.join(encrypted)} speaks TLS: give --zk-tls-config-file")
+        if not connected_before(min(deadline, time.monotonic() + _SOON_S)):
+            self._refuse_tls()
         if not connected_before(min(deadline, time.monotonic() + _SLOW_S)):
             if timeout_s > _SLOW_S and (brokers := brokers_instead(self._hosts)):
                 raise errors.NotZooKeeperError(
@@ -128,6 +127,8 @@ class KazooLink:
                     "zookeeper.connect in the brokers' server.properties (port 2181 as a rule)"
                 )
             if not connected_before(deadline):
+                if not is_late():
+                    self._refuse_tls()  # it may have stood still when it was asked first
                 raise errors.ZooKeeperUnavailableError(
                     f"ZooKeeper at {self._hosts} did not answer within {timeout_s:g} s: "
                     f"is it running, is the address right?{self.client.last_failure}"
@@ -142,6 +143,11 @@ class KazooLink:
                 f"ZooKeeper at {self._hosts} has no path {self.chroot}: check the chroot of {self._connect!r}; "
                 "brokers create it at their first start"
             )
+
+    def _refuse_tls(self) -> None:
+        """Raise ZooKeeperRefusedError where servers speak TLS and we do not."""
+        if self._security.tls is None and (encrypted := tls_instead(self._hosts)):
+            raise errors.ZooKeeperRefusedError(f"{', '.join(encrypted)} speaks TLS: give --zk-tls-config-file")
 
     def close(self) -> None:
         self.client.stop()
