@@ -32,10 +32,13 @@ from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.security.acl_following import AclFollower
 from kafkatool.broker.security.authorizer import Authorizer
 from kafkatool.broker.security.listeners import (
+    ListenerSecurity,
     VersionAnswers,
     scram_mechanisms,
     secure_listeners,
+    tell_of_expiries,
     warn_of_open_doors,
+    with_stores_read_again,
 )
 from kafkatool.broker.security.mechanisms import ScramUsers
 from kafkatool.broker.settings.config import BrokerConfig, parse_super_users
@@ -45,13 +48,14 @@ from kafkatool.broker.settings.dynamic import (
     read_broker_overrides,
     read_quota_entities,
 )
+from kafkatool.broker.settings.inter_broker import inter_broker_security
 from kafkatool.broker.settings.overrides import TopicOverrides, topics_in
 from kafkatool.broker.state_change_log import StateChangeLog
 from kafkatool.broker.storage.directories.log_manager import DirFailure, LogManager
 from kafkatool.broker.storage.directories.meta_properties import write_meta_properties
 from kafkatool.broker.transactions.coordinator import TransactionCoordinator
 from kafkatool.broker.transactions.marker_writes import MarkerWrites
-from kafkatool.core.errors import StartGivenUpError, ZnodeFormatError, ZooKeeperError
+from kafkatool.core.errors import ConfigError, StartGivenUpError, TlsError, ZnodeFormatError, ZooKeeperError
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkatool.core.model.values import BrokerInfo, Endpoint, TopicPartition
 from kafkatool.core.security.zookeeper_security import OPEN, ZooKeeperSecurity
@@ -60,6 +64,7 @@ from kafkatool.core.zookeeper.znodes import ClusterIdZnode, ConfigZnode
 
 log = logging.getLogger(__name__)
 
+_DAY_MS: Final = 24 * 60 * 60 * 1000
 EXPIRY_THREADS: Final = 2
 """One more than needed: a disk that hangs under one expiry does not hold up the others."""
 
@@ -96,6 +101,7 @@ class Broker:
         self.endpoints: tuple[Endpoint, ...] = ()
         """The listeners, with the ports they are bound to; empty before ``start``."""
         self._running = False
+        self._listeners: Mapping[str, ListenerSecurity] = {}
         self._stops: list[tuple[str, Callable[[], object]]] = []
         self._registration: Registration | None = None
         # Loaded here, not in the start, which a program's Ctrl-C may interrupt: a KeyboardInterrupt that meets an import
@@ -182,6 +188,32 @@ class Broker:
         if self.failed.is_set():
             listener()
 
+    def read_stores_again(self) -> None:
+        """Have new connections, to this broker and from it, use the keys and certificates that its stores hold now (SEC-61).
+
+        Raises ConfigError, and changes nothing, where one cannot be used or brokers would not take this one's.
+        """
+        if not self._running:
+            return  # they are read at the start
+        config, mine = self.config, self.config.inter_broker_security
+        listeners = with_stores_read_again(config, self._listeners)
+        for endpoint in self._advertised:
+            if endpoint.listener == config.inter_broker_listener_name and mine is not None and mine.tls is not None:
+                renewed = inter_broker_security(config.properties, endpoint)
+                context = listeners[endpoint.listener].context
+                assert renewed is not None and renewed.tls is not None and context is not None
+                from kafkatool.core.security.handshake import check_trust  # where there is TLS alone
+
+                try:
+                    check_trust(context, renewed.tls, endpoint.host)
+                except TlsError as e:
+                    raise ConfigError(
+                        f"listener {endpoint.listener}: brokers would not take its certificate: {e}"
+                    ) from e
+                mine.tls = renewed.tls
+        self._listeners = listeners
+        self._sockets.use(listeners)
+
     def hurry(self) -> None:
         """Have a ``stop`` under way on another thread wait no longer for the controller."""
         self._give_up_waiting.set()
@@ -231,7 +263,8 @@ class Broker:
         warn_of_open_doors(self.config)
         self._scram_users = ScramUsers(scram_mechanisms(self.config))
         versions = VersionAnswers(api_versions.answer, api_versions.answer_newer)
-        self._sockets = SocketServer(self.config, secure_listeners(self.config, self._scram_users, versions))
+        self._listeners = secure_listeners(self.config, self._scram_users, versions)
+        self._sockets = SocketServer(self.config, self._listeners)
         self._will_stop("connections", self._sockets.close)
 
     def _join_cluster(self) -> None:
@@ -465,6 +498,9 @@ class Broker:
         self._will_stop("request handlers", self._sockets.stop_serving)
         self._sockets.serve(
             Dispatcher(handlers, context), quick_apis=[key for key, one in handlers.items() if one.quick]
+        )
+        self._scheduler.schedule(
+            "certificate-dates", lambda: tell_of_expiries(self.config), delay_ms=_DAY_MS, period_ms=_DAY_MS
         )
         log.info("broker %d serves %s", self.broker_id, ", ".join(f"{e.host}:{e.port}" for e in self._advertised))
 

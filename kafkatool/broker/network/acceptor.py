@@ -79,6 +79,10 @@ class Acceptor:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    def use(self, security: ListenerSecurity) -> None:
+        """Ask that of connections accepted from now on."""
+        self._security = security
+
     def hand_out_to(self, processors: Sequence[Processor]) -> None:
         """Give new connections to these; when it returns, no other gets one any more."""
         with self._rotation_lock:

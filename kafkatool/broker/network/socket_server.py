@@ -147,6 +147,13 @@ class SocketServer:
                 for processor in listener.processors:
                     processor.start(serving.handle, serving.quick)
 
+    def use(self, security: Mapping[str, ListenerSecurity]) -> None:
+        """Ask that of connections that come from now on; who is connected stays (SEC-61)."""
+        with self._lock:
+            self._security = security
+            for listener in self._listeners:
+                listener.acceptor.use(security.get(listener.acceptor.endpoint.listener, OPEN))
+
     def reconfigure(self, config: BrokerConfig) -> None:
         """Go by changed numbers of threads and of connections (KIP-226).
 

@@ -6,7 +6,7 @@ Read once, before anything is bound: what cannot be used refuses the start, nami
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkatool.broker.security.login import SaslListener
@@ -70,6 +70,29 @@ def secure_listeners(
             f"connection.failed.authentication.delay.ms={delay_ms}: must be below connections.max.idle.ms={idle_ms}"
         )
     return made
+
+
+def with_stores_read_again(
+    config: BrokerConfig, securities: Mapping[str, ListenerSecurity]
+) -> dict[str, ListenerSecurity]:
+    """Return them with the keys and certificates that their stores hold now (SEC-61). Raises ConfigError."""
+    made = dict(securities)
+    for endpoint in config.listeners:
+        if endpoint.protocol.endswith("SSL"):
+            properties = listener_properties(config.properties, endpoint.listener)
+            context, _ = _context(endpoint, properties, config)
+            made[endpoint.listener] = replace(made[endpoint.listener], context=context)
+    return made
+
+
+def tell_of_expiries(config: BrokerConfig) -> None:
+    """Say again which listeners' certificates have expired, or are about to: every day (SEC-54)."""
+    for endpoint in config.listeners:
+        if endpoint.protocol.endswith("SSL"):
+            try:
+                _context(endpoint, listener_properties(config.properties, endpoint.listener), config)
+            except ConfigError as e:
+                log.error("%s", e)
 
 
 def scram_mechanisms(config: BrokerConfig) -> set[str]:

@@ -30,8 +30,9 @@ def broker() -> None:
     ),
     notes=(
         "Runs until SIGTERM or SIGINT, then moves its leaders away and stops; a second signal waits no longer for "
-        "the controller. The server's log goes to stderr; state-change.log, controller.log and authorizer.log to kt.log.dir "
-        "(default: `logs` beside the first of log.dirs).",
+        "the controller. With a TLS listener SIGHUP has it read its keystores and truststores again, all or none; who is "
+        "connected stays. The server's log goes to stderr; state-change.log, controller.log and authorizer.log to "
+        "kt.log.dir (default: `logs` beside the first of log.dirs).",
     ),
 )
 @click.option(
@@ -66,7 +67,18 @@ def start(path: Path, overrides: dict[str, str]) -> None:
         stopping.set()
         server.give_up_start()
 
-    StopSignals().listen(stop, lambda _: server.hurry())
+    def read_stores_again() -> None:
+        try:
+            server.read_stores_again()
+            log.info("keystores and truststores are read again, for new connections")
+        except KafkatoolError as e:
+            log.error("keystores and truststores stay as they were: %s", e)
+
+    StopSignals().listen(
+        stop,
+        lambda _: server.hurry(),
+        on_hangup=read_stores_again if any(e.protocol.endswith("SSL") for e in config.listeners) else None,
+    )
     try:
         server.start()
         server.on_failure(stopping.set)

@@ -42,12 +42,21 @@ class StopSignals:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
 
-    def listen(self, *reactions: Callable[[signal.Signals], object]) -> None:
-        """Call, on a thread of its own, the first reaction with the first signal, the second with the second."""
+    def listen(
+        self, *reactions: Callable[[signal.Signals], object], on_hangup: Callable[[], object] | None = None
+    ) -> None:
+        """Call, on a thread of its own, the first reaction with the first signal, the second with the second.
+
+        ``on_hangup`` is called with each SIGHUP instead, as long as a reaction is left; None: that one ends the process.
+        """
+        if on_hangup is not None:
+            signal.signal(signal.SIGHUP, lambda *_: None)
 
         def react() -> None:
             for reaction in reactions:
-                reaction(self.wait())
+                while (told := self.wait()) is signal.SIGHUP and on_hangup is not None:
+                    on_hangup()
+                reaction(told)
 
         threading.Thread(target=react, name="signals", daemon=True).start()
 

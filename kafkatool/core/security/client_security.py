@@ -36,9 +36,12 @@ class Login:
     password: "Secret"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClientSecurity:
-    """What a connection needs beside host and port. ``source`` is where it was told, for who has to mend it."""
+    """What a connection needs beside host and port. ``source`` is where it was told, for who has to mend it.
+
+    Nothing of it changes but ``tls``, when a broker reads its stores again: connections made from then on have it.
+    """
 
     protocol: str = "PLAINTEXT"
     tls: "ssl.SSLContext | None" = None

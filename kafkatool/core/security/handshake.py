@@ -74,6 +74,23 @@ def _names(peer: str, context: ssl.SSLContext) -> list[str]:
     return []
 
 
+def check_trust(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
+    """Have a server and a client shake hands in memory. Raises TlsError, which says why they would not."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = (
+        client.wrap_bio(to_client, to_server, server_hostname=host),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    try:
+        for side in sides * 3:  # the most turns that a handshake takes
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    except ssl.SSLCertVerificationError as e:
+        raise TlsError(e.verify_message) from e
+    except ssl.SSLError as e:
+        raise TlsError(e.reason or str(e)) from e
+
+
 def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
     """Tell whether a server answers the beginning of TLS in kind."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
