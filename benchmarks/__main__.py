@@ -18,6 +18,7 @@ from benchmarks import (
     report,
     starting,
     throughput,
+    tls,
     tools,
     transactions,
 )
@@ -27,7 +28,7 @@ from tests.compat.real_kafka import libraries
 
 PARTS = (
     *("start", "throughput", "latency", "transactions", "controller", "tools", "big-topic", "failover", "shutdown"),
-    *("reassignment", "many", "control-requests"),
+    *("reassignment", "many", "control-requests", "tls"),
 )
 PARTITIONS, QUICK_PARTITIONS = 1000, 100
 MANY_PARTITIONS, QUICK_MANY_PARTITIONS = 3000, 300
@@ -75,7 +76,8 @@ def _measure(directory: Path, parts: set[str], rounds: int, *, quick: bool) -> l
             figures.extend(measure())
 
     part("start", lambda: starting.measure(directory, rounds))
-    if parts == {"start"}:
+    part("tls", lambda: tls.measure(directory, rounds, QUICK_SHARE if quick else 1))
+    if parts <= {"start", "tls"}:
         return figures
     ours, kafka = Ours(directory / "ours"), Kafka(directory / "kafka")
     try:

@@ -5,7 +5,7 @@ Client and brokers share the machine's cores, as they do on a laptop: what the c
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -68,8 +68,11 @@ def _run(cluster: Cluster, load: Load, prefix: str) -> Sequence[float]:
         delete_topic(cluster, topic)
 
 
-def produce(cluster: Cluster, topic: str, load: Load) -> float:
-    """Records a second until the last acknowledgement. Raises RuntimeError when one failed."""
+def produce(cluster: Cluster, topic: str, load: Load, client: Mapping[str, str] | None = None) -> float:
+    """Records a second until the last acknowledgement. Raises RuntimeError when one failed.
+
+    ``client``: how it gets in, where that is not by the cluster's bootstrap.
+    """
     failed: list[object] = []
     producer = Producer(
         {
@@ -81,6 +84,7 @@ def produce(cluster: Cluster, topic: str, load: Load) -> float:
             "queue.buffering.max.kbytes": 1_048_576,
             "delivery.report.only.error": True,
             "on_delivery": lambda error, _: failed.append(error),
+            **(client or {}),
         }
     )
     value = os.urandom(load.size_bytes)
@@ -102,7 +106,7 @@ def produce(cluster: Cluster, topic: str, load: Load) -> float:
     return (load.records - PARTITIONS) / elapsed
 
 
-def consume(cluster: Cluster, topic: str, records: int) -> float:
+def consume(cluster: Cluster, topic: str, records: int, client: Mapping[str, str] | None = None) -> float:
     """Records a second from the assignment of all partitions to the last record. Raises RuntimeError."""
     consumer = Consumer(
         {
@@ -110,6 +114,7 @@ def consume(cluster: Cluster, topic: str, records: int) -> float:
             "group.id": "benchmark",
             "enable.auto.commit": False,
             "fetch.queue.backoff.ms": 10,  # else it idles for a second whenever its own queue has been full
+            **(client or {}),
         }
     )
     try:
