@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kafkatool.broker.embedded import running
+from kafkatool.core.operations.reassignment import run_lock
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.reassign.killed_runs import Writes, count_writes
 from tests.core.operations.reassignment.plans import NINE
@@ -16,6 +17,12 @@ from tests.core.zookeeper import cluster_nodes as nodes
 def no_local_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no cluster of this machine found, whatever runs on the developer's."""
     monkeypatch.setattr(running, "running_clusters", dict)
+
+
+@pytest.fixture(autouse=True)
+def no_other_kt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no kt of this machine carry out a plan, whatever other tests do at this moment."""
+    monkeypatch.setattr(run_lock, "any_held", lambda: False)
 
 
 @pytest.fixture

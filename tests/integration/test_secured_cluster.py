@@ -27,7 +27,7 @@ from tests.steady import STEADY
 from tests.waiting import eventually
 
 PATIENCE_S = 90
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unhurried")]
 
 
 @pytest.fixture(scope="module")

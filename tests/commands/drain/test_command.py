@@ -20,7 +20,7 @@ from tests.core.zookeeper import cluster_nodes as nodes
 from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.spec("ADM-106")
+pytestmark = [pytest.mark.spec("ADM-106"), pytest.mark.usefixtures("unhurried")]
 
 
 @pytest.fixture

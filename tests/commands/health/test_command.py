@@ -22,6 +22,8 @@ from tests.core.zookeeper import cluster_nodes as nodes
 from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 
 @contextmanager
 def started() -> Iterator[EmbeddedCluster]:

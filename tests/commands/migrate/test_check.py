@@ -13,7 +13,7 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.steady import STEADY
 
-pytestmark = pytest.mark.spec("ADM-99")
+pytestmark = [pytest.mark.spec("ADM-99"), pytest.mark.usefixtures("unhurried")]
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from tests.commands.logs.tools import EXAMPLE, without_spark
 from tests.paths import ROOT
 from tests.steady import STEADY
 
+pytestmark = pytest.mark.usefixtures("unhurried")
 SCHEMAS = ROOT / "docs" / "schemas"
 
 

@@ -40,6 +40,21 @@ def test_it_has_one_holder_and_goes_with_a_process_that_is_killed(tmp_path: Path
     assert list(tmp_path.iterdir()) == [plan]
 
 
+@pytest.mark.spec("ADM-108")
+@pytest.mark.parametrize("words", [("reassign", "--execute"), ("drain", "3")])
+def test_a_kt_that_carries_out_a_plan_is_seen_on_its_machine_wherever_its_plan_is(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """The other way round nothing can be said here: other tests may carry out plans."""
+    plan = tmp_path / "plan.json"
+    plan.touch()
+    command = [sys.executable, "-c", HOLDER.replace("sys.argv[1:]", "sys.argv[1:2]"), str(plan), *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        assert run_lock.any_held()
+        holder.kill()
+
+
 @pytest.mark.spec("RSN-22X", "RSN-31X")
 def test_a_plan_that_an_editor_has_replaced_is_still_locked_for_others(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
