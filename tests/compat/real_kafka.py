@@ -37,7 +37,7 @@ SCALA: Final = {
     "4.1.0": "2.13",
 }
 START_TIMEOUT_S: Final = 300
-STOP_TIMEOUT_S: Final = 90
+STOP_TIMEOUT_S: Final = 180
 
 
 def versions(*given: tuple[str, ...] | str) -> list[ParameterSet]:

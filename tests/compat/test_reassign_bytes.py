@@ -65,7 +65,7 @@ def test_a_throttled_move_tells_bytes_where_brokers_know_them(
         assert result.exit_code == 0, result.output
         return result.stderr
 
-    monkeypatch.setattr(run_progress, "ProgressLine", partial(ProgressLine, interval_s=0.2))
+    monkeypatch.setattr(run_progress, "ProgressLine", partial(ProgressLine, interval_s=0))
     run("topics create --topic big --replica-assignment 1:2,2:1")
     fill(place.bootstrap, "big")
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"

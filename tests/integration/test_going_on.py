@@ -60,7 +60,7 @@ class Member:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 30_000,
+                "session.timeout.ms": 60_000,
                 "heartbeat.interval.ms": 500,
                 "log_level": 0,
                 **access.librdkafka,
