@@ -29,7 +29,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-_TEXTS: Final = {12: "utf-8", 19: "ascii", 20: "latin-1", 22: "ascii", 27: "latin-1", 28: "utf-32-be", 30: "utf-16-be"}
+_TEXTS: Final = frozenset({12, 19, 20, 22, 27, 30})
+"""The tags of what Java writes as text: UTF8, Printable, T61, IA5, General and BMPString, all of them read as UTF-8."""
 _ESCAPED: Final = ',=+<>#;"\\'
 _RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|$)")
 _CHOICES = re.compile(r"[*+?{|]")
@@ -70,7 +71,7 @@ def _attribute(data: bytes) -> str:
     dotted = _dotted(oid)
     if dotted not in _KEYWORDS or tag not in _TEXTS:
         return f"{_KEYWORDS.get(dotted, dotted)}=#{whole.hex()}"
-    return f"{_KEYWORDS[dotted]}={_escape(value.decode(_TEXTS[tag], errors='replace'))}"
+    return f"{_KEYWORDS[dotted]}={_escape(value.decode(errors='replace'))}"
 
 
 def _escape(text: str) -> str:

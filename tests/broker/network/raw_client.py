@@ -25,8 +25,12 @@ def echo(request: Request) -> None:
 class RawClient:
     """Sends and reads frames; every wait has a deadline."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", *, receive_buffer_bytes: int = 0) -> None:
+    def __init__(
+        self, port: int, host: str = "127.0.0.1", *, receive_buffer_bytes: int = 0, from_address: str = ""
+    ) -> None:
         self.socket = socket.socket()
+        if from_address:
+            self.socket.bind((from_address, 0))
         self.socket.settimeout(_PATIENCE_S)
         if receive_buffer_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)

@@ -1,6 +1,7 @@
 """The ACLs in a real ZooKeeper: read at the start, and again when a change node says so."""
 
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -84,3 +85,21 @@ def test_after_a_reconnection_everything_is_read_again(authorizer: Authorizer) -
     zk.reconnect()
     eventually(lambda: reads(authorizer, "orders"), "the entry holds")
     follower.stop()
+
+
+@pytest.mark.spec("SEC-79")
+def test_changes_older_than_a_quarter_of_an_hour_are_deleted_by_who_sees_them(
+    zk: ZooKeeper, authorizer: Authorizer, follower: AclFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower.start()
+    tell(zk, ORDERS)
+    tell(zk, PAY)
+    roots = list(AclChangeZnode.PATHS.values())
+    assert all(zk.children(root) for root in roots)
+    later_s = time.time() + 15 * 60 + 1
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED))
+    for root in roots:  # whatever wakes it
+        zk.create(f"{root}/acl_changes_", b"TOPIC:orders", sequential=True)
+    eventually(lambda: not any(zk.children(root) for root in roots), "all of them are gone")
+    eventually(lambda: reads(authorizer, "orders"), "what they told holds all the same")

@@ -1,11 +1,26 @@
-"""Names made of certificates' subjects by ssl.principal.mapping.rules."""
+"""Subjects of certificates as text, and names made of them by ssl.principal.mapping.rules."""
+
+import json
+from pathlib import Path
+from typing import Final
 
 import pytest
 
-from kafkatool.broker.security.certificate_principals import parse_mapping_rules
+from kafkatool.broker.security.certificate_principals import parse_mapping_rules, subject_text
 from kafkatool.core.errors import ConfigError
 
 ALICE = "CN=Alice,OU=Ops,O=Example\\, Inc.,C=SE"
+
+WRITTEN_BY_JAVA: Final = Path(__file__).parents[2] / "data" / "subjects.tsv"
+"""Names in DER, and what ``new X500Principal(der).getName()`` of Java 17 made of each."""
+
+
+@pytest.mark.spec("SEC-72")
+def test_subjects_are_written_as_java_writes_them() -> None:
+    rows = [line.split("\t") for line in WRITTEN_BY_JAVA.read_text().splitlines()]
+    assert len(rows) >= 40
+    for name, text in rows:
+        assert subject_text(bytes.fromhex(name)) == json.loads(text)
 
 
 @pytest.mark.spec("SEC-73")

@@ -1,9 +1,143 @@
-"""Which listeners are told of as open to everybody."""
+"""What listeners are made of: what refuses the start, what is warned of, and who is told of as open to everybody."""
+
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.security.listeners import warn_of_open_doors
+from kafkatool.broker.embedded.certificates import Authority, Certificate, broker_names
+from kafkatool.broker.handlers import api_versions
+from kafkatool.broker.security.listeners import (
+    ListenerSecurity,
+    VersionAnswers,
+    scram_mechanisms,
+    secure_listeners,
+    tell_of_expiries,
+    warn_of_open_doors,
+)
+from kafkatool.broker.security.mechanisms import ScramUsers
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.core.errors import ConfigError
 from tests.broker.network.raw_client import network_config
+
+STORE = "store-secret"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.open(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority) -> Certificate:
+    return authority.certificate("broker", "CN=broker", STORE, names=broker_names())
+
+
+def keystore(certificate: Certificate) -> dict[str, str]:
+    return {"ssl.keystore.location": str(certificate.keystore), "ssl.keystore.password": STORE}
+
+
+def config_of(protocol: str, given: Mapping[str, str]) -> BrokerConfig:
+    return network_config(
+        **{
+            "listeners": "MINE://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+            "listener.security.protocol.map": f"MINE:{protocol},PLAINTEXT:PLAINTEXT",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        }
+        | dict(given)
+    )
+
+
+def made(config: BrokerConfig) -> ListenerSecurity:
+    versions = VersionAnswers(api_versions.answer, api_versions.answer_newer)
+    return secure_listeners(config, ScramUsers(scram_mechanisms(config)), versions)["MINE"]
+
+
+@pytest.mark.spec("SEC-54")
+def test_what_cannot_be_used_refuses_the_start_by_property_and_listener(
+    authority: Authority, broker: Certificate, tmp_path: Path
+) -> None:
+    damaged = tmp_path / "damaged.p12"
+    damaged.write_bytes(broker.keystore.read_bytes()[:-40])
+    other = authority.certificate("other", "CN=other", STORE)
+    key, chain = other.key.read_text(), broker.certificate.read_text()
+    refused: dict[str, tuple[dict[str, str], str]] = {
+        "no keystore": ({}, "needs ssl.keystore.location"),
+        "not there": ({"ssl.keystore.location": "/nowhere.p12"}, "ssl.keystore.location=/nowhere.p12: No such file"),
+        "wrong password": ({**keystore(broker), "ssl.keystore.password": "x"}, f"location={broker.keystore}"),
+        "damaged": ({**keystore(broker), "ssl.keystore.location": str(damaged)}, f"location={damaged}"),
+        "key of another": (
+            {"ssl.keystore.key": key, "ssl.keystore.certificate.chain": chain},
+            "the key of the keystore is not its certificate's",
+        ),
+        "no chain": ({"ssl.keystore.key": key}, "ssl.keystore.certificate.chain belong together"),
+        "truststore": (
+            {**keystore(broker), "ssl.truststore.location": str(damaged), "ssl.truststore.password": STORE},
+            f"ssl.truststore.location={damaged}",
+        ),
+        "client auth": ({**keystore(broker), "ssl.client.auth": "always"}, "ssl.client.auth=always"),
+    }
+    for case, (given, told) in refused.items():
+        with pytest.raises(ConfigError) as error:
+            made(config_of("SSL", given))
+        assert str(error.value).startswith("listener MINE: "), case
+        assert told in str(error.value), case
+        assert STORE not in str(error.value), case
+
+
+@pytest.mark.spec("SEC-54")
+def test_keys_and_certificates_may_be_given_as_text(authority: Authority, broker: Certificate) -> None:
+    given = {
+        "listener.name.mine.ssl.keystore.key": broker.key.read_text(),
+        "listener.name.mine.ssl.keystore.certificate.chain": broker.certificate.read_text(),
+        "listener.name.mine.ssl.truststore.certificates": (authority.directory / "ca.pem").read_text(),
+        "ssl.client.auth": "required",
+    }
+    context = made(config_of("SSL", given)).context
+    assert context is not None
+    assert len(context.get_ca_certs()) == 1
+
+
+@pytest.mark.spec("SEC-54")
+def test_a_certificate_that_has_expired_or_is_about_to_is_told_of_each_time(
+    authority: Authority, broker: Certificate, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = authority.certificate("late", "CN=late", STORE, expired=True)
+    soon = authority.certificate("soon", "CN=soon", STORE, days=20)
+    for certificate, told in (
+        (broker, []),
+        (late, [("ERROR", "listener MINE: its certificate has expired: clients refuse it")]),
+        (soon, [("WARNING", "listener MINE: its certificate expires in 1# days")]),
+    ):
+        caplog.clear()
+        config = config_of("SSL", keystore(certificate))
+        assert made(config).context is not None  # the start goes on
+        tell_of_expiries(config)
+        said = [(r.levelname, re.sub(r"1\d", "1#", r.getMessage())) for r in caplog.records]
+        assert said == told * 2
+
+
+@pytest.mark.spec("SEC-56")
+def test_certificates_are_asked_for_on_sasl_ssl_by_the_listeners_own_property_alone(
+    authority: Authority, broker: Certificate, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = keystore(broker) | {"ssl.truststore.location": str(authority.directory / "ca.pem")}
+    ignored = made(config_of("SASL_SSL", {**given, "ssl.client.auth": "required"})).context
+    assert ignored is not None and ignored.verify_mode is ssl.CERT_NONE
+    assert "to ask for certificates, set listener.name.mine.ssl.client.auth" in caplog.text
+    caplog.clear()
+    own = made(config_of("SASL_SSL", {**given, "listener.name.mine.ssl.client.auth": "required"}))
+    assert own.context is not None and own.context.verify_mode is ssl.CERT_REQUIRED
+    assert own.identify is None  # who one is says the login
+    assert not caplog.text
+
+
+@pytest.mark.spec("SEC-56")
+def test_asking_for_certificates_without_anything_to_hold_them_against_refuses_the_start(broker: Certificate) -> None:
+    with pytest.raises(ConfigError, match=r"listener MINE: .*needs ssl.truststore"):
+        made(config_of("SSL", {**keystore(broker), "ssl.client.auth": "required"}))
 
 
 @pytest.mark.spec("SEC-52")

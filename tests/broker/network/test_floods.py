@@ -1,0 +1,214 @@
+"""Floods of what comes before a login: nothing of it is served, nothing of it stays."""
+
+import contextlib
+import gc
+import random
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kafkatool.broker.embedded.certificates import Authority
+from kafkatool.broker.network.request_channel import Request
+from kafkatool.broker.network.socket_server import SocketServer
+from tests.broker.network.raw_client import RawClient, echo, frame, wait_until
+from tests.broker.network.secured import (
+    ALICE,
+    HANDSHAKE_0,
+    HANDSHAKE_1,
+    METADATA,
+    VERSIONS_0,
+    authenticate,
+    handshake,
+    secured,
+    tls_client,
+)
+
+FRAMES = 50
+"""Of one connection."""
+SEEDS = [
+    *(HANDSHAKE_1, HANDSHAKE_0, VERSIONS_0, authenticate(ALICE), METADATA, handshake("SCRAM-SHA-256")),
+    *(handshake("SCRAM-SHA-512", 0), authenticate(b"n,,n=alice,r=x"), bytes.fromhex("001200630000000100026b7400")),
+]
+CODES = {0, 33, 34, 35, 42, 58}
+"""What table S answers, but for bare tokens of SCRAM."""
+
+
+def noise(rng: random.Random) -> bytes:
+    """Make a frame of what may come: a step of a login, mutated or cut, another request, or anything."""
+    kind = rng.random()
+    if kind < 0.15:
+        start = struct.pack(
+            ">hhi2s2s", rng.randrange(-1, 80), rng.randrange(-1, 16), rng.randrange(1 << 31), b"\0\2", b"kt"
+        )
+        return frame(start + rng.randbytes(rng.randrange(60)))
+    if kind < 0.25:
+        return rng.randbytes(rng.randrange(1, 40))
+    body = bytearray(rng.choice(SEEDS))
+    if body.endswith(b"alice-secret"):
+        body[-1] ^= 1
+    if rng.random() < 0.6:
+        body[rng.randrange(len(body))] = rng.randrange(256)
+    if body.endswith(b"alice-secret"):
+        body[-1] ^= 1
+    if rng.random() < 0.2:
+        del body[rng.randrange(len(body)) :]
+    return frame(bytes(body)) * (2 if rng.random() < 0.1 else 1)
+
+
+def is_of_table_s(answers: bytes) -> bool:
+    """Tell whether that is what the table answers, and nothing else."""
+    while len(answers) >= 8:
+        (length,) = struct.unpack_from(">i", answers)
+        body, answers = answers[4 : 4 + length], answers[4 + length :]
+        bare = not body or body.startswith((b"r=", b"e="))
+        if not bare and int.from_bytes(body[4:6], "big") not in CODES:
+            return False
+    return True
+
+
+def read_all(peer: RawClient) -> bytes:
+    """Read until the server has closed."""
+    answers = b""
+    with contextlib.suppress(ConnectionResetError, ssl.SSLError):
+        while more := peer.socket.recv(65536):
+            answers += more
+    return answers
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+Flood = Callable[[SocketServer, random.Random], None]
+
+
+def flood_of_frames(connect: Callable[[SocketServer], RawClient]) -> Flood:
+    def flood(server: SocketServer, rng: random.Random) -> None:
+        peer = connect(server)
+        with contextlib.suppress(OSError):
+            peer.socket.sendall(b"".join(noise(rng) for _ in range(FRAMES)))
+            socket.socket.shutdown(peer.socket, socket.SHUT_WR)  # also under TLS, whose own would be an end of its own
+        answers = read_all(peer)
+        assert is_of_table_s(answers), answers
+        peer.close()
+
+    return flood
+
+
+def flood_of_handshakes(server: SocketServer, rng: random.Random) -> None:
+    """Send TLS's first message, mutated or cut, then anything; or shake hands without the certificate that is asked for."""
+    peer = RawClient(server.endpoints[0].port)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    hello = bytearray(outgoing.read())
+    for _ in range(rng.randrange(4)):
+        hello[rng.randrange(1, len(hello))] = rng.randrange(256)
+    if rng.random() < 0.3:
+        del hello[rng.randrange(5, len(hello)) :]
+    records = [bytes(hello)]
+    for _ in range(FRAMES - 1):
+        body = rng.randbytes(rng.randrange(60))
+        records.append(struct.pack(">BHH", rng.choice((20, 21, 22, 23)), 0x0303, len(body)) + body)
+    with contextlib.suppress(OSError):
+        peer.socket.sendall(b"".join(records))
+        peer.socket.shutdown(socket.SHUT_WR)
+    read_all(peer)
+    peer.close()
+
+
+@contextlib.contextmanager
+def flooded(protocol: str, authority: Authority) -> Iterator[tuple[SocketServer, list[Request], RawClient, Flood]]:
+    """Give a server, what its handlers saw but for one kind of request, a client that is logged in, and a flood."""
+    served: list[Request] = []
+
+    def note(request: Request) -> None:
+        if request.frame == METADATA and request.connection.principal.name == (
+            "CN=good" if protocol == "SSL" else "alice"
+        ):
+            echo(request)
+        else:
+            served.append(request)
+
+    def encrypted(server: SocketServer) -> RawClient:
+        return tls_client(server, authority)
+
+    def open_(server: SocketServer) -> RawClient:
+        return RawClient(server.endpoints[0].port)
+
+    properties = {"connection_failed_authentication_delay_ms": "0", "num_network_threads": "2"}
+    if protocol == "SSL":
+        properties["ssl_client_auth"] = "required"
+    certified = None if protocol == "SASL_PLAINTEXT" else authority
+    with secured(protocol, certified, note, **properties) as server:
+        if protocol == "SSL":
+            mine = authority.certificate("good", "CN=good", "secret")
+            good = tls_client(server, authority, certificate=mine.certificate, key=mine.key)
+            flood: Flood = flood_of_handshakes
+        else:
+            connect = encrypted if protocol == "SASL_SSL" else open_
+            good, flood = connect(server), flood_of_frames(connect)
+            good.ask(HANDSHAKE_1)
+            good.ask(authenticate(ALICE))
+        try:
+            yield server, served, good, flood
+        finally:
+            good.close()
+
+
+PROTOCOLS = ["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
+
+
+@pytest.mark.spec("SEC-115", "SEC-63")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_flood_before_the_login_reaches_no_handler_and_leaves_nothing(
+    protocol: str, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    with flooded(protocol, authority) as (server, served, good, flood):
+        descriptors = open_files()
+        for _ in range(60):
+            flood(server, rng)
+            assert good.ask(METADATA) == METADATA
+        wait_until(lambda: open_files() <= descriptors)
+        wait_until(lambda: server.received_bytes == 0)
+    assert not served
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.slowest
+@pytest.mark.spec("SEC-115", "SEC-63")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_million_frames_before_the_login_leave_memory_and_descriptors_as_they_were(
+    protocol: str, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    connections, warm_up = 1_000_000 // FRAMES, 2_000
+    with flooded(protocol, authority) as (server, served, good, flood):
+        descriptors, resident = open_files(), 0
+        for number in range(connections):
+            if number == warm_up:  # allocators keep what they had once
+                caplog.clear()
+                gc.collect()
+                resident = psutil.Process().memory_info().rss
+            flood(server, rng)
+            if number % 20 == 0:
+                assert good.ask(METADATA) == METADATA
+        wait_until(lambda: open_files() <= descriptors)
+        wait_until(lambda: server.received_bytes == 0)
+        assert "Traceback" not in caplog.text
+        caplog.clear()
+        gc.collect()
+        assert psutil.Process().memory_info().rss <= 1.05 * resident
+        assert good.ask(METADATA) == METADATA
+    assert not served

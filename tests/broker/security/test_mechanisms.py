@@ -1,0 +1,80 @@
+"""The server's side of mechanisms, without a socket."""
+
+import random
+
+import pytest
+
+from kafkatool.broker.security.mechanisms import LoginRefusedError, PlainExchange, PlainUsers, ScramUsers
+from kafkatool.core.security import scram
+from kafkatool.core.security.scram import SCRAM_SHA_256, SCRAM_SHA_512
+
+TOKEN = b"\0alice\0alice-secret"
+CREDENTIAL = SCRAM_SHA_256.credential(b"alice-secret", salt=b"0123456789abcdef", iterations=4096)
+
+
+@pytest.mark.spec("SEC-115", "SEC-64")
+@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=(pytest.mark.slow, pytest.mark.slowest))])
+def test_no_mutated_token_of_plain_is_accepted(count: int) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    users = PlainUsers({"alice": "alice-secret", "bob": "b"})
+    assert PlainExchange(users).take(TOKEN).user == "alice"
+    for _ in range(count):
+        token = bytearray(TOKEN)
+        for _ in range(rng.randrange(1, 4)):
+            token[rng.randrange(len(token))] = rng.randrange(256)
+        if rng.random() < 0.2:
+            del token[rng.randrange(len(token)) :]
+        if token != TOKEN:
+            with pytest.raises(LoginRefusedError):
+                PlainExchange(users).take(bytes(token))
+
+
+@pytest.mark.spec("SEC-66")
+def test_a_credential_that_cannot_be_read_disables_that_user_and_mechanism_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    users = ScramUsers(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+    good = CREDENTIAL.encode()
+    users.put("alice", {"SCRAM-SHA-256": "salt=!!,iterations=x", "SCRAM-SHA-512": good, "consumer_byte_rate": "1"})
+    users.put("bob", {"SCRAM-SHA-256": good})
+    assert users.find("alice", "SCRAM-SHA-256") is None
+    assert users.find("alice", "SCRAM-SHA-512") == users.find("bob", "SCRAM-SHA-256") == CREDENTIAL
+    (line,) = caplog.messages
+    assert line.startswith("user 'alice' cannot log in by SCRAM-SHA-256: ")
+    assert "salt=" not in line
+
+
+@pytest.mark.spec("SEC-66", "SEC-67")
+def test_names_are_those_of_the_nodes_and_other_entities_hold_no_credentials() -> None:
+    users = ScramUsers(["SCRAM-SHA-256"])
+    good = {"SCRAM-SHA-256": CREDENTIAL.encode(), "SCRAM-SHA-512": CREDENTIAL.encode()}
+    users.put("a%20b%2Ac%25d%2F%C3%A9%3D%2C", good)
+    assert users.find("a b*c%d/é=,", "SCRAM-SHA-256") == CREDENTIAL
+    assert users.find("a b*c%d/é=,", "SCRAM-SHA-512") is None  # no listener has it
+    for entity in ("<default>", "carol/clients/x", "carol/clients/<default>"):
+        users.put(entity, good)
+    assert users.find("<default>", "SCRAM-SHA-256") is users.find("carol", "SCRAM-SHA-256") is None
+    users.put("a%20b%2Ac%25d%2F%C3%A9%3D%2C", {})
+    assert users.find("a b*c%d/é=,", "SCRAM-SHA-256") is None
+
+
+@pytest.mark.spec("SEC-65")
+def test_who_is_not_known_or_has_too_weak_a_credential_is_asked_like_others() -> None:
+    users = ScramUsers(["SCRAM-SHA-256"])
+    weak = scram.Credential(CREDENTIAL.salt, CREDENTIAL.stored_key, CREDENTIAL.server_key, 4095)
+    users.put("weak", {"SCRAM-SHA-256": weak.encode()})
+    assert users.find("weak", "SCRAM-SHA-256") is None
+    found = {
+        (user, mechanism.name): users.stand_in(user, mechanism)
+        for user in ("weak", "nobody")
+        for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)
+    }
+    assert found["nobody", "SCRAM-SHA-256"] == users.stand_in("nobody", SCRAM_SHA_256)
+    salts = [one.salt for one in found.values()]
+    assert len(set(salts)) == 4  # real users have another for each mechanism
+    for one in found.values():
+        assert one.iterations == 4096
+        assert 22 <= len(one.salt) <= 26
+        assert one.salt.decode().isalnum()

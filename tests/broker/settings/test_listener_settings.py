@@ -1,0 +1,112 @@
+"""Properties of listeners, and which of them brokers use among themselves."""
+
+import pytest
+
+from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.broker.settings.listeners import listener_properties
+from kafkatool.core.errors import ConfigError
+
+LISTENERS = {
+    "zookeeper.connect": "none:1",
+    "listeners": "INNER://127.0.0.1:0,OUTER://127.0.0.1:0",
+    "listener.security.protocol.map": "INNER:SASL_PLAINTEXT,OUTER:PLAINTEXT,UNUSED:PLAINTEXT",
+}
+SCRAM = {
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+    "listener.name.inner.scram-sha-256.sasl.jaas.config": (
+        'org.apache.kafka.common.security.scram.ScramLoginModule required username="b" password="secret";'
+    ),
+}
+
+
+@pytest.mark.spec("SEC-46")
+def test_a_listener_sees_its_own_properties_before_those_of_all() -> None:
+    given = {"ssl.client.auth": "none", "listener.name.inner.ssl.client.auth": "required", "a": "b"}
+    assert listener_properties(given, "INNER") == {"ssl.client.auth": "required", "a": "b"}
+    assert listener_properties(given, "OUTER") == {"ssl.client.auth": "none", "a": "b"}
+
+
+@pytest.mark.spec("SEC-46")
+def test_a_property_of_a_listener_that_is_not_there_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    given = {
+        "listener.name.gone.ssl.client.auth": "required",
+        "listener.name.outer.max.connections": "5",
+        "inter.broker.listener.name": "OUTER",
+    }
+    BrokerConfig.from_properties(LISTENERS | given)
+    (line,) = [m for m in caplog.messages if "listener.name." in m]
+    assert line == "listener.name.gone.ssl.client.auth is ignored: there is no listener GONE"
+
+
+@pytest.mark.spec("SEC-47")
+@pytest.mark.parametrize(
+    ("given", "listener"),
+    [
+        ({"inter.broker.listener.name": "OUTER"}, "OUTER"),
+        ({"inter.broker.listener.name": "outer"}, "OUTER"),
+        ({"inter.broker.listener.name": "INNER", **SCRAM}, "INNER"),
+        (
+            {
+                "security.inter.broker.protocol": "PLAINTEXT",
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
+            },
+            "PLAINTEXT",
+        ),
+    ],
+)
+def test_brokers_use_the_listener_that_is_named_or_has_the_protocols_name(given: dict[str, str], listener: str) -> None:
+    assert BrokerConfig.from_properties(LISTENERS | given).inter_broker_listener_name == listener
+
+
+@pytest.mark.spec("SEC-47")
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"inter.broker.listener.name": "OUTER", "security.inter.broker.protocol": "PLAINTEXT"}, "only one of them"),
+        ({"inter.broker.listener.name": "UNUSED"}, "inter.broker.listener.name=UNUSED"),
+        ({"inter.broker.listener.name": "NOWHERE"}, "inter.broker.listener.name=NOWHERE"),
+        (
+            {"inter.broker.listener.name": "OUTER", "advertised.listeners": "INNER://h:1"},
+            "inter.broker.listener.name=OUTER",
+        ),
+        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL"),
+        ({}, "security.inter.broker.protocol=PLAINTEXT"),
+        (
+            {"inter.broker.listener.name": "INNER", **SCRAM, "sasl.mechanism.inter.broker.protocol": ""},
+            "sasl.mechanism.inter.broker.protocol=GSSAPI",
+        ),
+        (
+            {"inter.broker.listener.name": "INNER", **SCRAM, "sasl.mechanism.inter.broker.protocol": "PLAIN"},
+            "sasl.mechanism.inter.broker.protocol=PLAIN: must be one of sasl.enabled.mechanisms of INNER",
+        ),
+    ],
+    ids=["both", "not bound", "not mapped", "not advertised", "no such", "default", "GSSAPI", "not enabled"],
+)
+def test_what_leaves_brokers_without_a_way_among_themselves_refuses_the_start(
+    given: dict[str, str], named: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.from_properties(LISTENERS | given)
+    assert named in str(refused.value)
+
+
+@pytest.mark.spec("SEC-51")
+@pytest.mark.parametrize(
+    "text", ["1", "1=", "x=User:a", "1=alice", "1=User:", "1=:a", "1=User:a;1=User:b", "-1=User:a"]
+)
+def test_principals_of_brokers_that_cannot_be_read_refuse_the_start(text: str) -> None:
+    given = {"inter.broker.listener.name": "OUTER", "kt.inter.broker.principals": text}
+    with pytest.raises(ConfigError, match=r"kt\.inter.broker.principals"):
+        BrokerConfig.from_properties(LISTENERS | given)
+
+
+@pytest.mark.spec("SEC-51")
+def test_principals_of_brokers_are_read_by_id() -> None:
+    given = {
+        "inter.broker.listener.name": "OUTER",
+        "kt.inter.broker.principals": " 1=User:CN=b1,O=x ; 22=User:b:2;",
+    }
+    config = BrokerConfig.from_properties(LISTENERS | given)
+    assert config.kt_inter_broker_principals == {1: "User:CN=b1,O=x", 22: "User:b:2"}
