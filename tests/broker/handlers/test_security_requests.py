@@ -14,6 +14,7 @@ from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.security.acl_following import AclFollower
 from kafkatool.broker.security.acl_table import AclTable
 from kafkatool.broker.security.authorizer import Authorizer
+from kafkatool.core.errors import NodeExistsError
 from kafkatool.core.model.acls import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from kafkatool.core.protocol.messages import alter_user_scram_credentials as altering
 from kafkatool.core.protocol.messages import create_acls as creating
@@ -155,6 +156,26 @@ def test_of_many_who_add_at_once_nobody_loses_anything(
     assert node is not None
     assert {e.principal for e in AclZnode.decode(pattern, node.data)} == {f"User:u{n}" for n in range(40)}
     assert node.version == 39, "each was one write"
+
+
+@pytest.mark.spec("SEC-89")
+def test_who_meets_other_writers_ten_times_is_refused_and_nothing_is_told(
+    zk: MemoryZooKeeper, authorizer: Authorizer, follower: AclFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
+    tries: list[str] = []
+
+    def meet_another(path: str, data: bytes = b"", **_: object) -> str:
+        tries.append(path)
+        raise NodeExistsError(path)
+
+    monkeypatch.setattr(zk, "create", meet_another)
+    with broker_of({30: HANDLERS[30]}, handler_context(authorizer=authorizer, acl_admin=admin)) as client:
+        request = creating.CreateAclsRequest(creations=[AclCreation(**GOOD)])  # type: ignore[arg-type]
+        (told,) = client.call(creating.API, 1, request).results
+    assert told.error_code == -1
+    assert tries == ["/kafka-acl/Topic/orders"] * 10
+    assert not list(authorizer.table)
 
 
 # --- users -----------------------------------------------------------------------------------------------------------

@@ -389,6 +389,44 @@ def test_a_handshake_that_fails_is_one_clear_line(
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.spec("SEC-69")
+def test_what_is_closed_without_an_answer_is_closed_after_the_delay_too() -> None:
+    with secured("SASL_PLAINTEXT", connection_failed_authentication_delay_ms="300") as server:
+        for before, wrong in (([], METADATA), ([HANDSHAKE_0], b"\0alice\0wrong"), ([], handshake("GSSAPI"))):
+            with client(server) as peer:
+                for body in before:
+                    peer.ask(body)
+                began = time.monotonic()
+                peer.send(wrong, METADATA)  # what comes behind it is not read
+                if wrong == handshake("GSSAPI"):
+                    assert peer.receive()[4:6] == struct.pack(">h", 33)
+                assert peer.is_closed_by_server()
+                assert time.monotonic() - began >= 0.3
+
+
+@pytest.mark.spec("SEC-69")
+def test_after_a_failed_certificate_its_address_keeps_the_place_for_the_delay(authority: Authority) -> None:
+    mine = authority.certificate("alice", "CN=alice,OU=tests,O=kafkatool", PASSWORD)
+    limits = secured(
+        "SSL",
+        authority,
+        max_connections_per_ip="1",
+        connection_failed_authentication_delay_ms="500000",
+        ssl_client_auth="required",
+    )
+    with limits as server:
+        with pytest.raises((OSError, EOFError)):
+            tls_client(server, authority).ask(b"\0\0x")
+        with client(server) as again:
+            assert again.is_closed_by_server()
+        elsewhere = RawClient(server.endpoints[0].port, from_address="127.0.0.2")
+        context = ssl.create_default_context(cafile=authority.directory / "ca.pem")
+        context.load_cert_chain(mine.certificate, mine.key)
+        elsewhere.socket = context.wrap_socket(elsewhere.socket, server_hostname="localhost")
+        assert elsewhere.ask(b"\0\0x") == b"\0\0x"
+        elsewhere.close()
+
+
 @pytest.mark.spec("SEC-60")
 def test_a_listener_says_little_of_who_does_not_get_in_however_many_processors_it_has(
     authority: Authority, caplog: pytest.LogCaptureFixture

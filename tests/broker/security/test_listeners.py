@@ -160,3 +160,22 @@ def test_a_listener_where_nobody_needs_to_prove_anything_is_warned_of(
     protocol = listener.partition(":")[0]
     given = {"listeners": listener, "security.inter.broker.protocol": protocol, "ssl.client.auth": client_auth}
     assert bool(warn_of_open_doors(network_config(**given))) == is_open
+
+
+@pytest.mark.spec("SEC-70", "SEC-46")
+def test_how_long_a_login_holds_is_said_for_all_a_listener_or_one_of_its_mechanisms() -> None:
+    both = {"sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512", "connections.max.reauth.ms": "1000"}
+    own = {"listener.name.mine.connections.max.reauth.ms": "2000"}
+    one = {"listener.name.mine.scram-sha-512.connections.max.reauth.ms": "3000"}
+    for given, told in ((both, (1000, 1000)), (both | own, (2000, 2000)), (both | own | one, (2000, 3000))):
+        sasl = made(config_of("SASL_PLAINTEXT", given)).sasl
+        assert sasl is not None
+        assert sasl.lifetimes_ms == dict(zip(("SCRAM-SHA-256", "SCRAM-SHA-512"), told, strict=True))
+
+
+@pytest.mark.spec("SEC-69")
+def test_a_delay_as_long_as_idle_connections_live_refuses_the_start(broker: Certificate) -> None:
+    delay = {"connection.failed.authentication.delay.ms": "5000", "connections.max.idle.ms": "5000"}
+    with pytest.raises(ConfigError, match=r"delay.ms=5000: must be below connections.max.idle.ms=5000"):
+        made(config_of("SSL", keystore(broker) | delay))
+    assert made(config_of("SSL", keystore(broker) | delay | {"connections.max.idle.ms": "5001"})).context is not None
