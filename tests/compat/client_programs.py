@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkatool.core.java import JavaNotFoundError, find_java
+from tests.maven import COPY, dependency, one_maven, pom
 
 SOURCES: Final = Path(__file__).parent / "clients"
 BUILD_TIMEOUT_S: Final = 600
@@ -98,13 +99,10 @@ def _java(version: str) -> Callable[[], Program]:
 
         def fetch_and_compile(home: Path) -> None:
             javac = _tool("javac", java.executable.parent)
-            (home / "pom.xml").write_text(
-                '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-                "<groupId>compat</groupId><artifactId>compat</artifactId><version>1</version><dependencies><dependency>"
-                "<groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>"
-                f"<version>{version}</version></dependency></dependencies></project>"
-            )
-            _build([_tool("mvn"), "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"], home)
+            _tool("mvn")
+            (home / "pom.xml").write_text(pom([dependency("org.apache.kafka", "kafka-clients", version)]))
+            with one_maven():
+                _build([*COPY, "-DoutputDirectory=libs"], home)
             _build([javac, "-d", "classes", "-cp", "libs/*", *sources], home)
 
         home = _made(f"java-{version}", sources, fetch_and_compile)

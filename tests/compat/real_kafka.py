@@ -5,7 +5,6 @@ Jars are kept in $KAFKA_PEER_HOME, else ~/.cache/kafkatool-compat, one directory
 """
 
 import base64
-import fcntl
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from _pytest.mark.structures import ParameterSet
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.java import JavaNotFoundError, find_java
 from kafkatool.core.operations.verification.replica_reader import layout_from_brokers
+from tests.maven import dependency, fetched
 from tests.ports import free_port
 
 SCALA: Final = {
@@ -64,40 +64,15 @@ def _home(version: str) -> Path:
     return (Path(root) if root else Path.home() / ".cache" / "kafkatool-compat") / version
 
 
-def _dependency(group: str, artifact: str, version: str) -> str:
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-    )
-
-
 def libraries(version: str) -> Path:
-    """Return the directory of that Kafka's jars, fetched on first use: by one process, others wait for it."""
-    home = _home(version)
-    if not (home / "ok").exists():
-        home.mkdir(parents=True, exist_ok=True)
-        with (home / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (home / "ok").exists():
-                _fetch(version, home)
-    return home / "libs"
-
-
-def _fetch(version: str, home: Path) -> None:
-    dependencies = (
-        _dependency("org.apache.kafka", f"kafka_{SCALA[version]}", version)
-        + _dependency("org.apache.kafka", "kafka-tools", version)
-        + _dependency("org.slf4j", "slf4j-log4j12", "1.7.30")
-        + _dependency("javax.xml.bind", "jaxb-api", "2.3.1")
+    """Return the directory of that Kafka's jars, fetched on first use."""
+    wanted = (
+        dependency("org.apache.kafka", f"kafka_{SCALA[version]}", version),
+        dependency("org.apache.kafka", "kafka-tools", version),
+        dependency("org.slf4j", "slf4j-log4j12", "1.7.30"),
+        dependency("javax.xml.bind", "jaxb-api", "2.3.1"),
     )
-    (home / "pom.xml").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>compat</groupId><artifactId>compat</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"]
-    subprocess.run([*command, "-DincludeScope=runtime"], cwd=home, check=True, capture_output=True, timeout=600)
-    (home / "ok").touch()
+    return fetched(_home(version), wanted)
 
 
 class RealKafka:

@@ -25,7 +25,7 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 VERSION: Final = "2.8.2"
-TOOL_TIMEOUT_S: Final = 180
+TOOL_TIMEOUT_S: Final = 300
 PATIENT_PRODUCER: Final = ("--request-timeout-ms", "60000")
 PATIENT_MEMBER: Final = "session.timeout.ms=60000"
 
@@ -142,7 +142,7 @@ def test_what_the_console_producer_writes_the_console_consumer_reads_in_a_group(
     read = tool(
         "kafka.tools.ConsoleConsumer",
         *("--bootstrap-server", cluster.bootstrap, "--topic", "console", "--from-beginning"),
-        *("--group", "readers", "--max-messages", "1000", "--timeout-ms", "60000"),
+        *("--group", "readers", "--max-messages", "1000", "--timeout-ms", "120000"),
         *("--consumer-property", PATIENT_MEMBER),
     )
     assert sorted(read.splitlines()) == sorted(f"{acks} {line}" for acks in ("1", "all") for line in lines)
@@ -167,7 +167,7 @@ def test_the_load_tools_write_and_read_every_record(
     patient.write_text(f"{PATIENT_MEMBER}\n")
     read = tool(
         "kafka.tools.ConsumerPerformance",
-        *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--messages", "20000", "--timeout", "60000"),
+        *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--messages", "20000", "--timeout", "120000"),
         *("--consumer.config", str(patient)),
     )
     head, row = (line.split(", ") for line in read.splitlines()[-2:])
@@ -212,7 +212,7 @@ def test_the_reassign_command_plans_moves_and_verifies(cluster: EmbeddedCluster,
     read = tool(
         "kafka.tools.ConsoleConsumer",
         *("--bootstrap-server", cluster.bootstrap, "--topic", "moved", "--from-beginning"),
-        *("--max-messages", "200", "--timeout-ms", "60000", "--consumer-property", PATIENT_MEMBER),
+        *("--max-messages", "200", "--timeout-ms", "120000", "--consumer-property", PATIENT_MEMBER),
     )
     assert sorted(map(int, read.split())) == list(range(200))
 

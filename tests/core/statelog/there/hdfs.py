@@ -10,6 +10,7 @@ from types import TracebackType
 import pytest
 
 from kafkatool.core.java import find_java
+from tests.maven import dependency, fetched
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -28,21 +29,7 @@ def libraries() -> Path:
         return home / "libs"
     if shutil.which("mvn") is None:
         pytest.skip("HDFS needs Maven (mvn) to fetch its jars, or HDFS_PEER_HOME to have them")
-    home.mkdir(parents=True, exist_ok=True)
-    dependencies = "".join(
-        f"<dependency><groupId>org.apache.hadoop</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{VERSION}</version></dependency>"
-        for artifact in _ARTIFACTS
-    )
-    (home / "pom.xml").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>compat</groupId><artifactId>hdfs</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"]
-    subprocess.run([*command, "-DincludeScope=runtime"], cwd=home, check=True, capture_output=True, timeout=600)
-    (home / "ok").touch()
-    return home / "libs"
+    return fetched(home, [dependency("org.apache.hadoop", artifact, VERSION) for artifact in _ARTIFACTS])
 
 
 class Hdfs:
