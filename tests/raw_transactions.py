@@ -1,7 +1,7 @@
 """A transactional producer that does just what a test says, also what no client library does."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -11,7 +11,15 @@ from kafkatool.core.client.settings import ClientSettings
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.transactions import leader_of
 from kafkatool.core.protocol.codec.schema import Api
-from kafkatool.core.protocol.messages import add_partitions_to_txn, end_txn, find_coordinator, init_producer_id, produce
+from kafkatool.core.protocol.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+    produce,
+    txn_offset_commit,
+)
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch
 
@@ -134,6 +142,37 @@ class RawProducer:
         if code == ErrorCode.NONE:
             self._sequences[partition] = sequence + len(values)
         return code
+
+    def add_offsets(self, group: str) -> int:
+        """Add the group's partition of ``__consumer_offsets`` to the transaction."""
+        request = add_offsets_to_txn.AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=group,
+        )
+        return self._until(lambda: (self._coordinator(add_offsets_to_txn.API, request).error_code, None))[0]
+
+    def commit_offsets(self, group: str, topic: str, metadata: Mapping[int, str | None]) -> dict[int, int]:
+        """Commit the offset 1 of those partitions, on a cluster of one broker; return each one's code."""
+        partitions = [
+            txn_offset_commit.TxnOffsetCommitRequestPartition(partition=p, committed_offset=1, committed_metadata=m)
+            for p, m in metadata.items()
+        ]
+        request = txn_offset_commit.TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[txn_offset_commit.TxnOffsetCommitRequestTopic(topic=topic, partitions=partitions)],
+        )
+
+        def ask() -> tuple[int, dict[int, int]]:
+            answer = self.client.any(txn_offset_commit.API, request)
+            codes = {p.partition: p.error_code for p in answer.topics[0].partitions}
+            return next((c for c in codes.values() if c in COMES_LATER), 0), codes
+
+        return self._until(ask)[1]
 
     def end(self, *, committed: bool) -> int:
         """End the transaction."""

@@ -84,7 +84,25 @@ def told(cluster: Brokers, *args: str) -> list[dict[str, Any]]:
     schema = json.loads((ROOT / "docs" / "schemas" / f"kt-transactions-{args[0]}.schema.json").read_text())
     Draft202012Validator(schema).validate(document)
     items: list[dict[str, Any]] = document["items"]
+    if args[0] != "abort":  # which acts
+        (columns,) = (shape["x-tsv-columns"] for name, shape in schema["$defs"].items() if name != "error")
+        compare_with_tsv(run(cluster, *args, "--output", "tsv"), items, columns)
     return items
+
+
+def compare_with_tsv(result: Result, items: list[dict[str, Any]], columns: list[str]) -> None:
+    """Hold the table against the same answer's items: a row for each, in the order of its columns (COM-4X)."""
+    assert result.exit_code == 0, result.output
+    heading, *rows = (line.split("\t") for line in result.stdout.splitlines())
+    assert heading == [*(column.upper() for column in columns), "ERROR", "MESSAGE"]
+    assert all(len(row) == len(heading) and row[-2:] == ["", ""] for row in rows)
+    steady_columns = [n for n, column in enumerate(columns) if not column.startswith("duration")]
+
+    def cell(value: Any) -> str:
+        return "" if value is None else ",".join(value) if isinstance(value, list) else str(value)
+
+    wanted = [[cell(item[columns[n]]) for n in steady_columns] for item in items]
+    assert [[row[n] for n in steady_columns] for row in rows] == wanted
 
 
 def steady(text: str) -> list[list[str]]:
@@ -156,7 +174,7 @@ def story(cluster: Brokers) -> None:
         eventually(lambda: last_stable_offset(cluster) == 5, "all to be ended", LIMIT_S)
 
 
-@pytest.mark.spec("TXN-92", "TXN-93", "TXN-94")
+@pytest.mark.spec("TXN-92", "TXN-93", "TXN-94", "COM-4X")
 def test_kt_finds_and_aborts_what_hangs_on_ours(ours: Brokers) -> None:
     story(ours)
 

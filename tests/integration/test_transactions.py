@@ -8,8 +8,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
+from kafkatool.core.protocol.messages import offset_fetch
 from kafkatool.core.zookeeper.session import ZooKeeper
-from tests.raw_transactions import Brokers
+from tests.raw_transactions import Brokers, RawProducer
 from tests.steady import STEADY, crash
 from tests.waiting import eventually
 
@@ -127,6 +128,32 @@ def test_a_transaction_past_its_time_is_aborted_and_its_producer_told(tmp_path: 
 
 def log_of(cluster: EmbeddedCluster, broker_id: int) -> str:
     return cluster.files.output(broker_id).read_text()
+
+
+@pytest.mark.spec("GRP-48")
+def test_an_offset_with_too_long_metadata_is_refused_alone_also_in_a_transaction(tmp_path: Path) -> None:
+    with EmbeddedCluster(brokers=1, directory=tmp_path / "cluster") as cluster:
+        cluster.create_topic("in", partitions=4)
+        with RawProducer(cluster.bootstrap, "tx") as by:
+            assert by.init() == 0 and by.add_offsets("g") == 0
+            asked = {0: "x" * 4097, 1: "x" * 4096, 2: "\U0001f600" * 2048 + "x", 3: None}
+            assert by.commit_offsets("g", "in", asked) == {0: 12, 1: 0, 2: 12, 3: 0}
+            stable = {0: (0, None), 1: (88, None), 2: (0, None), 3: (88, None)}
+            assert offsets_of(by, "in", range(4)) == stable, "what was refused is not pending"
+            assert by.end(committed=True) == 0
+            come = {**stable, 1: (0, "x" * 4096), 3: (0, "")}
+            eventually(lambda: offsets_of(by, "in", range(4)) == come, "the marker", seconds=LIMIT_S)
+
+
+def offsets_of(by: RawProducer, topic: str, partitions: range) -> dict[int, tuple[int, str | None]]:
+    """Return the code and, of what is committed, the metadata, asking for what is stable alone."""
+    asked = [offset_fetch.OffsetFetchRequestTopic(topic=topic, partitions=list(partitions))]
+    request = offset_fetch.OffsetFetchRequest(group_id="g", topics=asked, require_stable=True)
+    answer = by.client.any(offset_fetch.API, request, least=7)
+    return {
+        p.partition: (p.error_code, p.metadata if p.committed_offset >= 0 else None)
+        for p in answer.topics[0].partitions
+    }
 
 
 @pytest.mark.spec("TXN-82", "TXN-83", "TXN-86", "TXN-36", "TXN-101")

@@ -171,8 +171,10 @@ def test_tsv_of_every_command_has_the_columns_of_its_schema(cluster: EmbeddedClu
 
 @pytest.mark.spec("COM-4X")
 def test_the_local_cluster_describes_itself_as_its_schema_says(cluster: EmbeddedCluster) -> None:
-    found = CliRunner().invoke(kt, ["cluster", "status", "--dir", cluster.status().directory, "--output", "json"])
-    Draft202012Validator(schema_of("cluster status")).validate(json.loads(found.stdout))
+    status = ["cluster", "status", "--dir", cluster.status().directory, "--output"]
+    document = json.loads(CliRunner().invoke(kt, [*status, "json"]).stdout)
+    Draft202012Validator(schema_of("cluster status")).validate(document)
+    assert "items" not in document and CliRunner().invoke(kt, [*status, "tsv"]).exit_code == 2
 
 
 def commands(group: click.Command, *words: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:

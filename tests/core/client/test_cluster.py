@@ -147,6 +147,10 @@ def test_another_cluster_is_refused(brokers: list[FakeBroker]) -> None:
         brokers[0].cluster_id = "other"
         with pytest.raises(RefusedError, match="leads to two clusters"):
             client.refresh()
+    brokers[0].cluster_id = None  # as before 0.10.1
+    with pytest.raises(RefusedError, match=r"--cluster-id is C, but the cluster at .* has no id; nothing was written"):
+        ClusterClient([brokers[0].address], SETTINGS, cluster_id="C")
+    assert {name for broker in brokers for name, _, _ in broker.asked} == {"ApiVersions", "Metadata"}
 
 
 @pytest.mark.spec("ADM-11")
