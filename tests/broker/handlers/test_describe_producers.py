@@ -20,6 +20,7 @@ from kafkatool.core.protocol.messages import describe_producers as api
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.network.raw_client import network_config
+from tests.broker.replication.world import world
 from tests.broker.storage.batch_builders import batch
 
 TP = TopicPartition("t", 0)
@@ -57,7 +58,7 @@ def describe(client: Client, *partitions: TopicPartition) -> dict[TopicPartition
     return dict(found)
 
 
-@pytest.mark.spec("ADM-81", "ADM-61")
+@pytest.mark.spec("ADM-81", "ADM-61", "TXN-92")
 def test_each_producer_is_told_with_its_last_batch_and_its_open_transaction(log: Log, client: Client) -> None:
     assert describe(client, TP)[TP].active_producers == []
     log.append_as_leader(batch(3, producer=(9, 1, 0)), 0)
@@ -80,7 +81,16 @@ def test_each_producer_is_told_with_its_last_batch_and_its_open_transaction(log:
     assert (by_id[10].last_timestamp, by_id[10].coordinator_epoch, by_id[10].current_txn_start_offset) == (1234, -1, -1)
 
 
-@pytest.mark.spec("ADM-81", "ADM-61")
+@pytest.mark.spec("ADM-81", "TXN-92")
+def test_a_follower_may_be_asked(tmp_path: Path) -> None:
+    with world(tmp_path) as broker:
+        broker.follow().log.append_as_follower(memoryview(batch(producer=(9, 1, 0))))
+        with broker_of({61: load_handlers()[61]}, handler_context(replica_manager=broker.manager)) as client:
+            told = describe(client, TP)[TP]
+    assert (told.error_code, [p.producer_id for p in told.active_producers]) == (0, [9])
+
+
+@pytest.mark.spec("ADM-81", "ADM-61", "TXN-92")
 def test_partitions_that_are_not_here_have_their_codes(client: Client) -> None:
     unknown = TopicPartition("gone", 0)
     told = describe(client, TP, ELSEWHERE, unknown)

@@ -8,7 +8,9 @@ import pytest
 
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.storage.batches.transaction_markers import Marker
+from kafkatool.broker.transactions.coordinator import DescribedTransaction
 from kafkatool.broker.transactions.marker_writes import MarkerWrite
+from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.broker.transactions.transaction import Identity
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import add_partitions_to_txn as add
@@ -22,6 +24,8 @@ from tests.waiting import eventually
 NONE = ErrorCode.NONE
 NOBODY = Identity(-1, -1)
 ANNOUNCED = {
+    9: (0, 7),  # OffsetFetch
+    10: (0, 4),  # FindCoordinator
     22: (0, 4),  # InitProducerId
     24: (0, 4),  # AddPartitionsToTxn
     25: (0, 3),  # AddOffsetsToTxn
@@ -103,6 +107,9 @@ def test_an_identity_is_asked_for_in_every_version(on: Served) -> None:
     assert on.init(4, expected=strange) == (ErrorCode.PRODUCER_FENCED, NOBODY)
     assert on.init(3, expected=strange) == (ErrorCode.INVALID_PRODUCER_EPOCH, NOBODY)
     assert on.init(0, "") == (ErrorCode.INVALID_REQUEST, NOBODY)
+    on.stage.coordinator.shutdown()
+    for half in (Identity(given.producer_id, -1), Identity(-1, given.epoch)):
+        assert on.init(4, expected=half)[0] == ErrorCode.INVALID_REQUEST, "before the coordinator is looked at"
 
 
 @pytest.mark.spec("TXN-31", "TXN-38", "TXN-5")
@@ -119,7 +126,43 @@ def test_partitions_are_looked_at_before_who_asks(on: Served, version: int) -> N
     old = Identity(me.producer_id, me.epoch + 5)
     fenced = ErrorCode.INVALID_PRODUCER_EPOCH if version < 2 else ErrorCode.PRODUCER_FENCED
     assert on.add(version, old, HERE) == {HERE: fenced}
+    assert on.add(version, me, HERE, unknown) == {HERE: not_tried, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert described(on).state is TransactionState.EMPTY, "nothing was added"
     assert on.add(version, me, HERE, THERE) == on.add(version, me, THERE, HERE) == {HERE: NONE, THERE: NONE}
+    assert described(on).partitions == {HERE, THERE}
+    on.stage.coordinator.shutdown()
+    assert on.add(version, me, HERE) == {HERE: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert on.add(version, me, HERE, OFFSETS) == {HERE: not_tried, OFFSETS: internal}, "the coordinator is not asked"
+
+
+def described(on: Served) -> DescribedTransaction:
+    found = on.stage.coordinator.describe("id")
+    assert isinstance(found, DescribedTransaction)
+    return found
+
+
+@pytest.mark.spec("TXN-34")
+def test_version_4_adds_where_it_is_not_to_verify_alone(on: Served) -> None:
+    me = on.init(0)[1]
+    internal, not_tried = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
+
+    def ask(identity: Identity, *places: TopicPartition, verify_only: bool = False) -> dict[TopicPartition, int]:
+        one = add.AddPartitionsToTxnTransaction(
+            transactional_id="id",
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            verify_only=verify_only,
+            topics=topics(*places),
+        )
+        answer = on.client.call(add.API, 4, add.AddPartitionsToTxnRequest(transactions=[one]))
+        return codes(answer.transactions[0].topics)
+
+    assert ask(me, HERE, OFFSETS) == {HERE: not_tried, OFFSETS: internal}
+    assert ask(Identity(me.producer_id, me.epoch + 1), HERE) == {HERE: ErrorCode.PRODUCER_FENCED}
+    assert described(on).state is TransactionState.EMPTY
+    assert ask(me, HERE) == ask(me, HERE) == {HERE: NONE}
+    assert ask(me, HERE, THERE, verify_only=True) == {HERE: NONE, THERE: ErrorCode.INVALID_TXN_STATE}
+    assert ask(me, THERE) == {THERE: NONE} and described(on).partitions == {HERE, THERE}
 
 
 @pytest.mark.spec("TXN-34")

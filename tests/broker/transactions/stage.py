@@ -4,7 +4,7 @@ One broker leads everything on disk; to the coordinator one of the data partitio
 markers go the way of requests. A coordinator that has died writes and sends nothing more, and answers nobody.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,6 +21,7 @@ from kafkatool.broker.storage.batches.transaction_markers import Marker, read_ma
 from kafkatool.broker.transactions import endings
 from kafkatool.broker.transactions.coordinator import TransactionCoordinator
 from kafkatool.broker.transactions.marker_writes import Codes, MarkerWrite, MarkerWrites, OffsetsEnd
+from kafkatool.broker.transactions.owned import Entry
 from kafkatool.broker.transactions.transaction import Identity
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
@@ -73,14 +74,16 @@ class Mortal:
 class _MortalAppends:
     """The appends of a broker, made by a coordinator that may die."""
 
-    def __init__(self, appends: Any, mortal: Mortal) -> None:
+    def __init__(self, appends: Any, mortal: Mortal, entries: Callable[[], Iterable[Entry]]) -> None:
         self._appends = appends
         self._mortal = mortal
+        self._entries = entries
 
     def append(
         self, entries: Mapping[TopicPartition, Any], *, on_done: Callable[[AppendResults], None], **options: Any
     ) -> None:
         def act(half: bool, heard: bool) -> None:
+            assert not any(entry.lock.locked() for entry in self._entries()), "no lock is held over an append"
             written = dict(list(entries.items())[:1]) if half else entries
             self._appends.append(written, on_done=on_done if heard else lambda _: None, **options)
 
@@ -94,8 +97,8 @@ class _MortalAppends:
 class _MortalManager:
     """A replica manager as its coordinator uses it."""
 
-    def __init__(self, world: World, mortal: Mortal) -> None:
-        self.appends = _MortalAppends(world.manager.appends, mortal)
+    def __init__(self, world: World, mortal: Mortal, entries: Callable[[], Iterable[Entry]]) -> None:
+        self.appends = _MortalAppends(world.manager.appends, mortal, entries)
         self.partitions = world.manager.partitions
         self.verified_appends = world.manager.verified_appends
 
@@ -207,7 +210,7 @@ class Stage:
         """Have a new coordinator, of the partition as it is led now."""
         self.world.scheduler.jobs.clear()  # the dead one's
         self.mortal = mortal
-        manager: Any = _MortalManager(self.world, mortal)
+        manager: Any = _MortalManager(self.world, mortal, self._entries)
         self.coordinator = TransactionCoordinator(
             self.world.config,
             1,
@@ -223,6 +226,9 @@ class Stage:
         )
         self.coordinator.on_leadership_change([self.world.partition(OWN)], [])
         self.settle()
+
+    def _entries(self) -> Iterable[Entry]:
+        return self.coordinator.owned.all()
 
     def settle(self) -> None:
         """Do what is scheduled, as long as the coordinator is alive."""
@@ -275,13 +281,20 @@ class Stage:
 
     def markers(self, place: TopicPartition, producer_id: int) -> list[tuple[int, bool]]:
         """Return epoch and outcome of each marker of a producer."""
+        return [(epoch, marker.committed) for epoch, marker in self._markers(place, producer_id)]
+
+    def coordinator_epochs(self, place: TopicPartition, producer_id: int) -> list[int]:
+        """Return the epoch of the coordinator that sent it, of each marker of a producer."""
+        return [marker.coordinator_epoch for _, marker in self._markers(place, producer_id)]
+
+    def _markers(self, place: TopicPartition, producer_id: int) -> list[tuple[int, Marker]]:
         data = b"".join(file.read_bytes() for file in sorted((self._logs / str(place)).glob("*.log")))
         found = []
         for position, header in iter_batches(data):
             if header.attributes & CONTROL and header.producer_id == producer_id:
                 marker = read_marker(memoryview(data)[position : position + header.size_bytes])
                 assert marker is not None
-                found.append((header.producer_epoch, marker.committed))
+                found.append((header.producer_epoch, marker))
         return found
 
     def is_settled(self, place: TopicPartition) -> bool:

@@ -13,7 +13,7 @@ from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.replication.world import follower
-from tests.broker.transactions.stage import DATA, HERE, OFFSETS, OWN, THERE, Mortal, Stage, stage
+from tests.broker.transactions.stage import DATA, HERE, HOUR_MS, OFFSETS, OWN, THERE, Mortal, Point, Stage, stage
 
 NOBODY = Identity(-1, -1)
 
@@ -63,18 +63,29 @@ def test_an_empty_id_is_no_id_and_a_strange_one_is_unknown(on: Stage) -> None:
     assert on.coordinator.describe("other") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
-@pytest.mark.spec("TXN-8", "TXN-16")
+@pytest.mark.spec("TXN-8", "TXN-16", "TXN-24", "TXN-34", "TXN-94")
 def test_who_stops_or_has_lost_the_partition_says_so_first(on: Stage) -> None:
     mine = given(on)
     on.world.follow(OWN, epoch=5)
     on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
-    moved = ErrorCode.NOT_COORDINATOR
-    assert (on.init("id")[0], on.add("id", mine, HERE), on.end("id", mine, committed=True)) == (moved,) * 3
-    assert on.coordinator.describe("id") is moved
+    assert all_say(on, mine) == {ErrorCode.NOT_COORDINATOR}
+    answers: list[ErrorCode] = []
+    for id_, timeout_ms in (("", 1), ("id", 0)):  # what is wrong with the request itself comes before
+        on.coordinator.give_identity(id_, timeout_ms, None, lambda code, given: answers.append(code))
+    assert answers == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_TRANSACTION_TIMEOUT]
     on.coordinator.shutdown()
-    stopping = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (on.init("id")[0], on.add("id", mine, HERE), on.end("id", mine, committed=True)) == (stopping,) * 3
-    assert on.coordinator.list() == (stopping, ())
+    assert all_say(on, mine) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert on.coordinator.list() == (ErrorCode.COORDINATOR_NOT_AVAILABLE, ())
+
+
+def all_say(on: Stage, mine: Identity) -> set[object]:
+    """Return the codes of every request about the id "id": its own, and an identity that no longer is."""
+    asked = [
+        (on.init("id")[0], on.add("id", who, HERE), on.end("id", who, committed=True), on.coordinator.describe("id"))
+        for who in (mine, NOBODY)
+    ]
+    verified = [on.coordinator.verify("id", who, frozenset({HERE}))[HERE] for who in (mine, NOBODY)]
+    return {code for codes in asked for code in codes} | set(verified)
 
 
 def replicated(on: Stage) -> None:
@@ -83,7 +94,7 @@ def replicated(on: Stage) -> None:
     on.succeed_here(Mortal())
 
 
-@pytest.mark.spec("TXN-10", "TXN-8")
+@pytest.mark.spec("TXN-10", "TXN-8", "TXN-94")
 def test_nothing_is_served_before_what_was_loaded_is_replicated(on: Stage) -> None:
     mine = given(on)
     replicated(on)
@@ -91,11 +102,50 @@ def test_nothing_is_served_before_what_was_loaded_is_replicated(on: Stage) -> No
     on.coordinator.add_partitions("id", mine, frozenset(DATA), lambda _: None)
     on.world.lead(OWN, epoch=2, isr=(1, 2), replicas=(1, 2), version=2)
     on.succeed_here(Mortal())
-    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert (on.init("id")[0], on.end("id", mine, committed=True)) == (loading, loading)
-    assert on.coordinator.list() == (loading, ())
+    assert all_say(on, mine) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert on.coordinator.list() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ())
     acknowledge(on)
     assert described(on).state is TransactionState.ONGOING
+    on.world.lead(OWN, epoch=3, isr=(1, 2), replicas=(1, 2), version=3)
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), lambda _: None)
+    on.succeed_here(Mortal())
+    on.coordinator.shutdown()
+    assert all_say(on, mine) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}, "who stops says so while it loads, too"
+
+
+@pytest.mark.spec("TXN-10", "TXN-12")
+def test_no_marker_leaves_before_the_decision_that_was_loaded_is_replicated(on: Stage) -> None:
+    mine = given(on)
+    assert on.add("id", mine, *DATA) is ErrorCode.NONE
+    on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
+    on.succeed_here(Mortal(1, Point.AFTER))
+    acknowledge(on)
+    assert on.end("id", mine, committed=True) is None, "it has died over the record"
+    on.world.lead(OWN, epoch=2, isr=(1, 2), replicas=(1, 2), version=2)
+    on.succeed_here(Mortal())
+    assert not any(on.markers(place, mine.producer_id) for place in DATA)
+    assert on.coordinator.describe("id") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    acknowledge(on)
+    assert all(on.markers(place, mine.producer_id) == [(mine.epoch, True)] for place in DATA)
+    assert all(on.coordinator_epochs(place, mine.producer_id) == [2] for place in DATA)
+
+
+@pytest.mark.spec("TXN-12")
+def test_after_a_load_all_partitions_get_the_new_coordinators_marker_and_the_last_epoch_is_unknown(on: Stage) -> None:
+    mine = given(on)
+    assert on.add("id", mine, *DATA) is ErrorCode.NONE
+    on.succeed(before_complete := Mortal(4))
+    assert on.end("id", mine, committed=True) is None
+    assert before_complete.did[-1] == f"append to {OWN}", before_complete.did
+    first = [on.coordinator_epochs(place, mine.producer_id) for place in DATA]
+    on.succeed(Mortal())
+    second = [on.coordinator_epochs(place, mine.producer_id) for place in DATA]
+    assert second == [[*before, before[0] + 1] for before in first], "also those that had theirs"
+    code, renewed = on.init("id", mine)
+    assert (code, renewed) == (ErrorCode.NONE, Identity(mine.producer_id, mine.epoch + 1))
+    assert on.init("id", mine) == (ErrorCode.NONE, renewed), "a repeat, while the last epoch is known"
+    on.succeed(Mortal())
+    assert on.init("id", mine)[0] is ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.spec("TXN-26", "TXN-33", "TXN-40", "TXN-18", "TXN-19")
@@ -143,8 +193,21 @@ def test_a_fence_holds_before_its_record_is_replicated_and_its_markers_have_the_
     assert on.produce("id", mine, HERE, 1) is ErrorCode.INVALID_PRODUCER_EPOCH  # known there by the marker
 
 
+@pytest.mark.spec("TXN-27")
+def test_the_repeat_of_who_fenced_raises_the_epoch_once_more_and_one_by_its_own_identity_is_fenced(on: Stage) -> None:
+    mine = given(on)
+    assert on.add("id", mine, HERE) is ErrorCode.NONE
+    assert on.init("id")[0] is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert on.init("id") == (ErrorCode.NONE, Identity(mine.producer_id, mine.epoch + 2))
+    own = given(on, "own")
+    assert on.add("own", own, HERE) is ErrorCode.NONE
+    assert on.init("own", own)[0] is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert on.init("own", own) == (ErrorCode.PRODUCER_FENCED, NOBODY)
+
+
 @pytest.mark.spec("TXN-13", "TXN-14")
-def test_what_is_in_flight_when_the_partition_goes_is_answered_with_16(on: Stage) -> None:
+@pytest.mark.parametrize("how", ["followed", "stopped"])
+def test_what_is_in_flight_when_the_partition_goes_is_answered_with_16(on: Stage, how: str) -> None:
     mine = given(on)
     replicated(on)
     acknowledge(on)
@@ -153,9 +216,17 @@ def test_what_is_in_flight_when_the_partition_goes_is_answered_with_16(on: Stage
     on.coordinator.end("id", mine, committed=True, done=codes.append)  # parked behind it
     on.world.follow(OWN, epoch=5)  # the coordinator has not been told yet
     on.coordinator.end("id", mine, committed=True, done=codes.append)
-    on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    end = on.world.partition(OWN).log.log_end_offset
+    if how == "followed":
+        on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    else:
+        on.coordinator.on_partitions_stopped([OWN])
+    assert codes == [ErrorCode.NOT_COORDINATOR] * 3, "before the control request is answered"
+    on.passed_ms += 60_001
+    on.coordinator.time_out()
     on.settle()
-    assert codes == [ErrorCode.NOT_COORDINATOR] * 3
+    assert len(codes) == 3 and on.world.partition(OWN).log.log_end_offset == end
+    assert not any(on.markers(place, mine.producer_id) for place in DATA)
 
 
 @pytest.mark.spec("TXN-20", "TXN-21")
@@ -219,7 +290,8 @@ def test_the_scan_gives_up_what_is_past_its_time_and_nothing_else(on: Stage) -> 
     on.settle()
     states = {id_: value.state for id_, value in on.coordinator.list()[1]}
     assert states == {"old": TransactionState.COMPLETE_ABORT, "young": TransactionState.ONGOING}
-    assert on.end("old", old, committed=True) is ErrorCode.PRODUCER_FENCED
+    assert on.end("old", old, committed=True) is on.add("old", old, HERE) is ErrorCode.PRODUCER_FENCED
+    assert on.produce("old", old, HERE) is ErrorCode.INVALID_PRODUCER_EPOCH
     code, again = on.init("old")  # a producer of the id goes on
     assert (code, again.epoch) == (ErrorCode.NONE, old.epoch + 2)
 
@@ -233,10 +305,25 @@ def test_a_batch_opens_a_transaction_only_in_a_partition_that_was_added(on: Stag
     assert on.produce("id", mine, HERE) is ErrorCode.NONE
     assert on.end("id", mine, committed=True) is ErrorCode.NONE
     assert on.produce("id", mine, HERE, 1) is ErrorCode.INVALID_TXN_STATE  # late
+    assert on.produce("id", mine, HERE) is ErrorCode.INVALID_TXN_STATE  # a repeat, after the end
     assert on.produce("other", mine, HERE, 1) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     stranger = Identity(mine.producer_id, mine.epoch + 1)
     assert on.produce("id", stranger, HERE) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert all(on.is_settled(place) for place in DATA)
+
+
+@pytest.mark.spec("TXN-94")
+def test_an_id_that_is_being_forgotten_is_not_listed(on: Stage) -> None:
+    given(on)
+    replicated(on)
+    acknowledge(on)
+    assert [id_ for id_, _ in on.coordinator.list()[1]] == ["id"]
+    for _ in range(4):  # the clock is trusted when it has gone evenly for an hour
+        on.passed_ms += HOUR_MS
+        on.coordinator.expire()
+    assert on.coordinator.list() == (ErrorCode.NONE, []), "its tombstone is not replicated yet"
+    acknowledge(on)
+    assert on.coordinator.list() == (ErrorCode.NONE, [])
 
 
 @pytest.mark.spec("TXN-55")

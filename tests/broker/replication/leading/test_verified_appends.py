@@ -65,6 +65,13 @@ def codes(*results: list[AppendResult]) -> list[ErrorCode | None]:
     return [result[0].error if result else None for result in results]
 
 
+@pytest.mark.spec("TXN-34")
+def test_kafka_3_9s_word_for_what_was_not_added_is_taken_for_48(leader: Leader) -> None:
+    first = leader.produce(0)
+    leader.answer(ErrorCode.TRANSACTION_ABORTABLE)
+    assert codes(first) == [NOT_ADDED]
+
+
 @pytest.mark.spec("TXN-72")
 def test_one_question_for_a_transaction_and_none_for_its_later_batches(leader: Leader) -> None:
     first = leader.produce(0)

@@ -104,6 +104,20 @@ def test_a_plain_batch_inside_its_producers_transaction_is_refused(tmp_path: Pat
     assert log.append_as_leader(batch(producer=(7, 0, 1)), 0).first_offset == 3
 
 
+@pytest.mark.spec("TXN-61")
+def test_a_marker_without_a_transaction_is_noted_and_ends_nothing(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    log.append_as_leader(batch(producer=(8, 0, 0), attributes=0x10), 0, origin_client=False, verification=UNVERIFIED)
+    for _ in range(2):  # and its repeat
+        log.append_as_leader(marker(commit=False, producer=(9, 3), base_offset=0), 0, origin_client=False)
+    known = log.state.producers.entries[9]
+    assert (log.log_end_offset, known.epoch, known.coordinator_epoch, known.transaction_start) == (3, 3, 7, None)
+    assert ([one.producer_id for one in log.open_transactions()], log.last_stable_offset) == ([8], 0)
+    assert [file.read_bytes() for file in tmp_path.rglob("*.txnindex")] in ([], [b""]), "nothing in the index"
+    log.append_as_leader(marker(commit=False, producer=(8, 0), base_offset=0), 0, origin_client=False)
+    assert any(file.read_bytes() for file in tmp_path.rglob("*.txnindex")), "as of one that ends something"
+
+
 @pytest.mark.spec("BRK-84", "TXN-71")
 def test_clients_write_no_control_batches(tmp_path: Path) -> None:
     for name, attributes in (("plain", 0x20), ("transactional", 0x30)):
