@@ -84,7 +84,7 @@ def test_records_come_back_as_they_lie_in_the_log(broker: World, client: Client,
 
 
 @pytest.mark.spec("BRK-103")
-@pytest.mark.parametrize("version", [4, 11])
+@pytest.mark.parametrize("version", [4, 12])
 def test_a_read_committed_consumer_is_told_what_was_aborted_and_reads_below_open_transactions(
     broker: World, client: Client, version: int
 ) -> None:
@@ -106,7 +106,7 @@ def test_a_read_committed_consumer_is_told_what_was_aborted_and_reads_below_open
 def test_a_failed_disk_is_told_in_words_the_client_knows(broker: World, client: Client) -> None:
     broker.logs.take_offline(broker.partition().log.directory.parent, OSError("gone"))
     broker.scheduler.run()
-    assert [only(ask(client, version, 0)).error_code for version in range(4, 12)] == [6, 6, *[56] * 6]
+    assert [only(ask(client, version, 0)).error_code for version in range(4, 13)] == [6, 6, *[56] * 7]
 
 
 @pytest.mark.spec("BRK-104")
@@ -204,7 +204,7 @@ def test_offsets_by_time(broker: World, client: Client, version: int) -> None:
 
 
 @pytest.mark.spec("BRK-107")
-@pytest.mark.parametrize("version", range(2, 6))
+@pytest.mark.parametrize("version", range(2, 7))
 def test_each_reader_has_its_own_latest_offset_and_finds_no_record_behind_it(
     broker: World, client: Client, version: int
 ) -> None:
@@ -275,7 +275,7 @@ def test_offsets_are_told_by_the_leader_and_to_a_debugger_by_any_replica(broker:
 
 
 @pytest.mark.spec("BRK-108")
-@pytest.mark.parametrize("version", range(1, 6))
+@pytest.mark.parametrize("version", range(1, 7))
 def test_a_record_found_by_its_time_comes_with_the_epoch_it_was_written_in(
     broker: World, client: Client, version: int
 ) -> None:
@@ -286,7 +286,7 @@ def test_a_record_found_by_its_time_comes_with_the_epoch_it_was_written_in(
 
 
 @pytest.mark.spec("BRK-63")
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", [3, 4, 5, 6])
 def test_a_question_for_an_offset_in_another_epoch_is_refused(broker: World, client: Client, version: int) -> None:
     def codes() -> list[int]:
         return [offset_of(client, version, -1, current=epoch).error_code for epoch in (-1, 1, 2, 3)]
@@ -297,7 +297,7 @@ def test_a_question_for_an_offset_in_another_epoch_is_refused(broker: World, cli
 
 
 @pytest.mark.spec("BRK-63")
-@pytest.mark.parametrize("version", [8, 9, 11])
+@pytest.mark.parametrize("version", [8, 9, 11, 12])
 def test_a_fetch_in_another_epoch_is_refused(broker: World, client: Client, version: int) -> None:
     def codes() -> list[int]:
         asked = [
@@ -327,6 +327,7 @@ def test_until_the_high_watermark_reaches_the_epoch_the_latest_offset_is_not_tol
     for asked in (-1, 99_000):
         assert offset_of(client, 5, asked).error_code == 78
         assert {offset_of(client, version, asked).error_code for version in range(1, 5)} == {5}
+        assert offset_of(client, 6, asked).error_code == 78
     assert offset_of(client, 5, -2).offset == 0
     assert offset_of(client, 5, -1, replica=2).offset == 3
     broker.fetch(3, follower(2))

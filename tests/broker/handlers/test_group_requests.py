@@ -306,7 +306,7 @@ def test_metadata_is_measured_in_utf_16_units_and_refused_for_its_partition_alon
 
 
 @pytest.mark.spec("GRP-57", "GRP-56")
-@pytest.mark.parametrize("version", range(1, 6))
+@pytest.mark.parametrize("version", range(1, 8))
 def test_a_group_error_stands_on_every_partition_and_on_top_too(stage: Stage, client: Client, version: int) -> None:
     request = offset_fetch.OffsetFetchRequest(
         group_id="g", topics=[offset_fetch.OffsetFetchRequestTopic(topic="t", partitions=[0, 1])]

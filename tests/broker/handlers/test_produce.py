@@ -154,13 +154,13 @@ def test_no_batch_and_unknown_codecs_are_refused(client: Client) -> None:
     packed = encode_batch([Record(0, 1000, b"k", b"v")], codec=ZSTD)
     for version in range(3, 7):
         assert codes(client, version, request(packed)) == [76]
-    for version in (7, 8):
+    for version in (7, 8, 9):
         assert codes(client, version, request(packed)) == [0]
 
 
 @pytest.mark.spec("BRK-85")
 @pytest.mark.parametrize("codec", [0, 1])
-@pytest.mark.parametrize("version", range(3, 9))
+@pytest.mark.parametrize("version", range(3, 10))
 def test_records_without_a_key_on_a_compacted_topic_are_refused_for_good_and_named(
     broker: World, client: Client, version: int, codec: int
 ) -> None:
@@ -169,8 +169,8 @@ def test_records_without_a_key_on_a_compacted_topic_are_refused_for_good_and_nam
     records = encode_batch([Record(i, 1000, key, b"v") for i, key in enumerate([b"a", None, b"b", None])], codec=codec)
     answer = client.call(API, version, request(records)).topics[0].partitions[0]
     assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
-    assert [e.batch_index for e in answer.record_errors] == ([1, 3] if version == 8 else [])
-    assert ("without a key" in answer.error_message) if version == 8 else answer.error_message is None
+    assert [e.batch_index for e in answer.record_errors] == ([1, 3] if version >= 8 else [])
+    assert ("without a key" in answer.error_message) if version >= 8 else answer.error_message is None
 
 
 @pytest.mark.spec("BRK-85")
@@ -192,7 +192,7 @@ def test_an_answer_names_no_more_records_than_a_client_needs(broker: World, clie
 
 
 @pytest.mark.spec("TXN-71", "TXN-73")
-@pytest.mark.parametrize("version", range(3, 9))
+@pytest.mark.parametrize("version", range(3, 10))
 def test_without_the_topic_of_transactions_no_transactional_batch_is_written(
     broker: World, client: Client, version: int
 ) -> None:
@@ -266,7 +266,7 @@ def test_a_failed_disk_is_told_in_words_the_client_knows(broker: World, client: 
     tp = TopicPartition("t", 0)
     broker.logs.take_offline(broker.partition(tp).log.directory.parent, OSError("gone"))
     broker.scheduler.run()
-    assert [codes(client, version, request(batch())) for version in range(3, 9)] == [[6], *[[56]] * 5]
+    assert [codes(client, version, request(batch())) for version in range(3, 10)] == [[6], *[[56]] * 6]
 
 
 @pytest.mark.spec("BRK-87", "BRK-82")
@@ -288,7 +288,7 @@ def test_only_the_admin_client_writes_internal_topics(broker: World, client: Cli
 
 
 @pytest.mark.spec("BRK-83")
-@pytest.mark.parametrize("version", range(3, 9))
+@pytest.mark.parametrize("version", range(3, 10))
 def test_a_partition_that_is_not_here_is_unknown_or_led_elsewhere(broker: World, client: Client, version: int) -> None:
     assert codes(client, version, request(batch(), topic="u")) == [3]
     broker.know(TopicPartition("u", 0))
@@ -311,7 +311,7 @@ def test_of_two_batches_for_one_partition_none_is_taken(broker: World, client: C
 
 
 @pytest.mark.spec("BRK-86")
-@pytest.mark.parametrize("version", range(3, 9))
+@pytest.mark.parametrize("version", range(3, 10))
 def test_the_brokers_time_and_the_logs_start_are_told(broker: World, client: Client, version: int) -> None:
     broker.logs.update_topic_config("t", {"message.timestamp.type": "LogAppendTime"})
     before_ms = int(time.time() * 1000)

@@ -43,6 +43,7 @@ GUARDED: Final = {
     "drain 2 --no-throttle": (ZOOKEEPER,),
     "drain 2 --cancel": (ZOOKEEPER,),
     ABORT: (BOOTSTRAP,),
+    "zk-acl --zookeeper.acl secure --force": (ZOOKEEPER,),
     "brokers": BOTH,
     "health": (ZOOKEEPER,),
     "migrate check --bootstrap-server BOOT": (ZOOKEEPER,),

@@ -299,7 +299,7 @@ def test_a_consumer_reads_from_the_follower_below_its_high_watermark(tmp_path: P
         assert beyond.error_code == 1
 
 
-@pytest.mark.spec("BRK-92")
+@pytest.mark.spec("BRK-92", "BRK-104")
 def test_a_leader_sends_consumers_to_the_follower_of_their_rack(tmp_path: Path) -> None:
     with pair(tmp_path, replica_selector_class=RACK_AWARE) as (one, two, port):
         one.cache.update(update(brokers=[live(1, "a"), live(2, "b")]))
