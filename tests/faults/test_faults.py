@@ -114,7 +114,7 @@ def test_a_torn_log_tail_is_cut_and_fetched_again(damage: str) -> None:
 def test_a_controller_with_a_torn_log_that_is_back_before_the_next_one_rules_leads_nothing() -> None:
     """Everybody would cut off what it has lost. The next one wins, and then stands still until it is back."""
     chance = random.Random(1)
-    with cluster_of(session_ms=30_000) as (cluster, zk), loaded(cluster, zk) as load:
+    with cluster_of(session_ms=60_000) as (cluster, zk), loaded(cluster, zk) as load:
         victim = controller_of(zk)
         led = next(p for p in range(PARTITIONS) if leader_of(zk, p) == victim)
         with ExitStack() as standing:

@@ -40,6 +40,7 @@ def secured(
         "listener.security.protocol.map": f"MINE:{protocol},PLAINTEXT:PLAINTEXT",
         "sasl.enabled.mechanisms": MECHANISMS,
         "listener.name.mine.plain.sasl.jaas.config": JAAS,
+        "kt.authentication.timeout.ms": "200000",  # a peer may stand still before its login
     }
     if authority is not None:
         broker = authority.certificate("broker", "CN=broker", PASSWORD, names=broker_names())
