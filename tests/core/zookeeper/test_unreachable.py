@@ -19,8 +19,12 @@ API_VERSIONS = 18
 
 
 @pytest.fixture
-def broker() -> Iterator[str]:
-    """Give the address of what behaves as a broker: it says which APIs it knows, and closes on what it cannot read."""
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Give the address of what behaves as a broker: it says which APIs it knows, and closes on what it cannot read.
+
+    It is in this process, which may stand still for longer than a probe waits.
+    """
+    monkeypatch.setattr("kafkatool.core.zookeeper.unreachable.PROBE_S", 60.0)
 
     def serve() -> None:
         while True:
@@ -102,6 +106,7 @@ def test_servers_are_brokers_if_all_of_them_answer_as_such(
 @pytest.mark.spec("COM-1")
 def test_a_brokers_port_is_told_long_before_the_time_is_up(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kazoo_link, "_SLOW_S", 0.1)
+    monkeypatch.setattr(kazoo_link, "tls_instead", lambda _: [])  # which would take the whole time of a probe
     with (
         pytest.raises(NotZooKeeperError, match=f"a broker answers at {broker}"),
         ZooKeeper(broker, connection_timeout_ms=3_600_000),
