@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
+from kafkatool.core.client import cluster as client_cluster
 from kafkatool.core.operations.requests import elections
 from kafkatool.core.protocol.messages import elect_leaders, metadata
 from kafkatool.core.protocol.messages.elect_leaders import (
@@ -54,6 +55,27 @@ def _answers(broker: FakeBroker, codes: dict[int, tuple[int, str | None]], *, to
 
 def _run(broker: FakeBroker, *args: object) -> Result:
     return CliRunner().invoke(kt, ["elect", "--bootstrap-server", str(broker.address), *map(str, args)])
+
+
+class Clock:
+    """Stands for ``time`` of a client, whose time is over when the test says so."""
+
+    def __init__(self) -> None:
+        self._skipped_s = 0.0
+        self.sleep = time.sleep
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._skipped_s
+
+    def skip(self) -> None:
+        self._skipped_s += 1000
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(client_cluster, "time", made)
+    return made
 
 
 def _asked(broker: FakeBroker) -> list[ElectLeadersRequest]:
@@ -166,12 +188,12 @@ def test_a_file_that_cannot_be_used_is_told_in_kafkas_words(
 
 
 @pytest.mark.spec("ADM-47")
-def test_a_request_that_is_not_allowed_or_never_answered_is_told(broker: FakeBroker) -> None:
+def test_a_request_that_is_not_allowed_or_never_answered_is_told(broker: FakeBroker, clock: Clock) -> None:
     _answers(broker, {}, top=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     found = _run(broker, "--all-topic-partitions")
     assert (found.exit_code, found.stdout) == (1, "Not authorized to perform leader election\n")
-    broker.answers[elect_leaders.API.key] = lambda _: None
-    late = _run(broker, "--all-topic-partitions", "--timeout", 1)
+    broker.answers[elect_leaders.API.key] = lambda _: clock.skip()
+    late = _run(broker, "--all-topic-partitions", "--timeout", 600)
     assert (late.exit_code, late.stdout) == (1, "Timeout waiting for election results\n")
 
 
@@ -195,7 +217,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
 
 @pytest.mark.spec("ADM-49")
 def test_one_still_pending_is_looked_up_until_its_leader_is_right_or_the_time_is_over(
-    broker: FakeBroker, waits: Waits
+    broker: FakeBroker, waits: Waits, clock: Clock
 ) -> None:
     reads: list[int] = []
 
@@ -212,8 +234,15 @@ def test_one_still_pending_is_looked_up_until_its_leader_is_right_or_the_time_is
     found = _run(broker, "--topic", "t", "--partition", 1)
     assert (found.exit_code, waits.noted) == (0, [0.5] * 3)
     assert found.stdout == "Successfully completed leader election (PREFERRED) for partitions t-1\n"
-    broker.answers[metadata.API.key] = lambda request: broker.metadata([_topic("t")])
-    late = _run(broker, "--topic", "t", "--partition", 1, "--timeout", 1)
+
+    def pending(_: metadata.MetadataRequest) -> object:
+        if waits.noted:
+            clock.skip()
+        return broker.metadata([_topic("t")])
+
+    waits.noted.clear()
+    broker.answers[metadata.API.key] = pending
+    late = _run(broker, "--topic", "t", "--partition", 1, "--timeout", 600)
     exception = "org.apache.kafka.common.errors.TimeoutException"
     assert (late.exit_code, late.stdout) == (
         1,
