@@ -118,6 +118,7 @@ def test_who_looks_does_not_keep_others_from_taking_it(tmp_path: Path, monkeypat
         if len(tried) < 3:
             raise BlockingIOError
 
+    monkeypatch.setattr(run_lock, "_PATIENCE_S", 60.0)
     monkeypatch.setattr(fcntl, "flock", flock)
     with run_lock.held(tmp_path):
         assert len(tried) == 3
