@@ -20,7 +20,7 @@ TOPICS, PARTITIONS = 100, 1000
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.spec("ELE-14X", "ELE-17X")
 def test_a_hundred_thousand_partitions(zk_connect: str, zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, topics={})
@@ -45,6 +45,6 @@ def test_a_hundred_thousand_partitions(zk_connect: str, zk: ZooKeeper) -> None:
     with nodes.controller(zk_connect, PreferredElectionZnode.PATH, forget):
         selection = election.select(read_cluster(zk))
         batches = split_election(selection.partitions, max_bytes=512_000)
-        result = election.run(zk, selection, batches, timeout_s=60, on_batch=lambda _: None)
+        result = election.run(zk, selection, batches, timeout_s=300, on_batch=lambda _: None)
     assert elected == list(selection.partitions) and len(elected) == TOPICS * PARTITIONS
     assert len(batches) > 10 and result.stopped is None
