@@ -14,6 +14,7 @@ from kafkatool.core.zookeeper import kazoo_link
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.unreachable import brokers_instead, refusing_servers, unknown_hosts
 from tests.ports import free_port
+from tests.waiting import eventually
 
 API_VERSIONS = 18
 
@@ -132,6 +133,12 @@ def test_a_zookeeper_that_is_slow_is_waited_for_still(zk_connect: str, monkeypat
         return brokers_instead(hosts)
 
     monkeypatch.setattr(kazoo_link, "brokers_instead", ask)
-    with ZooKeeper(zk_connect) as zk:
-        assert zk.get("/") is not None
+
+    def is_asked() -> bool:
+        """Connect; a session is there before it is asked where this thread is held up."""
+        with ZooKeeper(zk_connect) as zk:
+            assert zk.get("/") is not None
+        return bool(asked)
+
+    eventually(is_asked, "a session that takes its time")
     assert asked == [zk_connect.partition("/")[0]]
