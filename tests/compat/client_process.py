@@ -114,6 +114,11 @@ class ClientProcess:
         self._process.stdin.close()
         self.finish(seconds)
 
+    def kill(self) -> None:
+        """kill -9, with its children."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
     def words(self) -> str:
         """Return the last it said on stderr."""
         return self._log.read_text(errors="replace").strip()[-600:] or "(it said nothing)"

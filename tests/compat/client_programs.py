@@ -89,27 +89,41 @@ def _kcat() -> Program:
     return _python("kcat")()
 
 
+def _compiled(library: str, version: str, *sources: Path) -> tuple[Path, Path]:
+    """Fetch a library of Kafka's, compile the programs against it; return the Java and where classes and libs are."""
+    try:
+        java = find_java()
+    except JavaNotFoundError as e:
+        raise MissingError(str(e)) from e
+
+    def fetch_and_compile(home: Path) -> None:
+        javac = _tool("javac", java.executable.parent)
+        _tool("mvn")
+        (home / "pom.xml").write_text(pom([dependency("org.apache.kafka", library, version)]))
+        with one_maven():
+            _build([*COPY, "-DoutputDirectory=libs"], home)
+        _build([javac, "-d", "classes", "-cp", "libs/*", *sources], home)
+
+    prefix = "java" if library == "kafka-clients" else library
+    return java.executable, _made(f"{prefix}-{version}", sources, fetch_and_compile)
+
+
 def _java(version: str) -> Callable[[], Program]:
     def prepare() -> Program:
-        try:
-            java = find_java()
-        except JavaNotFoundError as e:
-            raise MissingError(str(e)) from e
-        sources = [SOURCES / "java" / name for name in ("Client.java", "Transactions.java")]
-
-        def fetch_and_compile(home: Path) -> None:
-            javac = _tool("javac", java.executable.parent)
-            _tool("mvn")
-            (home / "pom.xml").write_text(pom([dependency("org.apache.kafka", "kafka-clients", version)]))
-            with one_maven():
-                _build([*COPY, "-DoutputDirectory=libs"], home)
-            _build([javac, "-d", "classes", "-cp", "libs/*", *sources], home)
-
-        home = _made(f"java-{version}", sources, fetch_and_compile)
+        java, home = _compiled(
+            "kafka-clients", version, *(SOURCES / "java" / name for name in ("Client.java", "Transactions.java"))
+        )
         options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
-        return Program((str(java.executable), *options, "-cp", f"{home / 'classes'}:{home / 'libs'}/*", "Client"))
+        return Program((str(java), *options, "-cp", f"{home / 'classes'}:{home / 'libs'}/*", "Client"))
 
     return prepare
+
+
+def word_count() -> Program:
+    """Return the word count by Kafka Streams: BOOTSTRAP FROM TO APPLICATION DIRECTORY. Raises MissingError."""
+    java, home = _compiled("kafka-streams", "3.9.1", SOURCES / "java" / "WordCount.java")
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+    return Program((str(java), *options, "-cp", f"{home / 'classes'}:{home / 'libs'}/*", "WordCount"))
 
 
 def _go() -> Program:

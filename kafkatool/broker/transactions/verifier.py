@@ -88,8 +88,8 @@ class Verifier:
     def _takes_its_turn(self, asked: _Asked) -> bool:
         """Answer what a newer question of the same transactional id ends, be that others or this one (TXN-78).
 
-        Questions of one epoch about different partitions go together: a client that sends a request for each partition,
-        as librdkafka does, asks all of them at once.
+        Questions of one epoch about different partitions go together: a client may commit offsets over one connection and
+        produce over another, as aiokafka and kafka-python do.
         """
         new = asked.question
         is_fenced = False
