@@ -356,6 +356,8 @@ class TransactionCoordinator:
         def go_on() -> None:
             with entry.lock:
                 entry.in_flight = None
+                if entry.value is not None and entry.value.state in PREPARED:
+                    entry.unmarked = frozenset(entry.value.partitions)  # all again, as after a load
             self._go_on(entry)
 
         self._scheduler.once("transaction-outcome", go_on, delay_ms=_SHORTEST_WAIT_MS)
@@ -381,6 +383,7 @@ class TransactionCoordinator:
             value = entry.value
             parked = entry.take_parked()
             prepared = not lost and entry.in_flight is None and value is not None and value.state in PREPARED
+            prepared = prepared and bool(entry.unmarked)  # else only the record of that is missing: ``_complete`` waits
             if value is None and entry.in_flight is None and not lost:
                 entry.gone = True  # its first record could not be stored
         if entry.gone:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.batches.transaction_markers import Marker
 from kafkatool.broker.transactions.coordinator import DescribedTransaction
 from kafkatool.broker.transactions.marker_writes import MarkerWrite
@@ -18,6 +19,7 @@ from kafkatool.core.protocol.messages import describe_transactions, end_txn, ini
 from kafkatool.core.protocol.messages import write_txn_markers as markers
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.handlers.served import Client, broker_of, handler_context
+from tests.broker.storage.batch_builders import batch
 from tests.broker.transactions.stage import HERE, OFFSETS, OWN, THERE, Stage, stage
 from tests.waiting import eventually
 
@@ -283,3 +285,55 @@ def test_markers_of_an_old_epoch_and_of_a_former_coordinator_are_refused(on: Ser
     outcomes: list[int] = []
     on.stage.remote_markers.write(end_of_old, lambda done: outcomes.extend(done[0].values()))
     assert outcomes == [ErrorCode.INVALID_PRODUCER_EPOCH]
+
+
+@pytest.mark.spec("TXN-59")
+def test_each_entry_of_a_producer_is_written_and_all_are_answered_as_one(on: Served) -> None:
+    def entry(producer_id: int, *places: TopicPartition, epoch: int = 0) -> markers.TxnMarker:
+        return markers.TxnMarker(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            committed=True,
+            topics=[markers.WriteTxnMarkersTopic(topic=p.topic, partitions=[p.partition]) for p in places],
+            coordinator_epoch=0,
+        )
+
+    elsewhere = TopicPartition("elsewhere", 0)
+    on.stage.world.follow(elsewhere)
+    entries = [entry(7, HERE), entry(8, THERE), entry(7, OFFSETS, elsewhere, epoch=1), entry(9)]
+    answer = on.client.call(markers.API, 1, markers.WriteTxnMarkersRequest(markers=entries))
+    told = {
+        m.producer_id: {TopicPartition(t.topic, p.partition): p.error_code for t in m.topics for p in t.partitions}
+        for m in answer.markers
+    }
+    assert told == {
+        7: {HERE: NONE, OFFSETS: NONE, elsewhere: ErrorCode.NOT_LEADER_FOR_PARTITION},
+        8: {THERE: NONE},
+    }, "an entry without partitions is not answered"
+    assert [on.stage.markers(place, 7) for place in (HERE, THERE, OFFSETS)] == [[(0, True)], [], [(1, True)]]
+
+
+@pytest.mark.spec("TXN-62", "TXN-58")
+def test_a_marker_of_a_higher_epoch_lets_sequences_begin_anew_and_one_of_the_same_does_not(on: Served) -> None:
+    me = on.init(0)[1]
+    places = frozenset({HERE})
+
+    def write(epoch: int) -> None:
+        on.stage.remote_markers.write([MarkerWrite(Identity(me.producer_id, epoch), Marker(True, 0), [HERE])], _ignore)
+
+    assert on.add(3, me, *places) == {HERE: NONE}
+    assert [on.stage.world.produce(HERE)[0].error, on.stage.produce("id", me, HERE)] == [NONE, NONE]
+    log = on.stage.world.partition(HERE).log
+    entry = log.state.producers.entries[me.producer_id]
+    write(0)
+    assert len(entry.batches) == 1, "sequences run on over transactions"
+    write(1)
+    assert (entry.epoch, list(entry.batches)) == (1, [])
+    late, anew = (batch(producer=(me.producer_id, 1, sequence)) for sequence in (1, 0))
+    with pytest.raises(AppendError) as refused:
+        log.append_as_leader(late, 0)
+    assert refused.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
+    assert log.append_as_leader(anew, 0).duplicate is False
+
+
+def _ignore(_: object) -> None: ...

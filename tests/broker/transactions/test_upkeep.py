@@ -1,0 +1,238 @@
+"""What a coordinator does beside requests: loads in pieces, damaged records, ids that expire, records that fail."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.coordination.ownership import partition_for
+from kafkatool.broker.replication.leading.delayed_produce import AppendResult
+from kafkatool.broker.transactions import coordinator as coordinators
+from kafkatool.broker.transactions import decisions
+from kafkatool.broker.transactions.records import encode_key, encode_value
+from kafkatool.broker.transactions.states import TransactionState
+from kafkatool.broker.transactions.transaction import Identity, Transaction
+from kafkatool.broker.transactions.writer import answer_for
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import Record, encode_batch, iter_batches
+from tests.broker.storage.logs import everything
+from tests.broker.transactions.stage import HERE, HOUR_MS, OWN, Mortal, Stage, stage
+from tests.waiting import eventually
+
+NONE, LOADING = ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+UNKNOWN = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+DAY_MS = 24 * HOUR_MS
+
+
+@pytest.fixture
+def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    with stage(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def write(on: Stage, *records: tuple[bytes, bytes | None], timestamp: int = 0) -> None:
+    """Write to the coordinator's partition what a former coordinator wrote."""
+    made = [Record(i, timestamp, key, value) for i, (key, value) in enumerate(records)]
+    on.world.partition(OWN).log.append_as_leader(encode_batch(made), 0, origin_client=False)
+    on.world.partition(OWN).high_watermark = on.world.partition(OWN).log.end
+    on.world.partition(OWN).log.high_watermark = on.world.partition(OWN).log.log_end_offset
+
+
+def stored(timeout_ms: int = 60_000) -> bytes:
+    return encode_value(Transaction(producer_id=7, epoch=0, timeout_ms=timeout_ms, update_ms=0))
+
+
+@pytest.mark.spec("TXN-1")
+def test_the_partitions_of_the_requirement() -> None:
+    wanted = {
+        "t": 16,
+        "txn-1": 10,
+        "my-transactional-id": 46,
+        "app-0_1": 28,
+        "gültig": 39,
+        "😀": 49,
+        "polygenelubricants": 0,
+    }
+    assert {id_: partition_for(id_, 50) for id_ in wanted} == wanted
+
+
+@pytest.mark.spec("TXN-9")
+@pytest.mark.parametrize("size", [1, 200, 1 << 20])
+def test_a_load_reads_in_pieces_the_later_record_wins_and_null_deletes(tmp_path: Path, size: int) -> None:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        stage(tmp_path, patch) as on,
+    ):
+        object.__setattr__(on.world.config, "transaction_state_log_load_buffer_size", size)
+        for number in range(30):
+            write(on, (encode_key("kept"), stored(number + 1)), (encode_key(f"gone-{number % 3}"), stored()))
+        write(on, *((encode_key(f"gone-{number}"), None) for number in range(3)))
+        write(on, (b"\0\1\0\1x", b"of a newer broker"))
+        on.succeed(Mortal())
+        assert [(id_, value.timeout_ms) for id_, value in on.coordinator.list()[1]] == [("kept", 30)]
+
+
+@pytest.mark.spec("TXN-11", "TXN-47")
+def test_of_a_damaged_value_the_id_alone_is_not_served_until_it_expires(on: Stage) -> None:
+    write(on, (encode_key("damaged"), b"\0\0rubbish"), (encode_key("whole"), stored()), timestamp=5 * HOUR_MS)
+    on.passed_ms = 6 * HOUR_MS
+    on.succeed(Mortal())
+    mine = Identity(7, 0)
+    assert on.init("damaged")[0] is LOADING and on.coordinator.describe("damaged") is LOADING
+    assert on.add("damaged", mine, HERE) is LOADING and on.end("damaged", mine, committed=True) is LOADING
+    assert on.add("whole", mine, HERE) is NONE and on.init("other")[0] is NONE
+    on.coordinator.expire()
+    assert on.init("damaged")[0] is LOADING, "the clock is not trusted yet"
+    on.passed_ms += DAY_MS
+    on.coordinator.expire()
+    assert on.coordinator.describe("damaged") is UNKNOWN
+    assert on.init("damaged")[0] is NONE
+    on.succeed(Mortal())
+    assert on.coordinator.describe("damaged") is not LOADING, "a tombstone stands behind the damage"
+
+
+@pytest.mark.spec("TXN-47", "TXN-48")
+def test_ids_that_nobody_used_are_buried_in_batches_and_then_unknown(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinators, "_TOMBSTONES_BYTES", 100)
+    given = {f"id-{number}": on.init(f"id-{number}")[1] for number in range(20)}
+    assert on.add("id-3", given["id-3"], HERE) is NONE  # in a transaction: it stays
+    object.__setattr__(on.world.config, "transactional_id_expiration_ms", 2 * HOUR_MS)
+    on.passed_ms += 3 * HOUR_MS
+    assert on.add("id-4", given["id-4"], HERE) is NONE and on.end("id-4", given["id-4"], committed=True) is NONE
+    before = on.world.partition(OWN).log.log_end_offset
+    on.coordinator.expire()
+    tombstones = [h for _, h in iter_batches(everything(on.world.partition(OWN).log)) if h.base_offset >= before]
+    assert sum(h.last_offset_delta + 1 for h in tombstones) == 18 and len(tombstones) > 1
+    assert [id_ for id_, _ in on.coordinator.list()[1]] == ["id-3", "id-4"]
+    old = given["id-0"]
+    assert on.add("id-0", old, HERE) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    code, fresh = on.init("id-0", old)  # InitProducerId 3 names what it was
+    assert code is NONE and fresh.producer_id != old.producer_id and fresh.epoch == 0
+    on.succeed(Mortal())
+    assert [id_ for id_, _ in on.coordinator.list()[1]] == ["id-0", "id-3", "id-4"]
+
+
+def failing(on: Stage, patch: pytest.MonkeyPatch, *codes: ErrorCode) -> list[str]:
+    """Have the next records refused with these codes; return what is written, told as it comes."""
+    left = list(codes)
+    writer: Any = on.coordinator._writer  # noqa: SLF001  # the log itself refuses none of these at will
+    real = writer.append
+    written: list[str] = []
+
+    def append(number: int, records: Any, *, still: Any, done: Callable[[AppendResult], None]) -> None:
+        if left:
+            done(AppendResult(left.pop(0)))
+        else:
+            written.append("record")
+            real(number, records, still=still, done=done)
+
+    patch.setattr(writer, "append", append)
+    return written
+
+
+@pytest.mark.spec("TXN-20")
+def test_what_clients_are_told_of_each_outcome_of_an_append(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    again, moved, internal = 15, 16, -1
+    told = {3: again, 19: again, 20: again, 7: again, 6: moved, 56: moved, 10: internal, 18: internal, 2: 2, 87: 87}
+    assert {code: answer_for(ErrorCode(code)) for code in told} == told
+    mine = on.init("id")[1]
+    for code, answer in told.items():
+        if code in (7, 20, 6, 56):  # these keep the id in flight, or are in force
+            continue
+        with monkeypatch.context() as patch:
+            failing(on, patch, ErrorCode(code))
+            assert on.add("id", mine, HERE) == answer
+        described = on.coordinator.describe("id")
+        assert not isinstance(described, ErrorCode) and described.state is TransactionState.EMPTY, "as it was"
+    assert on.add("id", mine, HERE) is NONE
+
+
+@pytest.mark.spec("TXN-46", "TXN-28")
+def test_an_abort_that_could_not_be_stored_is_tried_by_the_next_scan_with_the_same_epoch(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = on.init("id")[1]
+    assert on.add("id", mine, HERE) is NONE and on.produce("id", mine, HERE) is NONE
+    on.passed_ms += 60_001
+    with monkeypatch.context() as patch:
+        failing(on, patch, ErrorCode.NOT_ENOUGH_REPLICAS)
+        on.coordinator.time_out()
+    assert on.end("id", mine, committed=True) is ErrorCode.PRODUCER_FENCED, "fenced from the decision on"
+    assert on.markers(HERE, mine.producer_id) == []
+    on.coordinator.time_out()
+    on.settle()
+    assert on.markers(HERE, mine.producer_id) == [(mine.epoch + 1, False)]
+
+
+@pytest.mark.spec("TXN-56")
+def test_a_complete_that_could_not_be_stored_is_tried_again_ever_later_without_more_markers(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def once(name: str, fn: Callable[[], object], *, delay_ms: float) -> None:
+        waits.append(delay_ms)
+        on.world.scheduler.jobs.append(fn)
+
+    def state() -> TransactionState:
+        found = on.coordinator.describe("id")
+        assert not isinstance(found, ErrorCode)
+        return found.state
+
+    mine = on.init("id")[1]
+    assert on.add("id", mine, HERE) is NONE
+    monkeypatch.setattr(on.world.scheduler, "once", once)
+    complete = on.coordinator._complete  # noqa: SLF001  # from the last marker to its record nothing else can fail
+
+    def fail_first(*args: Any) -> None:
+        monkeypatch.setattr(on.coordinator, "_complete", complete)
+        failing(on, monkeypatch, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 8)
+        complete(*args)
+
+    monkeypatch.setattr(on.coordinator, "_complete", fail_first)
+    on.coordinator.end("id", mine, committed=True, done=lambda _: None)
+    for _ in range(7):
+        assert state() is TransactionState.PREPARE_COMMIT
+        (again,) = on.take_jobs()
+        again()
+    assert waits == [100, 200, 400, 800, 1600, 3200, 5000, 5000]
+    assert on.markers(HERE, mine.producer_id) == [(0, True)], "one marker"
+    on.settle()
+    assert state() is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.spec("TXN-22")
+def test_what_waits_is_told_to_come_again_when_its_patience_is_over(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert coordinators.PATIENCE_MS == 1000
+    monkeypatch.setattr(coordinators, "PATIENCE_MS", 10)
+    mine = on.init("id")[1]
+    gone = TopicPartition("gone", 0)
+    assert on.add("id", mine, gone) is NONE
+    on.coordinator.end("id", mine, committed=True, done=lambda _: None)  # its marker waits for the metadata
+    codes: list[ErrorCode] = []
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), codes.append)
+    on.coordinator.end("id", mine, committed=True, done=codes.append)
+    on.coordinator.give_identity("id", 60_000, None, lambda code, _: codes.append(code))
+    eventually(lambda: codes == [ErrorCode.CONCURRENT_TRANSACTIONS] * 3, "51 for each", 60)
+
+
+@pytest.mark.spec("TXN-17")
+def test_a_move_that_is_not_legal_is_a_bug_that_changes_nothing(
+    on: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = on.init("id")[1]
+
+    def illegal(known: Transaction, *_: Any, **__: Any) -> Any:
+        return known.moved(TransactionState.COMPLETE_COMMIT)
+
+    end = on.world.partition(OWN).log.log_end_offset
+    with monkeypatch.context() as patch:
+        patch.setattr(decisions, "end", illegal)
+        assert on.end("id", mine, committed=True) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "cannot go from Empty to CompleteCommit" in caplog.text
+    assert on.world.partition(OWN).log.log_end_offset == end
+    assert on.add("id", mine, HERE) is NONE
