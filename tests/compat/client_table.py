@@ -20,7 +20,8 @@ PAGE: Final = ROOT / "docs" / "clients.md"
 INTRODUCTION: Final = """# Clients
 
 What clients do with three brokers of ours, as `scripts/client-matrix --write` last found it. `scripts/test-slow` asserts
-every cell. Each client keeps its defaults; the programs are in `tests/compat/clients/`.
+every cell. Each client keeps its defaults, but that five of them wait or try longer than a process may stand still on a
+busy machine; the programs are in `tests/compat/clients/`, whose README says which.
 
 - **none to zstd**: it writes with that codec, the batches in the log have it and hold each record once; it reads, by
   value, all that all these clients have written with it.
