@@ -187,16 +187,19 @@ class GroupCoordinator:
                 return ErrorCode.NOT_COORDINATOR
             return owned.group.heartbeat(member_id, instance_id, generation, self.now_ms())
 
-    def leave(self, group: str, member_id: str) -> ErrorCode:
+    def leave(self, group: str, members: Sequence[tuple[str, str | None]]) -> ErrorCode | list[ErrorCode]:
+        """Take members out by id and instance id (GRP-45); return a code for each, or the one that refuses all."""
         error, owned = self._find(group)
-        if error is not ErrorCode.NONE or owned is None:
-            return error or ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not ErrorCode.NONE:
+            return error
+        if owned is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
         with owned.lock:
             if self.groups.is_lost(owned):
                 return ErrorCode.NOT_COORDINATOR
-            error, effects = owned.group.leave(member_id, self.now_ms())
+            outcome, effects = owned.group.leave(members, self.now_ms())
         self.groups.carry_out(owned, effects)
-        return error
+        return outcome
 
     def _store(self, owned: OwnedGroup, wanted: StoreGroup) -> None:
         """Append a group record; its outcome goes back into the group that wanted it (GRP-41, 50).

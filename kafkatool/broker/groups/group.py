@@ -360,14 +360,30 @@ class Group:
         if member.join is None and member.sync is None:
             member.session_deadline_ms = now_ms + member.session_timeout_ms
 
-    def leave(self, member_id: str, now_ms: float) -> tuple[ErrorCode, list[Effect]]:
+    def leave(
+        self, members: Sequence[tuple[str, str | None]], now_ms: float
+    ) -> tuple[ErrorCode | list[ErrorCode], list[Effect]]:
+        """Take out members named by id, instance id or both; the others go on without all of them, once.
+
+        Return a code for each. Source: KIP-345, Kafka 2.8.2 group/GroupCoordinator.scala (handleLeaveGroup).
+        """
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        if self.pending.pop(member_id, None) is not None:
-            return ErrorCode.NONE, self._try_end_join(now_ms)
-        if member_id not in self.members:
-            return ErrorCode.UNKNOWN_MEMBER_ID, []
-        return ErrorCode.NONE, self._remove(member_id, now_ms)
+        codes: list[ErrorCode] = []
+        effects: list[Effect] = []
+        gone = False
+        for member_id, instance_id in members:
+            if not member_id and (known := self._static(instance_id)) is not None:
+                member_id = known.id
+            if self.pending.pop(member_id, None) is not None:
+                codes.append(ErrorCode.NONE)
+                continue
+            codes.append(self.check_member(member_id, instance_id, None))
+            if codes[-1] is ErrorCode.NONE:
+                effects += self._take_out(member_id, member_id)
+                gone = True
+        effects += self._go_on_without(now_ms) if gone else self._try_end_join(now_ms)
+        return codes, effects
 
     def _remove(self, member_id: str, now_ms: float) -> list[Effect]:
         return [*self._take_out(member_id, member_id), *self._go_on_without(now_ms)]

@@ -67,7 +67,7 @@ def test_what_was_stamped_by_a_clock_that_was_behind_stays_its_time(stage: Stage
     stage.restart()
     member = join(stage).member_id
     assert stage.commit({A: 1}, member=member, generation=1)[A] is ErrorCode.REBALANCE_IN_PROGRESS
-    stage.coordinator.leave("g", member)
+    stage.leave(member)
     stage.commit({A: 1}, at_ms=stage.wall_ms())
     stage.commit({B: 2}, group="simple", at_ms=stage.wall_ms())
     stage.stepped_ms = 0
@@ -83,7 +83,7 @@ def test_records_have_the_wall_clock_as_it_goes_when_they_are_written(stage: Sta
     stage.stepped_ms = -30 * YEAR
     stage.restart()
     stage.stepped_ms = 0
-    stage.coordinator.leave("g", join(stage).member_id)
+    stage.leave(join(stage).member_id)
     stage.restart()
     stamp = owned_group(stage).group.state_timestamp_ms
     assert stamp is not None and abs(stamp - stage.wall_ms()) < HOUR, "for the next coordinator to reckon with"

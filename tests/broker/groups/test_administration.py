@@ -118,7 +118,7 @@ def test_only_a_group_without_members_is_deleted_and_stays_so(stage: Stage) -> N
     member = make_stable(stage)
     assert stage.commit({A: 1, B: 2}, member=member, generation=1) == {A: ErrorCode.NONE, B: ErrorCode.NONE}
     assert delete(stage) is ErrorCode.NON_EMPTY_GROUP
-    assert stage.coordinator.leave("g", member) is ErrorCode.NONE
+    assert stage.leave(member) is ErrorCode.NONE
     held, written = A._replace(partition=2), A._replace(partition=3)
     offsets = owned_group(stage).group.offsets
     offsets.transactional[7] = {held: offsets.in_force[A]}
@@ -199,7 +199,7 @@ def test_a_group_that_expires_leaves_a_tombstone_for_each_key_it_has(
     stage.lead()
     member = make_stable(stage)
     stage.commit({A: 1, B: 2}, member=member, generation=1)
-    stage.coordinator.leave("g", member)
+    stage.leave(member)
     stage.commit({A: 1}, group="simple")
     end = stage.replica.log.log_end_offset
     append, acks = stage.replica.append, set[int]()

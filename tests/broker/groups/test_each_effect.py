@@ -88,7 +88,7 @@ def rebalances_and_hand_over(stage: Stage, faults: Faults) -> list[Client]:
             member.sync({m.id: b"some" for m in (first, second, static)})
         restarted = client(group, "i")
         restarted.join()
-        stage.coordinator.leave(group, second.id)
+        stage.leave(second.id, group)
         stage.commit({A: 7}, group="simple-" + group)
     waiting = [client(group) for group in ("group-0", "group-1")]
     for member in waiting:
@@ -144,7 +144,7 @@ def test_whichever_effect_raises_nobody_else_waits_for_ever(
         for group in ("group-0", "group-1"):
             for owned in stage.coordinator.groups.all():
                 for member_id in list(owned.group.members):
-                    stage.coordinator.leave(owned.group.id, member_id)
+                    stage.leave(member_id, owned.group.id)
             late = Client(stage, Faults(0), group)
             late.join()
             late.sync({late.id: b"all"})

@@ -41,7 +41,7 @@ def ask_heartbeat(stage: Stage, group: str, member_id: str = "m", generation: in
 
 
 def ask_leave(stage: Stage, group: str, member_id: str = "m", generation: int = 1) -> ErrorCode:
-    return stage.coordinator.leave(group, member_id)
+    return stage.leave(member_id, group)
 
 
 def ask_commit(stage: Stage, group: str, member_id: str = "m", generation: int = 1) -> ErrorCode:

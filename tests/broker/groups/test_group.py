@@ -60,6 +60,13 @@ class Play:
         ):
             effect()
 
+    def leave(self, *members: tuple[str, str | None]) -> list[ErrorCode]:
+        codes, effects = self.group.leave(members, self.now)
+        for effect in effects:
+            effect()
+        assert isinstance(codes, list)
+        return codes
+
     def acknowledge(self, error: ErrorCode = ErrorCode.NONE) -> None:
         for effect in self.stores.pop(0).done(error, self.now):
             effect()
@@ -348,14 +355,42 @@ def test_leaving() -> None:
     play = Play()
     play.stable("a", "b")
     b = play.member("b")
-    error, effects = play.group.leave(b, 0)
-    for effect in effects:
-        effect()
-    assert error is ErrorCode.NONE and play.group.state is GroupState.PREPARING_REBALANCE
-    assert play.group.leave(b, 0)[0] is ErrorCode.UNKNOWN_MEMBER_ID
+    assert play.leave((b, None)) == [ErrorCode.NONE] and play.group.state is GroupState.PREPARING_REBALANCE
+    assert play.leave((b, None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
     play.join("c", known=True)
-    assert play.group.leave(play.last("c").member_id, 0)[0] is ErrorCode.NONE and not play.group.pending
-    assert play.group.leave(play.last("c").member_id, 0)[0] is ErrorCode.UNKNOWN_MEMBER_ID, "it is forgotten"
+    pending = play.last("c").member_id
+    assert play.leave((pending, None)) == [ErrorCode.NONE] and not play.group.pending
+    assert play.leave((pending, None)) == [ErrorCode.UNKNOWN_MEMBER_ID], "it is forgotten"
+
+
+@pytest.mark.spec("GRP-45", "ADM-76")
+def test_several_leave_by_id_and_by_instance_id_with_one_rebalance() -> None:
+    play = Play()
+    for who, instance in (("a", "one"), ("b", "two"), ("c", None), ("d", None)):
+        play.join(who, instance_id=instance)
+    play.settle()
+    assert play.group.state is GroupState.STABLE
+    generation, stores = play.group.generation, len(play.stores)
+    a, b, c = play.member("a"), play.member("b"), play.member("c")
+    outcome = play.leave(("", "one"), (a, "two"), ("", "three"), (c, None), (c, None), ("", None), (a, "one"))
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert outcome == [ErrorCode.NONE, ErrorCode.FENCED_INSTANCE_ID, unknown, ErrorCode.NONE, unknown, unknown, unknown]
+    assert [m.client_id for m in play.group.members.values()] == ["b", "d"]
+    assert play.group.state is GroupState.PREPARING_REBALANCE and len(play.stores) == stores, "it waits for the others"
+    play.settle()
+    assert (play.group.state, play.group.generation) == (GroupState.STABLE, generation + 1), "one rebalance for both"
+    assert play.leave((b, "two"), (play.member("d"), None)) == [ErrorCode.NONE] * 2
+    assert play.group.state is GroupState.EMPTY and not play.group.members
+
+
+@pytest.mark.spec("GRP-45")
+def test_one_that_leaves_before_it_was_admitted_makes_no_rebalance() -> None:
+    play = Play()
+    play.stable("a", "b")
+    generation = play.group.generation
+    play.join("c", known=True)
+    assert play.leave((play.last("c").member_id, None)) == [ErrorCode.NONE]
+    assert (play.group.state, play.group.generation) == (GroupState.STABLE, generation)
 
 
 @pytest.mark.spec("GRP-15")

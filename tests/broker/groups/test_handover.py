@@ -95,7 +95,7 @@ def test_who_left_while_a_rebalance_was_prepared_goes_by_its_session(stage: Stag
     member = Member(stage).stable()
     other = Member(stage)
     other.join()
-    assert stage.coordinator.leave("g", member.id) is OK
+    assert stage.leave(member.id) is OK
     assert other.answers[-1].generation == 2, "alone now, but not stored"
     stage.restart()
     (left,) = stage.coordinator.describe("g").members
@@ -210,7 +210,7 @@ def test_tombstones_that_did_not_get_there_bring_their_offsets_back_and_expire_a
 def test_the_tombstone_of_a_group_that_did_not_get_there_brings_it_back_and_it_goes_again(stage: Stage) -> None:
     stage.lead()
     member = Member(stage).stable()
-    assert stage.coordinator.leave("g", member.id) is OK
+    assert stage.leave(member.id) is OK
     stage.replica.refuse = ErrorCode.NOT_LEADER_FOR_PARTITION
     stage.expire_after(days=1)
     assert stage.coordinator.groups.all() == []

@@ -14,10 +14,8 @@ BOTH = (("range", b"r"), ("sticky", b"s"))
 
 
 def leave(play: Play, who: str) -> ErrorCode:
-    error, effects = play.group.leave(play.member(who), play.now)
-    for effect in effects:
-        effect()
-    return error
+    (code,) = play.leave((play.member(who), None))
+    return code
 
 
 def beat(play: Play, *names: str) -> list[ErrorCode]:
@@ -81,9 +79,7 @@ def test_a_pending_id_keeps_the_join_phase_open_until_it_joins_leaves_or_its_tim
         if way == "joins":
             play.join("b", pending, known=True)
         elif way == "leaves":
-            _, effects = play.group.leave(pending, play.now)
-            for effect in effects:
-                effect()
+            play.leave((pending, None))
         else:
             play.wait(1)
         assert not play.group.pending and play.group.state is GroupState.COMPLETING_REBALANCE, way
@@ -410,7 +406,7 @@ def test_a_static_member_goes_by_its_session_or_by_leaving_with_its_id() -> None
         play.join("a", instance_id="one")
         play.acknowledge()
         assert beat(play, "b") == [ErrorCode.NONE], "its restart is no rebalance"
-        assert play.group.leave(old, play.now)[0] is ErrorCode.UNKNOWN_MEMBER_ID
+        assert play.leave((old, None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
         if by_leaving:
             assert leave(play, "a") is ErrorCode.NONE
         else:

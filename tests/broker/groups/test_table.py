@@ -176,7 +176,7 @@ ROWS = [
     ),
     Row(
         "a member leaves",
-        lambda s: s.stage.coordinator.leave("g", s.leader),
+        lambda s: s.stage.leave(s.leader),
         (UNKNOWN, OK, OK, OK, AWAY),
         (EMPTY, PREPARING, PREPARING, PREPARING, DEAD),
     ),

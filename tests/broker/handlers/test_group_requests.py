@@ -225,7 +225,7 @@ def test_the_bounds_of_the_session_and_any_kind_of_group_with_any_bytes_are_take
         group_id="most", generation_id=1, member_id=joined.member_id, assignments=entries
     )
     assert bytes(client.call(sync_group.API, 1, request).assignment) == opaque
-    stage.coordinator.leave("most", joined.member_id)
+    stage.leave(joined.member_id, "most")
     assert join(client, group="most").error_code == 0, "once it is empty it takes another kind"
 
 
