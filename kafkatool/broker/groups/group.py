@@ -373,14 +373,14 @@ class Group:
         effects: list[Effect] = []
         gone = False
         for member_id, instance_id in members:
-            if not member_id and (known := self._static(instance_id)) is not None:
-                member_id = known.id
-            if self.pending.pop(member_id, None) is not None:
+            known = self._static(instance_id) if not member_id else None
+            leaving = known.id if known is not None else member_id
+            if self.pending.pop(leaving, None) is not None:
                 codes.append(ErrorCode.NONE)
                 continue
-            codes.append(self.check_member(member_id, instance_id, None))
+            codes.append(self.check_member(leaving, instance_id, None))
             if codes[-1] is ErrorCode.NONE:
-                effects += self._take_out(member_id, member_id)
+                effects += self._take_out(leaving, leaving)
                 gone = True
         effects += self._go_on_without(now_ms) if gone else self._try_end_join(now_ms)
         return codes, effects

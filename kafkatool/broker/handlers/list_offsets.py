@@ -1,4 +1,4 @@
-"""ListOffsets (key 2), versions 0-6: the offset that belongs to a time, or to one end of the log (BRK-107, 108).
+"""ListOffsets (key 2), versions 0-7: the offset that belongs to a time, or to one end of the log (BRK-107, 108).
 
 Version 0 asks for where segments begin instead (ADM-96).
 """
@@ -17,7 +17,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 _TWICE = FoundOffset(ErrorCode.INVALID_REQUEST)
 
 
-@Served(wire.API, versions=(0, 6), asks=(topics(Operation.DESCRIBE),), quick=True, throttled_at_once_from=3)
+@Served(wire.API, versions=(0, 7), asks=(topics(Operation.DESCRIBE),), quick=True, throttled_at_once_from=3)
 def handle(request: wire.ListOffsetsRequest, call: Call) -> wire.ListOffsetsResponse:
     """Answer for each partition by itself; one listed twice is refused."""
     manager = call.context.replica_manager

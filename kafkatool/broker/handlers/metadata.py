@@ -1,4 +1,4 @@
-"""Metadata (key 3), versions 0-9: brokers, controller and partitions, as the controller told this broker.
+"""Metadata (key 3), versions 0-11: brokers, controller and partitions, as the controller told this broker.
 
 BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came in on. Brokers and controller are told to
 everybody, topics to who may describe them (SEC-84).
@@ -17,12 +17,13 @@ from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.metadata_cache import MetadataSnapshot
 from kafkatool.core.model.acls import Operation, ResourceType
 from kafkatool.core.model.topic_names import INTERNAL_TOPICS
+from kafkatool.core.protocol.codec.types import NO_UUID
 from kafkatool.core.protocol.messages import metadata as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataPartition
 
 
-@Served(wire.API, versions=(0, 9), asks=(by_handler,), throttled_at_once_from=6)
+@Served(wire.API, versions=(0, 11), asks=(by_handler,), throttled_at_once_from=6)
 def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
     """Describe the cluster and the topics; unknown ones are created first, where that is allowed."""
     context, version = call.context, call.header.api_version
@@ -53,7 +54,7 @@ def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
     wanted: Iterable[str] = snapshot.partitions
     named = bool(request.topics or (request.topics is not None and version > 0))
     if named:
-        wanted = dict.fromkeys(t.topic for t in request.topics or ())
+        wanted = dict.fromkeys(t.topic for t in request.topics or () if t.topic is not None and t.topic_id == NO_UUID)
     elif context.authorizer is not None:
         wanted = [name for name in wanted if is_shown(name, asked=False)]
     return wire.MetadataResponse(
@@ -64,8 +65,18 @@ def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
         ],
         cluster_id=context.cluster_id,
         controller_id=-1 if snapshot.controller_id is None else snapshot.controller_id,
-        topics=[describe(name) for name in wanted],
+        topics=[
+            *(describe(name) for name in wanted),
+            *(_unknown_id(t) for t in request.topics or () if t.topic is None or t.topic_id != NO_UUID),
+        ],
         cluster_authorized_operations=cluster_operations(call, asked_for=request.include_cluster_authorized_operations),
+    )
+
+
+def _unknown_id(asked: wire.MetadataRequestTopic) -> wire.MetadataResponseTopic:
+    """Answer who asks by an id: no topic has one here (ADM-85)."""
+    return wire.MetadataResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_ID, topic=asked.topic or "", topic_id=asked.topic_id, partitions=[]
     )
 
 

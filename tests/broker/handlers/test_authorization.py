@@ -362,13 +362,13 @@ def test_of_all_topics_those_are_told_that_may_be_described_with_what_may_be_don
         "include_topic_authorized_operations": True,
         "include_cluster_authorized_operations": True,
     }
-    response = ask(3, wanted, rights)
+    response = ask(3, wanted, rights, version=10)
     bits = (
         1 << Operation.READ | 1 << Operation.DESCRIBE | 1 << Operation.ALTER_CONFIGS | 1 << Operation.DESCRIBE_CONFIGS
     )
     assert [(t.topic, t.topic_authorized_operations) for t in response.topics] == [("t", bits)]
     assert response.cluster_authorized_operations == 1 << Operation.DESCRIBE
-    hidden = ask(3, wanted, authorizer())
+    hidden = ask(3, wanted, authorizer(), version=10)
     assert hidden.topics == [] and hidden.cluster_authorized_operations == 0
 
 

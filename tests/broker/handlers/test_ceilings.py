@@ -17,6 +17,7 @@ from kafkatool.broker.handlers.call import Served, load_handlers
 from kafkatool.broker.server import Broker
 from kafkatool.core.errors import ProtocolError
 from kafkatool.core.protocol.codec.schema import Array, Blob, Field, Struct, Text, WireType, fields_of
+from kafkatool.core.protocol.codec.types import NO_UUID, UUID
 from kafkatool.core.protocol.frames import decode_header, decode_request, encode_request
 from kafkatool.core.protocol.messages import find_coordinator, join_group, metadata, offset_commit, sync_group
 from kafkatool.core.protocol.records.batches import Record, encode_batch
@@ -77,6 +78,8 @@ def value_of(field: Field, wire_type: WireType, index: int | None, wide: Path_, 
             return HOT.get(field.name, "x") if index is None else f"{index:x}"
         case Blob():
             return HOT.get(field.name, b"")
+    if wire_type == UUID:
+        return NO_UUID
     if wire_type.code == "?":
         return HOT.get(field.name, False)
     return index % 100 if index is not None and field.name == "partition" else HOT.get(field.name, 0)

@@ -186,7 +186,7 @@ def offset_of(
 
 
 @pytest.mark.spec("BRK-107", "BRK-162")
-@pytest.mark.parametrize("version", range(1, 7))
+@pytest.mark.parametrize("version", range(1, 8))
 def test_offsets_by_time(broker: World, client: Client, version: int) -> None:
     broker.lead(epoch=3, isr=(1, 2))
     broker.produce(count=3)
@@ -201,6 +201,21 @@ def test_offsets_by_time(broker: World, client: Client, version: int) -> None:
     nothing = offset_of(client, version, 5000)
     assert (nothing.error_code, nothing.offset, nothing.timestamp, nothing.leader_epoch) == (0, -1, -1, -1)
     assert offset_of(client, version, -1, twice=True).error_code == 42
+
+
+@pytest.mark.spec("BRK-162")
+def test_the_newest_time_is_found_from_version_7_on_once_it_may_be_read(broker: World, client: Client) -> None:
+    """Times are not in the order of offsets. What nobody may read yet is not told, as Kafka does it."""
+    log = broker.lead(epoch=3, isr=(1, 2)).log
+    assert offset_of(client, 7, -3).offset == -1, "of an empty log"
+    for time_ms in (1000, 3000, 2000, 3000):
+        log.append_as_leader(batch(2, timestamp=time_ms, step_ms=5), 3)
+    assert offset_of(client, 7, -3).offset == -1
+    assert offset_of(client, 7, -3, replica=2).offset == 3
+    broker.fetch(8, follower(2))
+    found = offset_of(client, 7, -3)
+    assert (found.error_code, found.offset, found.timestamp, found.leader_epoch) == (0, 3, 3005, 3)
+    assert offset_of(client, 6, -3).offset == 0, "in older versions it is a time like any"
 
 
 @pytest.mark.spec("BRK-107")

@@ -84,6 +84,26 @@ def partitions(client: Client, version: int) -> dict[int, MetadataResponsePartit
     return {p.partition: p for p in topic.partitions}
 
 
+@pytest.mark.spec("ADM-85")
+@pytest.mark.parametrize("version", [10, 11])
+def test_topics_are_asked_for_by_name_and_no_id_is_known(client: Client, admin: FakeTopicAdmin, version: int) -> None:
+    by_id, by_both = bytes(15) + b"\1", bytes(15) + b"\2"
+    named = [
+        MetadataRequestTopic(topic="t"),
+        MetadataRequestTopic(topic_id=by_id, topic=None),
+        MetadataRequestTopic(topic_id=by_both, topic="t"),
+        MetadataRequestTopic(topic=None),
+    ]
+    answer = client.call(API, version, MetadataRequest(topics=named))
+    assert [(t.error_code, t.topic, t.topic_id, len(t.partitions)) for t in answer.topics] == [
+        (0, "t", bytes(16), 5),
+        (100, "", by_id, 0),
+        (100, "t", by_both, 0),
+        (100, "", bytes(16), 0),
+    ]
+    assert not admin.asked, "none is created"
+
+
 @pytest.mark.spec("BRK-114")
 def test_brokers_without_the_requests_listener_are_left_out(client: Client) -> None:
     brokers = ask(client, 1).brokers
@@ -115,7 +135,7 @@ def test_who_asks_at_another_listener_is_told_its_endpoints(cache: MetadataCache
 
 
 @pytest.mark.spec("BRK-116")
-@pytest.mark.parametrize("version", [7, 8, 9])
+@pytest.mark.parametrize("version", [7, 8, 9, 10, 11])
 def test_a_leader_epoch_that_is_not_known_is_minus_1(client: Client, cache: MetadataCache, version: int) -> None:
     cache.update(update(state("t", 0, 1, [1, 2], epoch=-1), brokers=[live(1), live(2)]))
     found = partitions(client, version)
@@ -123,7 +143,7 @@ def test_a_leader_epoch_that_is_not_known_is_minus_1(client: Client, cache: Meta
 
 
 @pytest.mark.spec("BRK-116")
-@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_from_version_1_on_dead_replicas_are_listed_without_a_code(client: Client, version: int) -> None:
     found = partitions(client, version)
     assert 9 not in {p.error_code for p in found.values()}
@@ -131,7 +151,7 @@ def test_from_version_1_on_dead_replicas_are_listed_without_a_code(client: Clien
 
 
 @pytest.mark.spec("BRK-115", "BRK-116")
-@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_partitions_with_and_without_a_usable_leader(client: Client, version: int) -> None:
     found = partitions(client, version)
     assert list(found) == [0, 1, 2, 3, 4]
@@ -159,7 +179,7 @@ def test_version_0_leaves_dead_replicas_out_and_says_so(client: Client) -> None:
 @pytest.mark.spec("BRK-117")
 def test_all_topics_none_and_the_cluster(client: Client) -> None:
     assert {t.topic for t in ask(client, 0).topics} == {"t", "__consumer_offsets"}
-    for version in range(1, 10):
+    for version in range(1, 12):
         nothing = ask(client, version)
         assert (nothing.topics, [b.node_id for b in nothing.brokers], nothing.controller_id) == ([], [1, 2], 2)
         everything = ask(client, version, everything=True)
@@ -178,7 +198,7 @@ def test_internal_are_the_two_topics_of_coordinators_alone(client: Client, cache
 @pytest.mark.spec("BRK-118")
 @pytest.mark.parametrize(
     ("version", "allowed", "code"),
-    [*((v, False, 5) for v in range(4)), *((v, a, 5 if a else 3) for v in range(4, 10) for a in (False, True))],
+    [*((v, False, 5) for v in range(4)), *((v, a, 5 if a else 3) for v in range(4, 12) for a in (False, True))],
 )
 def test_an_unknown_topic_is_created_where_the_request_allows_it(
     client: Client, admin: FakeTopicAdmin, version: int, allowed: bool, code: int
@@ -189,7 +209,7 @@ def test_an_unknown_topic_is_created_where_the_request_allows_it(
 
 
 @pytest.mark.spec("BRK-118")
-@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("version", range(12))
 def test_a_bad_name_and_too_few_brokers_have_their_own_codes(client: Client, version: int) -> None:
     def codes(allowed: bool) -> list[int]:
         return [t.error_code for t in ask(client, version, "a/b", "many", allow_auto_topic_creation=allowed).topics]
@@ -236,8 +256,8 @@ VERSIONS = {18: load_handlers()[18]}
 TABLE_A = {
     0: (0, 9),  # Produce
     1: (0, 12),  # Fetch
-    2: (0, 6),  # ListOffsets
-    3: (0, 9),  # Metadata
+    2: (0, 7),  # ListOffsets
+    3: (0, 11),  # Metadata
     4: (0, 2),  # LeaderAndIsr
     5: (0, 2),  # StopReplica
     6: (0, 5),  # UpdateMetadata

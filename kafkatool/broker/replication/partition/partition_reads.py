@@ -20,6 +20,7 @@ DEBUGGER = -2
 READ_COMMITTED = 1
 LATEST = -1
 EARLIEST = -2
+NEWEST_TIME = -3  # from version 7 on (KIP-734)
 _NOT_CHECKED = -1
 
 
@@ -178,7 +179,8 @@ def find_offset(partition: Partition, wanted: ListOffsetsRequestPartition, reade
             return FoundOffset(not_yet)
         return FoundOffset(offset=upper, leader_epoch=partition.leader_epoch)
     try:
-        found = log.find_by_timestamp(wanted.timestamp, upper)
+        timestamp = log.newest_time_ms() if wanted.timestamp == NEWEST_TIME and version >= 7 else wanted.timestamp
+        found = None if timestamp is None else log.find_by_timestamp(timestamp, upper)
     except StorageError:
         return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
     except CorruptRecordsError:

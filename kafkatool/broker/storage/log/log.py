@@ -45,6 +45,7 @@ class Log:
         self.newest_at = reader.newest_at
         self.offset_metadata = reader.offset_metadata
         self.find_by_timestamp = reader.find_by_timestamp
+        self.newest_time_ms = reader.newest_time_ms
         self.segment_times = reader.segment_times
         self.aborted_transactions = reader.aborted_transactions
 

@@ -85,6 +85,12 @@ class LogReader:
             None, lambda: _find_timestamp(state.segments, state.log_start_offset, timestamp_ms, upper)
         )
 
+    def newest_time_ms(self) -> int | None:
+        """Return the largest timestamp in the log; None when no record has one. Raises StorageError."""
+        segments = self._state.segments
+        newest = self._retrying(None, lambda: max((segment.largest[0] for segment in segments), default=-1))
+        return newest if newest >= 0 else None
+
     def segment_times(self) -> list[tuple[int, float]]:
         """Return where each segment begins, the log start at least, and when it was last written to, in ms."""
         state = self._state

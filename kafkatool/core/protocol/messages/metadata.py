@@ -1,6 +1,6 @@
 """Metadata (key 3), versions 0-12, 9 flexible: brokers, controller, topics and who leads them (BRK-114 to 117).
 
-Topics are asked for by name here, so names are never null: ids are read since version 10 and not sent.
+Topics are asked for by name here: ids are read since version 10 and not sent; who asks by id has no name to send.
 """
 
 from dataclasses import field
@@ -15,7 +15,7 @@ class MetadataRequestTopic:
     """A topic asked about."""
 
     topic_id: Annotated[Uuid, Since(10)] = NO_UUID
-    topic: str
+    topic: Annotated[str | None, NullSince(10)]
 
 
 @message
