@@ -363,7 +363,9 @@ def test_leaving() -> None:
     assert play.leave((pending, None)) == [ErrorCode.UNKNOWN_MEMBER_ID], "it is forgotten"
 
 
-@pytest.mark.spec("GRP-45",)
+@pytest.mark.spec(
+    "GRP-45",
+)
 def test_several_leave_by_id_and_by_instance_id_with_one_rebalance() -> None:
     play = Play()
     for who, instance in (("a", "one"), ("b", "two"), ("c", None), ("d", None)):
