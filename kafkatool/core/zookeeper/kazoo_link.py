@@ -55,6 +55,7 @@ _CHUNK_BYTES = 1 << 18
 _MANY = 64  # answers that are worth waiting for
 _GATHER_S = 0.001
 _LOGIN_S = 3.0  # for each answer of a login: a server without SASL gives none
+_STEPS = 8  # of a login; a server without SASL answers each with nothing, without end
 _TRIES = 2  # of a login that ends with the connection, or is not answered: so it is with a server that stops, or pauses
 _AUTH = 100  # the type of the first kind of request that is numbered in another way
 
@@ -504,6 +505,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         if not isinstance(request, Auth | SASL):
             super()._submit(request, timeout, xid)
             return
+        if isinstance(request, SASL) and xid > _STEPS:
+            raise _NoAnswerError
         message = (xid or 0).to_bytes(4, signed=True) + request.type.to_bytes(4) + request.serialize()
         self._write(len(message).to_bytes(4) + message, timeout)
 

@@ -1,0 +1,65 @@
+"""Who kt is to ZooKeeper and brokers, as an operator sees it: files, warnings, refusals."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkatool.commands.main import kt
+from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.core.zookeeper import cluster_nodes
+
+
+@pytest.fixture(autouse=True)
+def nodes(zk: ZooKeeper) -> None:
+    cluster_nodes.make_cluster(zk, topics={"t": {0: [1, 2]}})
+
+
+def written(file: Path, text: str) -> str:
+    file.touch(0o600)
+    file.write_text(text)
+    return str(file)
+
+
+def topics(connect: str, *flags: str, action: Sequence[str] = ("list",), **environment: str) -> Result:
+    """Run kt topics with no credentials but those given."""
+    names = ("KAFKA_OPTS", "KAFKATOOL_ZK_AUTH_FILE", "KAFKATOOL_ZK_TLS_CONFIG_FILE", "KAFKATOOL_COMMAND_CONFIG")
+    own = {name: environment.get(name) for name in names}
+    return CliRunner(env=own).invoke(kt, ["topics", *action, "--zookeeper", connect, *flags])
+
+
+@pytest.mark.spec("SEC-21", "SEC-23")
+def test_a_zookeeper_without_sasl_is_said_at_once_and_never_used_without_the_login(
+    zk_connect: str, tmp_path: Path
+) -> None:
+    login = written(tmp_path / "login", "username=kafka\npassword=a-word\n")
+    result = topics(zk_connect, "--zk-auth-file", login, "--topic", "t", "--force", action=["delete"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    server = zk_connect.partition("/")[0]
+    assert result.stderr == f"kt: ZooKeeper at {server} does not answer a login: has it SASL?\n"
+    assert topics(zk_connect).stdout == "t\n"
+
+
+@pytest.mark.spec("SEC-6")
+def test_a_file_of_another_user_is_refused_and_a_pipe_is_not(
+    zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "scheme=digest\nusername=kafka\npassword=a-word\n"
+    login = written(tmp_path / "login", text)
+    if os.geteuid():
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    else:
+        os.chown(login, 12_345, -1)
+    refused = topics(zk_connect, "--zk-auth-file", login)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == f"kt: {login} belongs to another user, who could change it: copy it\n"
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, text.encode())
+        os.close(writer)
+        piped = topics(zk_connect, "--zk-auth-file", f"/dev/fd/{reader}")
+    finally:
+        os.close(reader)
+    assert (piped.exit_code, piped.stdout, piped.stderr) == (0, "t\n", "")
