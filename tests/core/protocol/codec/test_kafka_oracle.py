@@ -55,6 +55,7 @@ _NEWER = {
     "DescribeTopicPartitions": 0,
     "DescribeTransactions": 0,
     "FindCoordinator": 4,
+    "ListOffsets": 7,
     "ListTransactions": 0,
     "Metadata": 12,
 }
