@@ -209,6 +209,15 @@ def _brokers(r: Reading, memory: Memory) -> Iterator[Finding]:
     yield from _found(Level.CRITICAL, alone, "in sync on dead brokers alone")
     if dead:
         yield Finding(Level.DEGRADED, "dead and named in assignments", tuple(f"broker {b}" for b in sorted(dead)))
+    # A refused connection is known at once, long before the session of who died ends; silence may be this machine's.
+    refusing = [b for b, error in r.answers.silent.items() if isinstance(error.__cause__, ConnectionRefusedError)]
+    unknown = [b for b in r.answers.silent if b not in refusing]
+    if refusing:
+        names = tuple(f"broker {b}" for b in sorted(refusing))
+        yield Finding(Level.DEGRADED, "registered, and nothing listens at its address: has it just died?", names)
+    if unknown:
+        names = tuple(f"broker {b}" for b in sorted(unknown))
+        yield Finding(Level.UNKNOWN, f"registered, without an answer: {r.answers.silent[min(unknown)]}", names)
     if memory.mixed_since_s is not None and r.at_s - memory.mixed_since_s > MIXED_S:
         yield Finding(Level.NOTE, f"releases differ for {_age(r.at_s - memory.mixed_since_s)}", _releases(r))
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import BrokerInfo, Endpoint, LeaderAndIsr, PartitionState, TopicPartition
 from kafkatool.core.operations.brokers.answers import Answers, BrokerAnswer, LogDir
 from kafkatool.core.operations.health.reading import Reading
@@ -40,6 +41,7 @@ def reading(
     noted: Mapping[str, Any] | None = None,
     marked: Mapping[str, float] | None = None,
     answers: Mapping[int, BrokerAnswer] | None = None,
+    silent: Mapping[int, BrokerUnreachableError] | None = None,
     **more: Any,
 ) -> Reading:
     """Return a look; ``noted`` is what else the topic's node holds, ``answers`` those that differ."""
@@ -65,5 +67,6 @@ def reading(
         "default_rates": {},
         "carried_out": False,
     }
-    replies = {b: told(log_dir()) for b in live} | dict(answers or {})
-    return Reading(at_s=at_s, view=view, deletions=marked or {}, answers=Answers(replies, {}), **(values | more))
+    quiet = dict(silent or {})
+    replies = {b: told(log_dir()) for b in live if b not in quiet} | dict(answers or {})
+    return Reading(at_s=at_s, view=view, deletions=marked or {}, answers=Answers(replies, quiet), **(values | more))

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.health.checks import CHECKS, Finding, Level, Memory, forgotten, judge, remember, verdict
 from kafkatool.core.operations.health.reading import Reading
@@ -121,6 +122,20 @@ def test_each_check_finds_its_fault_alone(look: Reading, name: str, level: Level
 )
 def test_what_is_within_the_bounds_passes(look: Reading) -> None:
     assert found(look) == {}
+
+
+@pytest.mark.spec("ADM-107")
+def test_a_broker_that_refuses_connections_degrades_before_its_session_ends_and_a_silent_one_is_unknown() -> None:
+    gone = BrokerUnreachableError("cannot connect to h:1: refused")
+    gone.__cause__ = ConnectionRefusedError()
+    look = reading(silent={2: gone, 3: BrokerUnreachableError("h:1 did not answer: timed out")})
+    assert found(look)["brokers"] == [
+        (Level.DEGRADED, "registered, and nothing listens at its address: has it just died?", ("broker 2",)),
+        (Level.UNKNOWN, "registered, without an answer: h:1 did not answer: timed out", ("broker 3",)),
+    ]
+    assert verdict(judge(look, remember(Memory(), look))) is Level.DEGRADED
+    look = reading(silent={3: BrokerUnreachableError("h:1 did not answer: timed out")})
+    assert verdict(judge(look, remember(Memory(), look))) is Level.OK, "what is unknown is told, and changes nothing"
 
 
 def test_dead_brokers_degrade_and_are_critical_where_they_alone_are_in_sync() -> None:
