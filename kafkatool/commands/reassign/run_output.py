@@ -170,7 +170,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
 
     def _show_cut_short(self, event: events.CancelCutShort) -> None:
         """Say where things stand when a cancel ends before what it has asked for (RSN-23X)."""
-        back = in_number(event.back, "partition is going back", "partitions are going back")
+        back = in_number(event.back, "partition is asked to go back", "partitions are asked to go back")
         forward = in_number(event.forward, "partition goes on", "partitions go on")
         parts = [back] if event.back else []
         parts += [f"{forward} to the planned replicas"] if event.forward else []

@@ -154,16 +154,20 @@ def test_a_controller_that_does_not_look_is_told_of_with_what_remains_to_be_done
 
 
 @pytest.mark.spec("RSN-37X", "RSN-23X")
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("known", "taken_up"), [(True, False), (True, True), (False, False)])
 def test_ctrl_c_while_it_cancels_says_where_things_stand_and_leaves_no_throttle_that_slows_nothing(
-    zk: ZooKeeper, zk_connect: str, tmp_path: Path, *, known: bool
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, *, known: bool, taken_up: bool
 ) -> None:
+    """``taken_up``: a controller has begun to copy, and as Kafka's do does not look at the way back that is asked for."""
     nodes.make_cluster(zk, topics={"t": BEFORE})
     file = plan_file(tmp_path / "plan.json", GOAL)
     flags = ("--reassignment-json-file", file)
     assert run(zk_connect, "--execute", *flags, "--throttle", "5000").exit_code == 0
     if not known:
         (tmp_path / "plan.rollback.json").unlink()
+    if taken_up:
+        both = {p: (*GOAL[p], *BEFORE[p]) for p in BEFORE}
+        zk.set(TopicZnode.path("t"), TopicZnode(both).encode(), 0)
 
     def interrupt() -> None:
         with ZooKeeper(zk_connect) as own:
@@ -182,8 +186,11 @@ def test_ctrl_c_while_it_cancels_says_where_things_stand_and_leaves_no_throttle_
         result = run(zk_connect, "--cancel", *flags)
     sender.join(60)
     assert result.exit_code == 130, result.output
-    if known:
-        assert "3 partitions are going back; no throttle is left" in result.stderr
+    if taken_up:
+        assert "3 partitions are asked to go back; the throttle stays" in result.stderr
+        assert config(zk, "brokers", "2") == dict.fromkeys(throttles.RATES, "5000")
+    elif known:
+        assert "3 partitions are asked to go back; no throttle is left" in result.stderr
         assert config(zk, "brokers", "2") == {} == config(zk, "topics", "t")
     else:
         assert "3 partitions go on to the planned replicas; the throttle stays" in result.stderr

@@ -76,12 +76,19 @@ def moved_by_request(view: ClusterView, partitions: Iterable[TopicPartition]) ->
 
 
 def copying(zk: ZooKeeper, plan: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-    """Return the partitions of the plan in the znode that have replicas to catch up with, wherever they are going."""
+    """Return the partitions of the plan in the znode that have replicas to catch up with, wherever they are going.
+
+    Those that the topic's node names count too: Kafka's controllers go on copying to them though the znode asks for the
+    way back, until the next one is elected (RSN-37X).
+    """
     wanted = set(plan)
     moves = {p: to for p, to in (running(zk) or {}).items() if p in wanted}
+    view = read_cluster(zk, {p.topic for p in moves}, states=False)
     states = read_states(zk, moves)
     return frozenset(
-        p for p, to in moves.items() if p not in states or not set(to) <= set(states[p].leader_and_isr.isr)
+        p
+        for p, to in moves.items()
+        if p not in states or not {*to, *replicas_of(view, p)} <= set(states[p].leader_and_isr.isr)
     )
 
 
