@@ -140,7 +140,10 @@ def remove(
             return None
         if meant.pattern_type is PatternType.MATCH and found:
             out.note("these would go:\n" + "\n".join(_lines(found)).rstrip())
-        if (force or _agreed(out, doomed)) and found:
+        agreed = force or _agreed(out, doomed)
+        if agreed and not found:
+            out.note("nothing is removed: no such ACL is there")
+        elif agreed:
             way.remove(found)
             for line in _ways_back(meant, cluster_id, found):
                 out.note(f"to put it back: {line}")

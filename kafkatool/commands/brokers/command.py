@@ -25,9 +25,10 @@ from kafkatool.core.zookeeper.cluster_view import read_cluster
     examples=("kt brokers --zookeeper zk1:2181/kafka", "kt brokers --bootstrap-server b1:9092 --output json"),
     columns=rendering.COLUMNS,
     notes=(
-        "* is the controller. software: told by the requests that the broker serves. out_of_isr: replicas that are not "
-        "in sync. imbalance: share of the partitions that prefer the broker and are led by others. bytes, free_bytes: by "
-        "log directory; what a broker too old for DescribeLogDirs (before 1.0, free before 3.3) does not tell is null.",
+        "* is the controller; with KRaft, where none of these need be it, none is marked. software: told by the requests "
+        "that the broker serves. out_of_isr: replicas that are not in sync. imbalance: share of the partitions that prefer "
+        "the broker and are led by others. bytes, free_bytes: by log directory; what a broker too old for DescribeLogDirs "
+        "(before 1.0, free before 3.3) does not tell is null.",
         "Exit code 1: a registered broker did not answer in 5 s; its own columns are empty. A broker that is named in an "
         "assignment and not registered is listed as dead.",
     ),

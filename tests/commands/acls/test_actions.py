@@ -86,7 +86,10 @@ def test_remove_takes_what_is_named_and_says_how_to_put_it_back(zk: ZooKeeper, z
     assert "User:bob" in result.stdout and "User:alice" not in result.stdout
     (back,) = [line for line in result.stderr.splitlines() if "to put it back: " in line]
     assert "--allow-principal User:alice" in back and "--operation Read --topic orders" in back
-    assert done(zk_connect, "remove", *ALICE, "--force"), "what is not there is taken away all the same"
+    assert "nothing is removed" not in result.stderr
+    again = acls(zk_connect, "remove", *ALICE, "--force")
+    assert again.exit_code == 0 and "User:bob" in again.stdout, "what is not there is taken away all the same"
+    assert "nothing is removed: no such ACL is there" in again.stderr
     assert done(zk_connect, "remove", "--topic", "orders", "--force") == ""
     assert data(zk, "/kafka-acl/Topic/orders") is None
 

@@ -43,6 +43,15 @@ def test_each_broker_has_its_row_dead_ones_too(zk: ZooKeeper) -> None:
 
 
 @pytest.mark.spec("ADM-105")
+def test_no_broker_of_kraft_is_marked_as_the_controller(zk: ZooKeeper) -> None:
+    """Its brokers name one of themselves at random."""
+    nodes.make_cluster(zk, brokers=(1, 2), topics={"t": {0: (1, 2)}})
+    for served, marked in (({18: (0, 4)}, [True, False]), ({18: (0, 4), 55: (0, 1)}, [False, False])):
+        told = {broker: BrokerAnswer(served, None, {}) for broker in (1, 2)}
+        assert [row.controller for row in lay_out(read_cluster(zk), Answers(told, {}), {})] == marked
+
+
+@pytest.mark.spec("ADM-105")
 def test_the_spread_is_that_of_live_brokers_and_of_bytes_only_if_all_told(zk: ZooKeeper) -> None:
     nodes.make_cluster(zk, brokers=(1, 2), topics={"t": {0: (1, 3), 1: (1, 3), 2: (2, 3)}})
     told = {
