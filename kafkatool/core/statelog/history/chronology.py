@@ -77,6 +77,7 @@ def standings(facts: Sequence[Fact]) -> Iterator[tuple[str, int, Standing]]:
         return  # without ZooKeeper nobody but the one broker that has it tells of it, and not when that is gone
     able: tuple[int, ...] = ()
     assigned: tuple[int, ...] | None = None
+    leaving: tuple[int, ...] = ()  # replicas that the move under way takes away
     leader: int | None = None
     for i, fact in enumerate(facts):
         before = able
@@ -88,15 +89,17 @@ def standings(facts: Sequence[Fact]) -> Iterator[tuple[str, int, Standing]]:
                 leader = leader if fact.old_leader is None else fact.old_leader
                 able = tuple(b for b in able if b != leader)
             case "reassigned" if fact.replicas is not None:
-                assigned = fact.replicas
+                assigned, leaving = fact.replicas, fact.removing_replicas or ()
                 able = tuple(b for b in able if b in assigned)
             case "created" | "deletion_started" | "deleted":
-                able, assigned = (), fact.replicas
+                able, assigned, leaving = (), fact.replicas, ()
         planned = fact.kind in ("reassigned", "created", "deletion_started", "deleted")
+        # A move ends when all that it leaves are in sync. From 2.4 on its end is not told where it changes the leader.
+        ends = bool(leaving) and assigned is not None and set(assigned) <= {*before, *leaving}
         for broker in before:
             if broker in able:
                 continue
-            if planned or _is_moved_away(broker, fact, facts[i + 1 :]):
+            if planned or (ends and broker in leaving) or _is_moved_away(broker, fact, facts[i + 1 :]):
                 yield fact.time, broker, Standing(-1)
             else:
                 led = broker == leader

@@ -14,7 +14,11 @@ from kafkatool.core.statelog.lines.shapes import Shape, classify
 
 _ASSIGNED = r"(?:,ReplicationFactor:\d+\),AllReplicas:(?P<replicas>[\d,]*))?"  # Kafka 0.8's request goes on so
 _PAYLOADS = tuple(re.compile(p + _ASSIGNED * (p is LEADERSHIP[0]), re.ASCII) for p in LEADERSHIP)
-_REPLICAS = re.compile(r"(?:assigned replicas|assigned replica list|\(replicas=) ?(?P<replicas>\d[\d,]*)", re.ASCII)
+_REPLICAS = re.compile(
+    r"(?:assigned replicas|assigned replica list|\(replicas=) ?(?P<replicas>\d+(?:,\d+)*)"
+    r"(?:, addingReplicas=(?P<adding>[\d,]*), removingReplicas=(?P<removing>[\d,]*)\))?",
+    re.ASCII,
+)
 _SENDER = re.compile(
     r"(?:from|by|from an old) controller (?P<sender>\d+)(?: with correlation id \d+)?(?: (?:with )?epoch (?P<epoch>\d+))?",
     re.ASCII,

@@ -94,6 +94,20 @@ def test_a_broker_that_was_emptied_is_not_gone(kind: str) -> None:
 
 
 @pytest.mark.spec("SCL-18X")
+def test_the_end_of_a_move_is_known_by_its_beginning() -> None:
+    """As of Kafka 2.4 and later at INFO, where the end is not told if it changes the leader, too."""
+    begun = Fact(at(50), "reassigned", replicas=(1, 2, 3), adding_replicas=(2,), removing_replicas=(3,))
+    ended = [elected(60, 1, (3, 1, 2)), changed(60.1, (1, 2))]
+    assert told([elected(0, 3, (3, 1)), begun, *ended]) == []
+    died = [elected(60, 1, (1,)), changed(70, (1, 2), grown=True)]  # what it adds was not in sync yet
+    assert told([elected(0, 3, (3, 1)), begun, *died]) == [(at(60), "broker_gone", 3)]
+    other = [elected(60, 1, (3, 1, 2)), changed(60.1, (1, 3))]  # it is not the one that was to go
+    assert told([elected(0, 3, (3, 1)), begun, *other]) == [(at(60.1), "broker_gone", 2)]
+    over = Fact(at(65), "reassigned", replicas=(1, 2, 3))  # taken back: all stay
+    assert told([elected(0, 1, (1, 2, 3)), begun, over, changed(90, (1, 2))]) == [(at(90), "broker_gone", 3)]
+
+
+@pytest.mark.spec("SCL-18X")
 def test_losses_that_lie_apart_are_not_of_one_death() -> None:
     slow = [elected(0, 1, (1, 2)), changed(60, (1,), by_leader=True)]
     dead = [elected(0, 2, (2, 1)), Fact(at(300), "offline", old_leader=2)]

@@ -433,6 +433,7 @@ def test_a_reassignment_tells_the_assignment_before_and_after(tmp_path: Path) ->
     )
     (moved_away,) = [fact for fact in told.facts if fact.kind == "reassigned"]
     assert (moved_away.old_replicas, moved_away.replicas, moved_away.time[17:]) == ((1, 2, 3), (1, 2, 4), "05,000")
+    assert (moved_away.adding_replicas, moved_away.removing_replicas) == ((4,), (3,))
 
 
 @pytest.mark.spec("SCL-17X")
