@@ -30,6 +30,7 @@ _IDENTITY = frozenset(
         "key",
     }
 )
+_MIRRORED = _IDENTITY | {"topic_id"}
 _ZERO = frozenset({"throttle_time_ms", "session_id"})  # every other number without a default is -1 in an error
 
 
@@ -68,8 +69,9 @@ def _reply(cls: type[Any], source: Any, code: ErrorCode, message: str | None, ot
             values[field.name] = message
         elif isinstance(source, str | int) and field.name in _IDENTITY:  # a list of names, or of partitions
             values[field.name] = source
-        elif hasattr(source, field.name) and (field.name in _IDENTITY or _is_marked_producer(field)):
-            values[field.name] = getattr(source, field.name)
+        elif hasattr(source, field.name) and (field.name in _MIRRORED or _is_marked_producer(field)):
+            told = getattr(source, field.name)
+            values[field.name] = _nothing(field) if told is None and field.is_never_null else told
         elif field.name == "user" and hasattr(source, "name"):
             values[field.name] = source.name
         elif isinstance(field.type, Array) and isinstance(field.type.element, Struct):

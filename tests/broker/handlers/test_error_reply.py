@@ -38,6 +38,17 @@ def test_what_is_named_differently_in_the_answer_is_answered_too() -> None:
     ]
 
 
+@pytest.mark.spec("BRK-17")
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_who_asks_by_id_alone_is_answered_by_it(version: int) -> None:
+    """Before version 12 the answer has no null for the name."""
+    asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(topic=None, topic_id=bytes(15) + b"\x07")])
+    reply = error_reply(metadata.MetadataResponse, asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+    frame = b"".join(bytes(c) for c in encode_response(metadata.API, version, 1, reply) if not isinstance(c, tuple))
+    _, back = decode_response(metadata.API, version, frame[4:])
+    assert [(t.error_code, t.topic, t.topic_id) for t in back.topics] == [(-1, "", bytes(15) + b"\x07")]
+
+
 def test_what_carries_no_error_is_not_made_up() -> None:
     asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(topic="t")])
     reply = error_reply(metadata.MetadataResponse, asked, ErrorCode.LEADER_NOT_AVAILABLE)

@@ -80,6 +80,11 @@ class Field:
         """Tell whether that version carries the field."""
         return self.since <= version <= self.until
 
+    @property
+    def is_never_null(self) -> bool:
+        """Tell whether no version has null for it."""
+        return self.null_since == _ALWAYS
+
 
 @dataclass(frozen=True, slots=True)
 class Api:
