@@ -3,11 +3,12 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from kafkatool.commands.reassign.command import reassign
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import Check, ZooKeeper
@@ -68,33 +69,46 @@ def test_usage_errors_name_the_flags_and_exit_2(flags: list[str], message: str) 
     assert message in result.stderr and not result.stdout
 
 
+FLAGS: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = [  # each with the modes that take it
+    (("--topics-to-move-json-file", "x"), ("--generate",)),
+    (("--broker-list", "1"), ("--generate",)),
+    (("--disable-rack-aware",), ("--generate",)),
+    (("--reassignment-json-file", "x"), ("--execute", "--verify", "--cancel")),
+    (("--throttle", "5000"), ("--execute",)),
+    (("--preserve-throttles",), ("--verify", "--cancel")),
+    (("--strategy", "minimal"), ("--generate",)),
+    (("--exclude-brokers", "1"), ("--generate",)),
+    (("--replication-factor", "2"), ("--generate",)),
+    (("--explain",), ("--generate",)),
+    (("--out", "x"), ("--generate",)),
+    (("--skip-unchanged",), ("--execute",)),
+    (("--resume",), ("--execute",)),
+    (("--max-json-size", "512000"), ("--execute",)),
+    (("--batch-partitions", "0"), ("--execute",)),
+    (("--force",), ("--execute", "--cancel")),
+    (("--rollback",), ("--verify", "--cancel")),
+    (("--rollback-file", "x"), ("--execute", "--verify", "--cancel")),
+    (("--wait",), ("--execute", "--verify")),
+    (("--timeout", "0"), ("--execute", "--verify", "--cancel")),
+    (("--dry-run",), ("--execute", "--verify", "--cancel")),
+    (("--additional",), ()),  # by --bootstrap-server alone, as the next one
+    (("--disallow-replication-factor-change",), ()),
+]
+
+
+@pytest.mark.spec("RSN-1")
+def test_no_flag_of_a_mode_is_left_out_here() -> None:
+    own = {option.opts[0] for option in reassign.params if option.name != "modes"}
+    of_every_mode = {
+        *("--zookeeper", "--zk-auth-file", "--zk-tls-config-file", "--zk-set-acl", "--zk-max-bytes"),
+        *("--bootstrap-server", "--command-config", "--listener", "--context", "--cluster-id"),
+        *("--partition-form", "--output"),
+    }
+    assert {flag[0] for flag, _ in FLAGS} == own - of_every_mode
+
+
 @pytest.mark.spec("RSN-1", "COM-3X")
-@pytest.mark.parametrize(
-    ("flag", "modes"),
-    [
-        (("--topics-to-move-json-file", "x"), ("--generate",)),
-        (("--broker-list", "1"), ("--generate",)),
-        (("--disable-rack-aware",), ("--generate",)),
-        (("--reassignment-json-file", "x"), ("--execute", "--verify", "--cancel")),
-        (("--throttle", "5000"), ("--execute",)),
-        (("--preserve-throttles",), ("--verify", "--cancel")),
-        (("--strategy", "minimal"), ("--generate",)),
-        (("--exclude-brokers", "1"), ("--generate",)),
-        (("--replication-factor", "2"), ("--generate",)),
-        (("--explain",), ("--generate",)),
-        (("--out", "x"), ("--generate",)),
-        (("--skip-unchanged",), ("--execute",)),
-        (("--resume",), ("--execute",)),
-        (("--max-json-size", "512000"), ("--execute",)),
-        (("--batch-partitions", "0"), ("--execute",)),
-        (("--force",), ("--execute", "--cancel")),
-        (("--rollback",), ("--verify", "--cancel")),
-        (("--rollback-file", "x"), ("--execute", "--verify", "--cancel")),
-        (("--wait",), ("--execute", "--verify")),
-        (("--timeout", "0"), ("--execute", "--verify", "--cancel")),
-        (("--dry-run",), ("--execute", "--verify", "--cancel")),
-    ],
-)
+@pytest.mark.parametrize(("flag", "modes"), FLAGS)
 def test_a_flag_is_taken_by_its_modes_alone(flag: tuple[str, ...], modes: tuple[str, ...]) -> None:
     for mode in ("--generate", "--execute", "--verify", "--cancel", "--list"):
         result = run("127.0.0.1:1", mode, *flag)
@@ -505,7 +519,7 @@ def test_verify_rollback_compares_with_what_was_there_before(seed: ZooKeeper, zk
     assert needless.exit_code == 2 and "--rollback-file needs --rollback" in needless.stderr
 
 
-@pytest.mark.spec("RSN-38X", "RSN-35X")
+@pytest.mark.spec("RSN-38X", "RSN-35X", "RSN-11")
 def test_list(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     nothing = run(zk_connect, "--list")
     assert (nothing.exit_code, nothing.stdout) == (0, "No partition reassignments found.\n")

@@ -171,16 +171,18 @@ def test_more_replicas_keep_those_there_are(seed: ZooKeeper, zk_connect: str, st
 
 
 @pytest.mark.spec("RSN-28X")
-def test_draining_every_broker_of_the_list_is_refused(seed: ZooKeeper, zk_connect: str) -> None:
-    refused = generate(zk_connect, "--broker-list", "1,2", "--exclude-brokers", "2,1")
+@pytest.mark.parametrize("strategy", ["kafka", "minimal"])
+def test_draining_every_broker_of_the_list_is_refused(seed: ZooKeeper, zk_connect: str, strategy: str) -> None:
+    refused = generate(zk_connect, "--broker-list", "1,2", "--exclude-brokers", "2,1", "--strategy", strategy)
     assert (refused.exit_code, refused.stderr) == (1, "")
     assert "every broker of the broker list is excluded" in refused.stdout
     typo = generate(zk_connect, "--broker-list", "1,2", "--exclude-brokers", "x")
     assert typo.exit_code == 2 and "--exclude-brokers 'x' is not a list of broker ids" in typo.stderr
-    gone = generate(
-        zk_connect, "--broker-list", "1,2,9", "--exclude-brokers", "9"
-    )  # dead and listed: drained all the same
-    assert gone.exit_code == 0
+    seed.delete("/brokers/ids/3")  # dead and listed: drained all the same
+    gone = generate(zk_connect, "--broker-list", "1,2,3", "--exclude-brokers", "3", "--strategy", strategy)
+    assert gone.exit_code == 0, gone.output
+    planned = [entry["replicas"] for entry in json.loads(gone.stdout.splitlines()[-1])["partitions"]]
+    assert {broker for replicas in planned for broker in replicas} == {1, 2}
 
 
 @pytest.mark.spec("RSN-29X", "RSN-35X")

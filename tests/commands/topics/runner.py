@@ -15,6 +15,7 @@ COLLISION = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
     "To avoid issues it is best to use either, but not both.\n"
 )
+NOT_A_PAIR = 'Invalid topic config: all configs to be added must be in the format "key=val".'
 FAILED = "Error while executing topic command : "
 
 

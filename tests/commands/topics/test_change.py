@@ -23,7 +23,7 @@ from kafkatool.core.zookeeper.znodes import (
     ReassignmentZnode,
     TopicZnode,
 )
-from tests.commands.topics.runner import GROWTH, answer, make_orders, refusal, topics
+from tests.commands.topics.runner import GROWTH, NOT_A_PAIR, answer, make_orders, refusal, topics
 from tests.core.zookeeper import cluster_nodes as nodes
 
 CONFIG = ConfigZnode.path("topics", "orders")
@@ -58,6 +58,8 @@ def test_configs_are_merged_deletion_wins_and_brokers_are_told(zk: ZooKeeper, zk
     node = zk.get(f"{ConfigChangeZnode.PATH}/{change}")
     assert node is not None and node.ephemeral_owner == 0
     assert node.data == b'{"version":2,"entity_path":"topics/orders"}'
+    answer(zk_connect, "alter", "--topic", "orders", "--delete-config", "segment.bytes")
+    assert sorted(zk.children(ConfigChangeZnode.PATH) or ()) == [change, "config_change_0000000001"]
 
 
 @pytest.mark.spec("TOP-14", "TOP-20", "TOP-21", "TOP-6")
@@ -70,10 +72,7 @@ def test_configs_are_merged_deletion_wins_and_brokers_are_told(zk: ZooKeeper, zk
             ("--config", "flush.ms=5", "--config", "segment.bytes=1"),
             "Invalid value 1 for configuration segment.bytes: Value must be at least 14",
         ),
-        (
-            ("--config", "flush.ms=5=6"),
-            'Invalid topic config: all configs to be added must be in the format "key=val".',
-        ),
+        *[(("--config", pair), NOT_A_PAIR) for pair in ("flush.ms=5=6", "flush.ms", "flush.ms=", "=5", "")],
     ],
 )
 def test_a_config_that_is_not_one_is_refused_before_any_write(
@@ -130,7 +129,7 @@ def test_added_partitions_by_hand_have_as_many_replicas_as_partition_0(zk: ZooKe
     assert nodes.assignment(zk, "uneven")[3] == (4, 1)
 
 
-@pytest.mark.spec("TOP-15", "TOP-16")
+@pytest.mark.spec("TOP-6", "TOP-15", "TOP-16")
 @pytest.mark.parametrize(
     ("args", "why"),
     [
@@ -178,7 +177,7 @@ def test_a_topic_grows_over_racks_on_some_brokers_only_when_they_are_ignored(zk:
     assert nodes.assignment(zk, "orders")[2] == (3, 4, 5)
 
 
-@pytest.mark.spec("TOP-15", "TOP-17")
+@pytest.mark.spec("TOP-6", "TOP-15", "TOP-17")
 def test_the_offsets_topic_neither_grows_nor_goes(zk: ZooKeeper, zk_connect: str) -> None:
     zk.create(TopicZnode.path("__consumer_offsets"), TopicZnode({0: (1,)}).encode())
     before = nodes.tree(zk)
@@ -200,12 +199,15 @@ def test_one_topic_of_many_that_is_refused_does_not_keep_the_others(zk: ZooKeepe
     assert [(e["topic"], e["error"]) for e in document["errors"]] == [("orders", "refused")]
 
 
-@pytest.mark.spec("TOP-12")
+@pytest.mark.spec("TOP-6", "TOP-12", "TOP-19")
 @pytest.mark.parametrize(("action", "args"), [("alter", ("--partitions", 2)), ("delete", ())])
-def test_no_match_is_an_error_unless_if_exists(zk_connect: str, action: str, args: tuple[object, ...]) -> None:
-    why = refusal(zk_connect, action, "--topic", "nope", *args)
-    assert why == f"Topic nope does not exist on ZK path {zk_connect}"
-    assert answer(zk_connect, action, "--topic", "nope", "--if-exists", *args) == ""
+@pytest.mark.parametrize("topic", ["nope", "rders", "order"])  # the last two: not the whole name
+def test_no_match_is_an_error_unless_if_exists(
+    zk_connect: str, action: str, args: tuple[object, ...], topic: str
+) -> None:
+    why = refusal(zk_connect, action, "--topic", topic, *args)
+    assert why == f"Topic {topic} does not exist on ZK path {zk_connect}"
+    assert answer(zk_connect, action, "--topic", topic, "--if-exists", *args) == ""
 
 
 @pytest.mark.spec("COM-3X")
@@ -314,8 +316,10 @@ def test_the_plan_of_another_replication_factor_is_told_before_it_is_sent(
     monkeypatch.setattr(submission, "start", refuse)
     result = topics(zk_connect, "alter", "--topic", "orders", "--replication-factor", 2)
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[-3] == "Proposed partition reassignment configuration"
-    assert result.stdout.endswith('"replicas":[3,4]}]}\nError while executing topic command : not sent\n')
+    title, _, way_back, *_, proposed, plan, last = result.stdout.splitlines()
+    assert title == "Current partition replica assignment" and way_back.endswith('"replicas":[2,3,4]}]}')
+    assert proposed == "Proposed partition reassignment configuration" and plan.endswith('"replicas":[3,4]}]}')
+    assert last == "Error while executing topic command : not sent"
 
 
 @pytest.mark.spec("TOP-15")
@@ -416,10 +420,19 @@ def test_waiting_ends_when_the_topic_is_gone(zk: ZooKeeper, zk_connect: str) -> 
 @pytest.mark.spec("TOP-28X")
 def test_a_terminal_is_asked_when_a_regex_hits_several(zk: ZooKeeper, zk_connect: str) -> None:
     zk.create(TopicZnode.path("order2"), TopicZnode({0: (1,)}).encode())
+    before = nodes.tree(zk)
     refused = on_terminal("n\n", "delete", zk_connect, "order.*")
     assert "Mark 2 topics for deletion: order2, orders? [y/N]" in refused.stderr
-    assert (refused.returncode, zk.children(DeleteTopicsZnode.PATH)) == (1, [])
+    assert refused.stderr.count("[y/N]") == 1 and refused.returncode == 1
+    assert nodes.tree(zk) == before
     assert "Mark" not in on_terminal("", "delete", zk_connect, "orders").stderr
+    assert zk.children(DeleteTopicsZnode.PATH) == ["orders"]
+    zk.delete(DeleteTopicsZnode.topic_path("orders"))
+    agreed = on_terminal("y\n", "delete", zk_connect, "order.*")
+    assert (agreed.stderr.count("[y/N]"), agreed.returncode) == (1, 0), "once for both"
+    assert sorted(zk.children(DeleteTopicsZnode.PATH) or ()) == ["order2", "orders"]
+    for topic in ("order2", "orders"):
+        zk.delete(DeleteTopicsZnode.topic_path(topic))
     assert "Mark" not in on_terminal("", "delete", zk_connect, "order.*", "--force").stderr
     assert sorted(zk.children(DeleteTopicsZnode.PATH) or ()) == ["order2", "orders"]
 
@@ -427,24 +440,24 @@ def test_a_terminal_is_asked_when_a_regex_hits_several(zk: ZooKeeper, zk_connect
 @pytest.mark.spec("TOP-28X")
 def test_a_terminal_is_asked_before_several_are_altered(zk: ZooKeeper, zk_connect: str) -> None:
     zk.create(TopicZnode.path("order2"), TopicZnode({0: (1,)}).encode())
+    before = nodes.tree(zk)
     refused = on_terminal("n\n", "alter", zk_connect, "order.*", "--config", "flush.ms=3")
     assert "Change 2 topics: order2, orders? [y/N]" in refused.stderr and refused.returncode == 1
-    assert zk.get(CONFIG) is None
+    assert nodes.tree(zk) == before
     assert on_terminal("y\n", "alter", zk_connect, "order.*", "--config", "flush.ms=3").returncode == 0
     assert data(zk, CONFIG) == b'{"version":1,"config":{"flush.ms":"3"}}'
 
 
-@pytest.mark.spec("TOP-28X")
+@pytest.mark.spec("TOP-6", "TOP-19", "TOP-28X")
 @pytest.mark.parametrize("action", [("delete",), ("alter", "--config", "flush.ms=3"), ("alter", "--partitions", "9")])
 def test_off_a_terminal_several_topics_are_changed_with_force_alone(
     zk: ZooKeeper, zk_connect: str, action: tuple[str, ...]
 ) -> None:
     zk.create(TopicZnode.path("order2"), TopicZnode({0: (1,)}).encode())
-    before = data(zk, TopicZnode.path("orders"))
+    before = nodes.tree(zk)
     why = refusal(zk_connect, action[0], "--topic", "order.*", *action[1:])
     assert why == "the pattern matches 2 topics: order2, orders; nothing was changed"
-    assert not zk.children(DeleteTopicsZnode.PATH) and zk.get(CONFIG) is None
-    assert data(zk, TopicZnode.path("orders")) == before
+    assert nodes.tree(zk) == before
     assert answer(zk_connect, action[0], "--topic", "order.*", *action[1:], "--dry-run")
     assert answer(zk_connect, action[0], "--topic", "order.*", *action[1:], "--force")
 

@@ -4,6 +4,8 @@ import json
 import re
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 from kafkatool.core.model.assignment import SOME_RACKS
 from kafkatool.core.model.values import BrokerInfo, Endpoint
@@ -16,8 +18,9 @@ from kafkatool.core.zookeeper.znodes import (
     TopicsZnode,
     TopicZnode,
 )
-from tests.commands.topics.runner import COLLISION, answer, make_orders, refusal, topics
+from tests.commands.topics.runner import COLLISION, NOT_A_PAIR, answer, make_orders, refusal, topics
 from tests.core.zookeeper import cluster_nodes as nodes
+from tests.ports import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +35,7 @@ def data(zk: ZooKeeper, path: str) -> bytes:
     return node.data
 
 
-@pytest.mark.spec("TOP-1", "TOP-30X", "ASG-3", "COM-2")
+@pytest.mark.spec("TOP-1", "TOP-4", "TOP-30X", "ASG-3", "COM-2")
 def test_config_and_assignment_are_written_and_nothing_else(zk: ZooKeeper, zk_connect: str) -> None:
     before = nodes.tree(zk)
     args = ("--topic", "t", "--partitions", 2, "--replication-factor", 2, "--start-index", 1, "--replica-shift", 0)
@@ -42,7 +45,7 @@ def test_config_and_assignment_are_written_and_nothing_else(zk: ZooKeeper, zk_co
     written = {path for path, node in nodes.tree(zk).items() if before.get(path) != node}
     assert written == {TopicZnode.path("t"), ConfigZnode.path("topics", "t")}
     answer(zk_connect, "create", "--topic", "u", "--partitions", 3, "--replication-factor", 1, "--start-index", 2)
-    assert nodes.assignment(zk, "u") == {0: (3,), 1: (4,), 2: (1,)}
+    assert data(zk, TopicZnode.path("u")) == b'{"version":1,"partitions":{"0":[3],"1":[4],"2":[1]}}'
     assert data(zk, ConfigZnode.path("topics", "u")) == b'{"version":1,"config":{}}'
 
 
@@ -88,10 +91,11 @@ def test_by_hand_brokers_need_not_be_there(zk: ZooKeeper, zk_connect: str) -> No
             ("x", "--replica-assignment", "1", "--config", "retention.ms=abc"),
             "Invalid value abc for configuration retention.ms: Not a number of type LONG",
         ),
-        pytest.param(
-            ("x", "--replica-assignment", "1", "--config", "a=b=c"),
-            'Invalid topic config: all configs to be added must be in the format "key=val".',
-        ),
+        *[
+            pytest.param(("x", "--replica-assignment", "1", "--config", pair), NOT_A_PAIR)
+            for pair in ("a=b=c", "a", "a=", "=b", "")
+        ],
+        pytest.param(("", "--replica-assignment", "1"), "topic name is illegal, can't be empty"),
     ],
 )  # fmt: skip
 @pytest.mark.spec("TOP-2", "TOP-3", "TOP-5", "TOP-6", "TOP-7", "TOP-20", "TOP-21")
@@ -116,6 +120,9 @@ def test_a_config_the_own_broker_ignores_is_stored_with_a_note(zk: ZooKeeper, zk
         "compression.type=gzip",
         "preallocate=true",
         "min.compaction.lag.ms=5",
+        "message.timestamp.type=LogAppendTime",
+        "message.timestamp.difference.max.ms=60000",
+        "leader.replication.throttled.replicas=*",
         "follower.replication.throttled.replicas=0:1",
     )
     flags = [word for config in others for word in ("--config", config)]
@@ -231,6 +238,37 @@ def test_a_topic_too_large_for_a_znode_is_refused_with_both_numbers(zk: ZooKeepe
     assert zk.children(TopicsZnode.PATH) == ["orders"]
 
 
+@pytest.mark.spec("TOP-6")
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--zookeeper", "NOBODY"), "no ZooKeeper: nothing listens at "),
+        (("--cluster-id", "other"), "--cluster-id is other, but "),
+        (
+            ("--zk-max-bytes", 1024, "--config", "leader.replication.throttled.replicas=" + "0:1," * 500 + "0:1"),
+            "packet",
+        ),
+        ((), "no permission for znode /brokers/topics"),
+    ],
+    ids=["session", "cluster id", "packet size", "permission"],
+)
+def test_what_kafkas_tool_has_no_words_for_is_one_line_on_stderr(
+    zk: ZooKeeper, zk_connect: str, flags: tuple[object, ...], said: str
+) -> None:
+    if not flags:
+        client = KazooClient(zk.connect)
+        client.start()
+        client.set_acls(TopicsZnode.PATH, [make_acl("world", "anyone", read=True)])
+        client.stop()
+        client.close()
+    before = nodes.tree(zk)
+    named = [f"127.0.0.1:{free_port()}" if flag == "NOBODY" else flag for flag in flags]
+    result = topics(zk_connect, "create", "--topic", "x", "--replica-assignment", "1", *named)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert said in result.stderr
+    assert nodes.tree(zk) == before
+
+
 @pytest.mark.spec("COM-4X")
 def test_json_and_tsv_name_each_partition(zk_connect: str) -> None:
     document = json.loads(
@@ -247,14 +285,16 @@ def test_json_and_tsv_name_each_partition(zk_connect: str) -> None:
     assert result.stdout.splitlines()[-1].endswith("topic_exists\tTopic 'x' already exists.")
 
 
-@pytest.mark.spec("TOP-2")
+@pytest.mark.spec("TOP-2", "TOP-7")
 def test_the_first_topic_of_an_empty_chroot(zk_connect: str) -> None:
     connect = f"{zk_connect}/fresh"
     with ZooKeeper(connect, create_chroot=True) as fresh:
         assert answer(connect, "create", "--topic", "late", "--replica-assignment", "1:2") == 'Created topic "late".\n'
         assert nodes.assignment(fresh, "late") == {0: (1, 2)}
+        before = nodes.tree(fresh)
         refused = refusal(connect, "create", "--topic", "x", "--partitions", 1, "--replication-factor", 1)
         assert refused == "replication factor: 1 larger than available brokers: 0"
+        assert nodes.tree(fresh) == before
 
 
 @pytest.mark.spec("COM-1")

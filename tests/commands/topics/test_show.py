@@ -26,7 +26,7 @@ def add_topic(zk: ZooKeeper, topic: str, *replicas: int) -> None:
     zk.create(TopicZnode.path(topic), TopicZnode({0: replicas}).encode())
 
 
-@pytest.mark.spec("TOP-8", "TOP-12", "TOP-19", "COM-2")
+@pytest.mark.spec("TOP-6", "TOP-8", "TOP-12", "TOP-19", "COM-2")
 def test_list_in_code_point_order_by_regex(zk: ZooKeeper, zk_connect: str) -> None:
     for name in ("racked", "unracked", "Z", "__consumer_offsets"):
         add_topic(zk, name, 1)
@@ -54,7 +54,7 @@ def test_list_as_json_and_tsv(zk: ZooKeeper, zk_connect: str) -> None:
     ]
 
 
-@pytest.mark.spec("TOP-9", "TOP-10", "COM-2")
+@pytest.mark.spec("TOP-9", "TOP-10", "TOP-11", "COM-2")
 def test_describe_prints_replicas_as_assigned_and_isr_as_stored(zk: ZooKeeper, zk_connect: str) -> None:
     config = {"retention.ms": "86400000", "min.insync.replicas": "2"}
     zk.create(ConfigZnode.path("topics", "orders"), ConfigZnode.encode(config))
@@ -146,7 +146,7 @@ def test_two_filters_are_bad_usage(zk_connect: str, first: str, second: str) -> 
     assert f"{first} can't be used with {second}" in result.stderr
 
 
-@pytest.mark.spec("TOP-12", "TOP-19")
+@pytest.mark.spec("TOP-6", "TOP-12", "TOP-19")
 def test_a_missing_topic_is_an_error(zk_connect: str) -> None:
     assert refusal(zk_connect, "describe", "--topic", "nope") == "Topic 'nope' does not exist as expected"
     assert answer(zk_connect, "describe", "--topic", "orders") == HEADER + ROW_0 + ROW_1

@@ -1,5 +1,6 @@
 """Replica assignment: the documents' tables, real Kafka's captures, and what holds for any numbers."""
 
+import random
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.assignment import add_partitions, alternate_racks, assign_replicas
 from kafkatool.core.model.values import BrokerInfo
 
+TWO_RACKS = {1: "r1", 2: "r2", 3: "r2", 4: "r1"}  # of the real Kafkas whose topics were captured
 SEED_RACKS = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 
 
@@ -50,6 +52,12 @@ def test_the_order_of_brokers_decides(order: tuple[int, ...], plan: list[tuple[i
     assert spread(brokers(*order), 6, 2, 0, 0) == plan
 
 
+@pytest.mark.spec("ASG-5")
+def test_one_broker_alone_has_every_partition() -> None:
+    assert spread(brokers(7), 3, 1, 0, 0) == [(7,)] * 3
+    assert add_partitions(brokers(7), {0: (7,)}, 3) == {1: (7,), 2: (7,)}
+
+
 @pytest.mark.spec("ASG-10")
 def test_one_replica_each_goes_round_two_brokers() -> None:
     assert spread(brokers(2, 3), 9, 1, 1, 1) == [(3,), (2,)] * 4 + [(3,)]
@@ -80,7 +88,7 @@ def test_rack_aware_table_of_kafka() -> None:
     ids=["0.10.2.2", "1.1.1", "2.8.2"],
 )
 def test_rack_aware_topics_that_real_kafka_made_and_grew(start: int, shift: int, made: str, grown: str) -> None:
-    ids = brokers(1, 2, 3, 4, racks={1: "r1", 2: "r2", 3: "r2", 4: "r1"})
+    ids = brokers(1, 2, 3, 4, racks=TWO_RACKS)
     plan = assign_replicas(ids, 8, 3, start_index=start, replica_shift=shift)
     assert plan == dict(enumerate(lists(made)))
     assert add_partitions(ids, plan, 10) == dict(enumerate(lists(grown), start=8))
@@ -90,9 +98,11 @@ def test_rack_aware_topics_that_real_kafka_made_and_grew(start: int, shift: int,
 @pytest.mark.parametrize(
     ("racks", "start", "shift", "plan"),
     [
-        ({1: "r1", 2: "r2", 3: "r2", 4: "r1"}, 3, 1, "341 132 214 423 341 132 214 423 312 124"),  # 52, 0.10.2.2
-        ({1: "r1", 2: "r2", 3: "r2", 4: "r1"}, 2, 0, "431 312 124 243 423 341 132 214 423 341"),  # 52, 1.1.1
-        ({1: "r1", 2: "r2", 3: "r2", 4: "r1"}, 0, 1, "132 214 423 341 132 214 423 341 124 243"),  # 59, 1.1.1
+        (TWO_RACKS, 3, 1, "341 132 214 423 341 132 214 423 312 124"),  # 52, 0.10.2.2
+        (TWO_RACKS, 2, 0, "431 312 124 243 423 341 132 214 423 341"),  # 52, 1.1.1; 59, 0.10.2.2
+        (TWO_RACKS, 3, 0, "312 124 243 431 341 132 214 423 341 132"),  # 52, 2.8.2
+        (TWO_RACKS, 0, 1, "132 214 423 341 132 214 423 341 124 243"),  # 59, 1.1.1
+        (TWO_RACKS, 1, 0, "243 431 312 124 214 423 341 132 214 423"),  # 59, 2.8.2
         ({}, 0, 1, "134 241 312 423 142 213 324 431"),  # 50, 0.10.2.2: racks ignored
         ({}, 3, 1, "423 134 241 312 431 142 213 324"),  # 50, 1.1.1
         ({}, 2, 0, "341 412 123 234 312 423 134 241"),  # 50, 2.8.2
@@ -179,16 +189,32 @@ def test_plain_assignment_is_even_also_after_growth(
     if partitions % len(ids) == 0:
         held = Counter(b for replicas in plan.values() for b in replicas)
         assert set(held.values()) == {partitions * factor // len(ids)}
-    grown = {**plan, **add_partitions(ids, plan, partitions + more)}
+    added = add_partitions(ids, plan, partitions + more)
+    assert added == add_partitions(ids, plan, partitions + more)
+    grown = {**plan, **added}
     assert sorted(grown) == list(range(partitions + more))
     for replicas in grown.values():
         assert len(set(replicas)) == len(replicas) == factor
-    first = Counter({b.id: 0 for b in ids})
-    first.update(replicas[0] for replicas in grown.values())
-    assert max(first.values()) - min(first.values()) <= 1
+    for counted in (plan, grown):
+        first = Counter({b.id: 0 for b in ids})
+        first.update(replicas[0] for replicas in counted.values())
+        assert max(first.values()) - min(first.values()) <= 1
 
 
-@pytest.mark.spec("ASG-12", "ASG-15")
+@pytest.mark.spec("ASG-16X")
+@pytest.mark.parametrize("racks", [None, SEED_RACKS])
+def test_both_random_numbers_must_be_given_and_none_is_drawn_inside(racks: dict[int, str] | None) -> None:
+    ids = brokers(*range(6), racks=racks)
+    with pytest.raises(TypeError, match="'replica_shift'"):
+        assign_replicas(ids, 7, 3, start_index=0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'start_index'"):
+        assign_replicas(ids, 7, 3, replica_shift=0)  # type: ignore[call-arg]
+    before = random.getstate()
+    add_partitions(ids, assign_replicas(ids, 7, 3, start_index=1, replica_shift=2), 9)
+    assert random.getstate() == before
+
+
+@pytest.mark.spec("ASG-12", "ASG-15", "ASG-16X")
 @given(clusters(racks=True), st.integers(1, 40), st.integers(1, 20))
 def test_rack_aware_assignment_uses_every_rack_it_can(
     cluster: tuple[list[BrokerInfo], int, int, int], partitions: int, more: int
@@ -196,6 +222,7 @@ def test_rack_aware_assignment_uses_every_rack_it_can(
     ids, factor, start, shift = cluster
     racks = {b.id: b.rack for b in ids}
     plan = assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift)
+    assert plan == assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift)
     for replicas in (*plan.values(), *add_partitions(ids, plan, partitions + more).values()):
         assert len(set(replicas)) == len(replicas) == factor
         assert len({racks[b] for b in replicas}) == min(factor, len(set(racks.values())))

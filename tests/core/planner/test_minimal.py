@@ -93,13 +93,14 @@ def test_no_balanced_plan_moves_fewer_replicas(
 
 
 @pytest.mark.spec("RSN-26X")
-def test_no_balanced_plan_moves_fewer_replicas_whatever_lies_where_on_three_brokers() -> None:
-    rows = list(itertools.permutations(range(3), 2))
-    for lists in itertools.combinations_with_replacement(rows, 4):
+@pytest.mark.parametrize(("count", "factor", "length"), [(3, 2, 4), (4, 1, 6), (4, 2, 3), (4, 3, 2)])
+def test_no_balanced_plan_moves_fewer_replicas_whatever_lies_where(count: int, factor: int, length: int) -> None:
+    rows = list(itertools.permutations(range(count), factor))
+    for lists in itertools.combinations_with_replacement(rows, length):
         current = partitions(*lists)
-        plan = plan_minimal(brokers(range(3)), current)
-        assert max(imbalance(plan, range(3))) <= 1
-        assert copies(current, plan) == fewest_copies(current, range(3), 2)
+        plan = plan_minimal(brokers(range(count)), current)
+        assert max(imbalance(plan, range(count))) <= 1
+        assert copies(current, plan) == fewest_copies(current, range(count), factor)
 
 
 # --- promises --------------------------------------------------------------------------------------------------

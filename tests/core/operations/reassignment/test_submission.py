@@ -10,7 +10,7 @@ from kafkatool.core.operations.reassignment.status import running
 from kafkatool.core.operations.reassignment.submission import prepare, start
 from kafkatool.core.planner.plan_files import dashed
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import PreferredElectionZnode, ReassignmentZnode, TopicZnode
 from tests.core.operations.reassignment.plans import NINE, changes, plan, tp
 from tests.core.zookeeper import cluster_nodes as nodes
 
@@ -133,3 +133,13 @@ def test_batches_depend_on_the_plan_and_the_bounds_alone(zk: ZooKeeper) -> None:
     changing = prepare(zk, moves, max_count=4, skip_unchanged=True).batches
     assert [list(batch) for batch in every] == [[tp(p) for p in range(n, min(n + 4, 9))] for n in (0, 4, 8)]
     assert [list(batch) for batch in changing] == [[tp(0), tp(3)], [tp(4), tp(5), tp(6)]]
+    zk.set("/brokers/topics/t", TopicZnode(dict.fromkeys(range(9), (1,))).encode(), 0)
+    assert prepare(zk, moves, max_count=4).batches == every, "wherever the replicas are"
+
+
+@pytest.mark.spec("RSN-20X")
+@pytest.mark.parametrize("wrong", [{9: (1,)}, {8: (77,)}])
+def test_what_is_wrong_in_the_last_batch_refuses_the_whole_plan(zk: ZooKeeper, wrong: dict[int, tuple[int]]) -> None:
+    nodes.make_cluster(zk, topics={"t": NINE})
+    with pytest.raises(RefusedError, match="The proposed assignment contains non-existent"):
+        prepare(zk, plan({0: (2,), 1: (3,), **wrong}), max_count=1)

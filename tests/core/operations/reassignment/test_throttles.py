@@ -60,16 +60,19 @@ def test_every_throttle_is_there_and_told_before_the_reassignment_is(
     zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes.make_cluster(zk, topics={"t": NINE})
-    create, told_before = zk.create, list[list[str]]()
+    create, told_before, set_before = zk.create, list[list[str]](), list[dict[str, str] | None]()
 
     def looking(path: str, data: bytes = b"", **more: bool) -> str:
         if path == ReassignmentZnode.PATH:
             told_before.append(changes(zk))
+            set_before.extend([*(config(zk, "brokers", b) for b in "123"), config(zk, "topics", "t")])
         return create(path, data, **more)
 
     monkeypatch.setattr(zk, "create", looking)
     start(zk, prepare(zk, plan({0: (2,)}), throttle=2000))
     assert told_before == [["brokers/1", "brokers/2", "brokers/3", "topics/t"]]
+    lists = dict(zip(throttles.REPLICAS, ("0:1", "0:2"), strict=True))
+    assert set_before == [*[dict.fromkeys(throttles.RATES, "2000")] * 3, lists]
 
 
 @pytest.mark.spec("RSN-10")

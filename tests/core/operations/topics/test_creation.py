@@ -76,7 +76,7 @@ def test_brokers_stand_in_the_order_of_their_numbers(zk: ZooKeeper) -> None:
     assert list(plan.values()) == [(1,), (2,), (3,), (9,), (10,), (1,)]
 
 
-@pytest.mark.spec("TOP-1", "Z-14")
+@pytest.mark.spec("TOP-1", "TOP-23X", "Z-14")
 def test_nothing_but_the_two_nodes_is_made(zk: ZooKeeper) -> None:
     made = creation.create_topic(zk, "x", {0: (1,)})
     assert [op.path for op in made.ops] == [ConfigZnode.path("topics", "x"), TopicZnode.path("x")]
