@@ -10,7 +10,7 @@ import contextlib
 from kafkatool.broker.handlers.authorization import NotPermittedError, topics
 from kafkatool.broker.handlers.call import Call, Served
 from kafkatool.broker.network.client_quotas import PRODUCE
-from kafkatool.broker.replication.leading.appends import WritableBuffer
+from kafkatool.broker.replication.leading.appends import KNOWN_ACKS, WritableBuffer
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult, AppendResults
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.model.acls import Operation, ResourceType
@@ -80,7 +80,9 @@ def handle(request: ProduceRequest, call: Call) -> None:
         name = topic.topic
         for partition in topic.partitions:
             records, tp = partition.records, TopicPartition(name, partition.partition)
-            if tp in entries or tp in refused:  # of two batches one would be acknowledged and not written
+            if request.acks not in KNOWN_ACKS:  # told for each, whatever else is wrong with it (BRK-82)
+                entries[tp] = bytearray()
+            elif tp in entries or tp in refused:  # of two batches one would be acknowledged and not written
                 entries.pop(tp, None)
                 refused[tp] = _TWICE
             elif not records:

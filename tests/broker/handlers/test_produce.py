@@ -159,8 +159,10 @@ def test_no_batch_and_unknown_codecs_are_refused(client: Client) -> None:
 
 
 @pytest.mark.spec("BRK-85")
-@pytest.mark.parametrize("codec", [0, 1])
-@pytest.mark.parametrize("version", range(3, 10))
+@pytest.mark.parametrize(
+    ("version", "codec"),
+    [(version, codec) for version in range(3, 10) for codec in Codec if version >= 7 or codec != ZSTD],
+)
 def test_records_without_a_key_on_a_compacted_topic_are_refused_for_good_and_named(
     broker: World, client: Client, version: int, codec: int
 ) -> None:
@@ -296,8 +298,17 @@ def test_a_partition_that_is_not_here_is_unknown_or_led_elsewhere(broker: World,
 
 
 @pytest.mark.spec("BRK-82")
-def test_invalid_acks(client: Client) -> None:
-    assert codes(client, 5, request(batch(), acks=3)) == [21]
+@pytest.mark.parametrize("version", range(10))
+def test_other_acks_are_told_for_every_partition_whatever_else_is_wrong_with_it(
+    broker: World, client: Client, version: int
+) -> None:
+    packed = encode_batch([Record(0, 1000, b"k", b"v")], codec=ZSTD)
+    transactional = batch(attributes=TRANSACTIONAL, producer=(7, 0, 0))
+    wrong = [request(records) for records in (batch(), packed, transactional, bytearray(b"?"), None)]
+    parts = [replace(one.topics[0].partitions[0], partition=n) for n, one in enumerate(wrong)]
+    twice = [ProduceRequestTopic(topic="t", partitions=[*parts, parts[1]]), *request(batch(), topic="u").topics]
+    assert codes(client, version, replace(wrong[0], acks=3, topics=twice)) == [21] * 7
+    assert broker.partition().log.log_end_offset == 0
 
 
 @pytest.mark.spec("BRK-84", "BRK-86")

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 WritableBuffer = bytearray | memoryview
 """A record batch into which the log writes offset and leader epoch."""
 
+KNOWN_ACKS = (ALL_IN_SYNC, 0, 1)
+
 _DISK_FAILED = AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)
 _INTERNAL_TOPIC = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
 _BAD_ACKS = AppendResult(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -57,7 +59,7 @@ class Appends:
         ``allow_internal_topics`` to write to theirs. ``verifications``: the leave to open transactions (TXN-72);
         ``still``: see ``Partition.append_as_leader``. ``message_sets``: they are from before record batches (ADM-90).
         """
-        if acks not in (ALL_IN_SYNC, 0, 1):
+        if acks not in KNOWN_ACKS:
             on_done(dict.fromkeys(entries, _BAD_ACKS))
             return
         results: dict[TopicPartition, AppendResult] = {}
