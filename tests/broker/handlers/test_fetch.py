@@ -304,11 +304,11 @@ def test_a_record_found_by_its_time_comes_with_the_epoch_it_was_written_in(
 @pytest.mark.parametrize("version", [3, 4, 5, 6])
 def test_a_question_for_an_offset_in_another_epoch_is_refused(broker: World, client: Client, version: int) -> None:
     def codes() -> list[int]:
-        return [offset_of(client, version, -1, current=epoch).error_code for epoch in (-1, 1, 2, 3)]
+        return [offset_of(client, version, -1, current=epoch).error_code for epoch in (-1, 1, 2, 3, 4)]
 
-    assert codes() == [0, *([74, 0, 75] if version >= 4 else [0, 0, 0])]
+    assert codes() == [0, *([74, 0, 75, 75] if version >= 4 else [0] * 4)]
     broker.follow(epoch=3)
-    assert codes() == [6, *([74, 74, 6] if version >= 4 else [6, 6, 6])], "the epoch is checked before leadership"
+    assert codes() == [6, *([74, 74, 6, 75] if version >= 4 else [6] * 4)], "the epoch is checked before leadership"
 
 
 @pytest.mark.spec("BRK-63")
@@ -322,14 +322,32 @@ def test_a_fetch_in_another_epoch_is_refused(broker: World, client: Client, vers
                 max_bytes=1 << 20,
                 topics=[FetchRequestTopic(topic="t", partitions=[wanted(0, 0, epoch=epoch)])],
             )
-            for epoch in (-1, 1, 2, 3)
+            for epoch in (-1, 1, 2, 3, 4)
         ]
         return [only(client.call(fetch.API, version, message)).error_code for message in asked]
 
-    assert codes() == [0, *([74, 0, 75] if version >= 9 else [0, 0, 0])]
+    assert codes() == [0, *([74, 0, 75, 75] if version >= 9 else [0] * 4)]
     broker.follow(epoch=3)
     not_here = 6 if version < 11 else 0  # a follower serves consumers of 2.4 and later
-    assert codes() == [not_here, *([74, 74, not_here] if version >= 9 else [6, 6, 6])]
+    assert codes() == [not_here, *([74, 74, not_here, 75] if version >= 9 else [6] * 4)]
+
+
+@pytest.mark.spec("BRK-38")
+@pytest.mark.parametrize(("version", "known"), [(4, -1), (5, 1), (12, 1)])
+def test_where_a_followers_log_begins_is_known_from_version_5_on(
+    broker: World, client: Client, version: int, known: int
+) -> None:
+    broker.produce(count=3)
+    partition = broker.lead(epoch=3, isr=(1,), replicas=(1, 2))
+    message = FetchRequest(
+        replica_id=2,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[FetchRequestTopic(topic="t", partitions=[wanted(0, 2, log_start=1)])],
+    )
+    assert only(client.call(fetch.API, version, message)).error_code == 0
+    assert (partition.remote[2].end.offset, partition.remote[2].log_start_offset) == (2, known)
 
 
 @pytest.mark.spec("BRK-108")

@@ -47,54 +47,60 @@ def groups() -> Groups:
     return Groups()
 
 
-def context_of(broker: World, groups: Groups) -> HandlerContext:
+@pytest.fixture
+def transactions() -> Groups:
+    """Give what is told to the other coordinator."""
+    return Groups()
+
+
+def context_of(broker: World, groups: Groups, transactions: Groups) -> HandlerContext:
     return handler_context(
-        replica_manager=broker.manager, metadata_cache=broker.cache, groups=groups, transactions=Groups()
+        replica_manager=broker.manager, metadata_cache=broker.cache, groups=groups, transactions=transactions
     )
 
 
 @pytest.fixture
-def client(broker: World, groups: Groups) -> Iterator[Client]:
+def client(broker: World, groups: Groups, transactions: Groups) -> Iterator[Client]:
     handlers = {key: s for key, s in load_handlers().items() if key in (4, 5, 6)}
-    context = handler_context(
-        replica_manager=broker.manager, metadata_cache=broker.cache, groups=groups, transactions=Groups()
-    )
-    with broker_of(handlers, context) as made:
+    with broker_of(handlers, context_of(broker, groups, transactions)) as made:
         yield made
 
 
 @pytest.mark.spec("BRK-26", "BRK-32", "BRK-162", "GRP-6")
 @pytest.mark.parametrize("version", range(3))
-def test_leader_and_isr(broker: World, groups: Groups, client: Client, version: int) -> None:
+def test_leader_and_isr(broker: World, groups: Groups, transactions: Groups, client: Client, version: int) -> None:
     message = LeaderAndIsrRequest(
         controller_id=9, controller_epoch=1, partition_states=[role(TP, 1, 0, [1], [1, 2])], live_leaders=[]
     )
     response = client.call(leader_and_isr.API, version, message)
     assert (response.error_code, [(p.topic, p.error_code) for p in response.partitions]) == (0, [("t", 0)])
-    assert groups.led == [TP], "told before the answer"
+    assert (groups.led, transactions.led) == ([TP], [TP]), "told before the answer"
     assert broker.partition().is_leader
 
 
 @pytest.mark.spec("BRK-32", "GRP-15")
-def test_a_partition_lost_is_told_before_the_answer(broker: World, groups: Groups, client: Client) -> None:
+def test_a_partition_lost_is_told_before_the_answer(
+    broker: World, groups: Groups, transactions: Groups, client: Client
+) -> None:
     broker.lead()
     live = [LeaderAndIsrLiveLeader(broker_id=2, host="h2", port=9)]
     message = LeaderAndIsrRequest(
         controller_id=9, controller_epoch=1, partition_states=[role(TP, 2, 5, [1, 2], [1, 2])], live_leaders=live
     )
     assert client.call(leader_and_isr.API, 2, message).error_code == 0
-    assert groups.followed == [TP]
+    assert (groups.followed, transactions.followed) == ([TP], [TP])
 
 
 @pytest.mark.spec("BRK-32", "BRK-109", "BRK-162", "GRP-15")
 @pytest.mark.parametrize("version", range(3))
-def test_stop_replica(broker: World, groups: Groups, client: Client, version: int) -> None:
+def test_stop_replica(broker: World, groups: Groups, transactions: Groups, client: Client, version: int) -> None:
     broker.lead()
     for delete in (False, True):
         message = StopReplicaRequest(controller_id=9, controller_epoch=1, delete_partitions=delete, partitions=[TP])
         response = client.call(stop_replica.API, version, message)
         assert (response.error_code, [p.error_code for p in response.partitions]) == (0, [0])
-        assert groups.stopped == ([TP] if delete else []), "the coordinator is told of those that are deleted alone"
+        told = [TP] if delete else []
+        assert (groups.stopped, transactions.stopped) == (told, told), "of those that are deleted alone"
     assert broker.manager.partitions.get(TP) is None
 
 

@@ -485,7 +485,7 @@ def test_a_notification_that_another_broker_has_removed_is_no_error(
     following.stop()
 
 
-@pytest.mark.spec("BRK-125", "Z-25")
+@pytest.mark.spec("BRK-125", "BRK-41", "Z-25")
 def test_overrides_are_read_once_and_then_follow_changes(base: ZooKeeper, tmp_path: Path) -> None:
     for name in ("t-0", "t-1", "a-b-0", "t-0.abc-delete", "notes"):
         (tmp_path / name).mkdir()

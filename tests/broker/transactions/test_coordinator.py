@@ -372,6 +372,15 @@ def test_a_new_epoch_under_the_same_leader_loads_nothing_and_changes_no_coordina
     assert producer.coordinator_epoch == 0, "that of the load"
 
 
+@pytest.mark.spec("BRK-32")
+def test_only_partitions_of_its_own_topic_are_loaded_and_unloaded(on: Stage) -> None:
+    given(on)
+    others = [SimpleNamespace(tp=TopicPartition(t, OWN.partition), leader_epoch=99) for t in (OFFSETS.topic, "t")]
+    on.coordinator.on_leadership_change(others, others)  # type: ignore[arg-type]
+    on.coordinator.on_partitions_stopped([one.tp for one in others])
+    assert on.take_jobs() == [] and described(on).state is TransactionState.EMPTY
+
+
 @pytest.mark.spec("TXN-7")
 def test_news_of_an_older_epoch_neither_loads_nor_unloads(on: Stage) -> None:
     given(on)

@@ -107,6 +107,25 @@ def test_following_begins_at_the_high_watermark_in_state_truncating(
     assert [(f.partition.tp, f.leader_epoch, f.fetch_offset, f.truncating) for f in followed] == [(TP, 1, 3, True)]
 
 
+@pytest.mark.spec("BRK-67")
+@pytest.mark.parametrize(("checkpointed", "begins_at"), [(-3, 0), (-1, 0), (0, 0), (2, 2)])
+def test_following_never_begins_below_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpointed: int, begins_at: int
+) -> None:
+    """What a start below 0 would ask of the leader first is never needed."""
+    followed: list[FollowedPartition] = []
+    monkeypatch.setattr(
+        "kafkatool.broker.replication.following.fetcher.ReplicaFetcher.add", lambda _, given: followed.extend(given)
+    )
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.lead()
+        broker.produce(count=4)
+    (tmp_path / "logs/replication-offset-checkpoint").write_text(f"0\n1\nt 0 {checkpointed}\n")
+    with world(tmp_path, clock=Clock()) as broker:
+        broker.leader_and_isr(role(TP, 2, 1, [2], [2, 1], is_new=False), live=LIVE)
+        assert [f.fetch_offset for f in followed] == [begins_at]
+
+
 class NotedLock:
     """A lock that knows who asked for it."""
 
@@ -251,6 +270,18 @@ def test_the_broker_epoch_is_looked_at_by_each_request_and_first(broker: World, 
     assert _send(broker, kind, 5, BROKER_EPOCH + 1) == 0
 
 
+@pytest.mark.spec("BRK-25")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("told", "code"), [(BROKER_EPOCH, 0), (BROKER_EPOCH - 1, 77)])
+def test_a_broker_that_is_just_registering_waits_to_know_which_life_is_meant(
+    tmp_path: Path, kind: str, told: int, code: int
+) -> None:
+    answers = iter([None, None, BROKER_EPOCH])
+    with world(tmp_path, clock=Clock(), broker_epoch=lambda: next(answers)) as broker:
+        assert _send(broker, kind, 1, told) == code
+        assert next(answers, "asked until it was there") == "asked until it was there"
+
+
 @pytest.mark.spec("BRK-26")
 def test_the_leader_epoch_is_looked_at_before_the_replicas(broker: World) -> None:
     broker.lead(epoch=3)
@@ -281,6 +312,15 @@ def test_a_refused_leader_and_isr_starts_no_checkpoints(broker: World) -> None:
     assert "highwatermark-checkpoint" not in broker.scheduler.periodic
     assert _send(broker, "leader_and_isr", 1) == 0
     assert "highwatermark-checkpoint" in broker.scheduler.periodic
+
+
+@pytest.mark.spec("BRK-31")
+def test_following_another_leader_closes_the_fetcher_that_follows_nothing_any_more(broker: World) -> None:
+    live = [*LIVE, LeaderAndIsrLiveLeader(broker_id=3, host="127.0.0.1", port=1)]
+    for epoch, leaders, fetchers in [(0, (2, 2), [2]), (1, (2, 3), [2, 3]), (2, (3, 3), [3])]:
+        roles = [role(tp, n, epoch, [n], [n, 1]) for tp, n in zip((TP, TP1), leaders, strict=True)]
+        broker.leader_and_isr(*roles, live=live)
+        assert sorted(broker.manager.fetchers.traffic()) == [(leader, 0) for leader in fetchers]
 
 
 @pytest.mark.spec("BRK-31")

@@ -345,6 +345,7 @@ def test_data_is_taken_only_at_the_end_of_the_log_and_in_the_epoch_it_was_fetche
         nothing = memoryview(b"")
         with pytest.raises(StaleRoleError):
             partition.append_as_follower(nothing, 0, fetched_at=fetched_at, high_watermark=2, log_start_offset=1)
+    assert partition.high_watermark.offset == 0
     broker.lead(epoch=1)
     with pytest.raises(StaleRoleError):
         partition.append_as_follower(memoryview(batch(3)), 1, fetched_at=3, high_watermark=0, log_start_offset=0)
@@ -590,6 +591,7 @@ def test_the_three_requests_of_a_fetcher_as_they_are_sent(
     assert (fetch.isolation_level, fetch.rack_id, fetch.forgotten_topics) == (0, "", [])
     assert (fetch.session_id, fetch.session_epoch) == (0, 0 if fetch_version >= 7 else -1), "one is opened from 7 on"
     ((asked,),) = ([*topic.partitions] for topic in fetch.topics)
+    assert ([topic.topic for topic in fetch.topics], asked.partition) == (["t"], 0)
     assert (asked.fetch_offset, asked.log_start_offset, asked.partition_max_bytes) == (3, 2, 900)
     assert asked.current_leader_epoch == (6 if fetch_version >= 9 else -1)
     assert isinstance(epochs, OffsetForLeaderEpochRequest) and isinstance(offsets, ListOffsetsRequest)

@@ -372,6 +372,8 @@ def test_another_number_of_fetchers_goes_on_with_what_was_followed(tmp_path: Pat
 @pytest.mark.spec("BRK-64")
 def test_the_number_of_a_fetcher_is_javas_hash() -> None:
     assert fetcher_number(TopicPartition("hello", 3), 7) == abs((31 * 99162322 + 3 + 2**31) % 2**32 - 2**31) % 7
+    assert fetcher_number(TopicPartition("polygenelubricants", 0), 7) == 0, "the one number without an absolute value"
+    assert fetcher_number(TopicPartition("polygenelubricants", 1), 7) == (2**31 - 1) % 7
     numbers = {fetcher_number(TopicPartition("topic", p), 4) for p in range(50)}
     assert numbers == {0, 1, 2, 3}
 

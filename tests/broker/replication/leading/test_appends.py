@@ -131,6 +131,8 @@ def test_whatever_raises_the_high_watermark_has_the_produces_of_that_partition_t
     waiting.tried.clear()
     broker.produce(TP)
     assert waiting.tried == [], "an append that raises nothing"
+    broker.fetch(0, follower(2), TP)
+    assert waiting.tried == [], "nor does this fetch"
     broker.fetch(1, follower(2), TP)
     assert waiting.tried == [TP], "a follower's fetch"
     waiting.complete()

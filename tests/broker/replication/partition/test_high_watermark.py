@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kafkatool.broker.replication.partition.partition import Partition
 from kafkatool.broker.replication.partition.replica import NEVER, LastSessionFetch, RemoteReplica
 from kafkatool.broker.storage.log.log_offset import LogOffset
+from kafkatool.core.errors import StorageError
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, role, world
 from tests.broker.storage.batch_builders import batch
 
@@ -71,7 +72,10 @@ def test_the_leaders_end_that_counts_is_that_of_before_the_read(broker: World, m
 
 
 @pytest.mark.spec("BRK-40")
-def test_a_failed_read_says_nothing_about_the_follower(broker: World) -> None:
+def test_a_failed_read_says_nothing_about_the_follower(broker: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> Any:
+        raise StorageError("disk")
+
     partition = broker.lead(isr=(1, 2))
     broker.produce(count=3)
     broker.fetch(2, follower(2), log_start=1)
@@ -79,6 +83,9 @@ def test_a_failed_read_says_nothing_about_the_follower(broker: World) -> None:
     before = copy.copy(partition.remote[2])
     assert broker.fetch(99, follower(2), log_start=5)[0].error == 1
     assert broker.fetch(3, follower(2), epoch=7, log_start=5)[0].error == 75
+    with monkeypatch.context() as failing:
+        failing.setattr(partition.log, "read", fails)
+        assert broker.fetch(0, follower(2), log_start=5, max_bytes=10)[0].error == 56
     assert all(getattr(partition.remote[2], f.name) == getattr(before, f.name) for f in fields(RemoteReplica))
     broker.fetch(3, follower(2), log_start=2)
     changed = {f.name for f in fields(RemoteReplica) if getattr(partition.remote[2], f.name) != getattr(before, f.name)}
@@ -209,7 +216,7 @@ def test_at_the_same_offset_it_moves_to_a_newer_segment(broker: World) -> None:
     assert partition.record_fetch(2, partition.log.end, 5, 0) == (False, None)
 
 
-@pytest.mark.spec("BRK-57")
+@pytest.mark.spec("BRK-57", "BRK-41")
 @settings(deadline=None, max_examples=30)
 @given(
     st.lists(
@@ -274,8 +281,10 @@ def test_a_followers_high_watermark_gets_its_place_when_it_becomes_leader(broker
     broker.follow(epoch=1)
     partition.high_watermark = LogOffset(3)
     broker.lead(epoch=2, isr=(1, 2))
-    assert partition.high_watermark.segment_base == 0
-    assert partition.high_watermark.position == (partition.log.end.position or 0) // 2
+    half = (partition.log.end.position or 0) // 2
+    assert partition.high_watermark == LogOffset(3, 0, half)
+    broker.fetch(3, follower(2))
+    assert partition.remote[2].end == LogOffset(3, 0, half), "of what is fetched as well"
 
 
 @pytest.mark.spec("BRK-46")
@@ -301,18 +310,18 @@ def test_a_new_leader_notes_where_its_epoch_begins_even_if_it_writes_nothing(bro
 @pytest.mark.spec("BRK-45", "BRK-42")
 def test_a_new_leader_knows_the_decision_and_nothing_of_the_positions_of_others(broker: World) -> None:
     """Of the steps of becoming leader: what is stored, and what is forgotten."""
-    partition = broker.lead(isr=(1, 2), replicas=(1, 2, 3))
+    partition = broker.lead(isr=(1, 2, 5), replicas=(1, 2, 3, 5))
     broker.produce(count=2)
-    for replica in (2, 3):
+    for replica in (2, 3, 5):
         broker.fetch(1, follower(replica), log_start=1)
-    broker.follow(epoch=1)
+    partition.make_follower(role(TP, 2, 1, [2], [1, 2, 3, 5]))
     broker.clock.pass_ms(70)
-    state = role(TP, 1, 2, [2, 1], [4, 2, 1], 7, controller_epoch=6)
+    state = role(TP, 1, 2, [2, 1], [4, 2, 1, 5], 7, controller_epoch=6)
     assert partition.make_leader(state)[0], "a new leader"
     assert (partition.leader_id, partition.leader_epoch, partition.controller_epoch) == (1, 2, 6)
-    assert (partition.assigned, partition.isr, partition.in_sync.version) == ((4, 2, 1), (2, 1), 7)
-    assert sorted(partition.remote) == [2, 4], "what the assignment lacks is dropped, what it names is made"
-    for broker_id, caught_up_ms in [(2, broker.clock.now_ms), (4, NEVER)]:
+    assert (partition.assigned, partition.isr, partition.in_sync.version) == ((4, 2, 1, 5), (2, 1), 7)
+    assert sorted(partition.remote) == [2, 4, 5], "what the assignment lacks is dropped, what it names is made"
+    for broker_id, caught_up_ms in [(2, broker.clock.now_ms), (4, NEVER), (5, NEVER)]:
         known = [getattr(partition.remote[broker_id], f.name) for f in fields(RemoteReplica)]
         assert known == [broker_id, LogOffset(-1), -1, caught_up_ms, NEVER, -1, None]
 
@@ -325,11 +334,14 @@ def test_becoming_leader_has_its_order(broker: World, monkeypatch: pytest.Monkey
     partition = broker.follow(epoch=1)
     partition.high_watermark = LogOffset(2)
     seen: list[tuple[str, bool, int, int | None]] = []
+    noted: list[tuple[int, int]] = []  # the newest epoch known when the first step is taken
 
     class Watched(Partition):
         def __setattr__(self, name: str, value: object) -> None:
             object.__setattr__(self, name, value)
             located = self.high_watermark.segment_base
+            if not seen:
+                noted.append(self.log.leader_epochs.entries[-1])
             seen.append((name, self.leader_log is not None, self.epoch_start, located))
 
     def begin_term(replica: RemoteReplica, *_: object, **__: object) -> None:
@@ -349,7 +361,7 @@ def test_becoming_leader_has_its_order(broker: World, monkeypatch: pytest.Monkey
     ]
     assert [name for name in names if name in wanted] == wanted
     assert next(step for step in seen if step[1]) == ("leader_log", True, 4, 0)
-    assert partition.log.leader_epochs.entries[-1] == (2, 4)
+    assert noted == [(2, 4)], "before all of it"
     assert names.index("leader_log") < len(names) - 1 and partition.high_watermark.offset == 4, "then it is raised"
 
 

@@ -12,11 +12,12 @@ from queue import SimpleQueue
 import orjson
 import pytest
 
-from kafkatool.broker.replication.partition.partition import IsrChange, Partition
+from kafkatool.broker.replication.partition.partition import IsrChange, Partition, StaleRoleError
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.errors import ConnectionLostError, ZooKeeperError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
 from tests.broker.replication.world import CONSUMER, TP, Clock, World, follower, role, wanted, world
 from tests.broker.storage.batch_builders import batch
@@ -35,7 +36,8 @@ def test_a_follower_that_reaches_the_high_watermark_joins(broker: World) -> None
     fetch_all(broker, partition, 2)
     broker.fetch(1, follower(3))
     assert not broker.scheduler.jobs, "below the high watermark"
-    fetch_all(broker, partition, 3)
+    broker.produce(count=3)
+    broker.fetch(2, follower(3))  # at the high watermark, not at the end
     broker.scheduler.run()
     assert broker.zookeeper.state(TP) == (LeaderAndIsr(1, 4, (1, 2, 3), 1), 7)
     content = orjson.loads(broker.zookeeper.nodes["/brokers/topics/t/partitions/0/state"].data)
@@ -405,6 +407,9 @@ def test_roles_positions_and_appends_wait_for_the_lock_and_reads_do_not(broker: 
     broker.fetch(2, follower(2))
     waiting: dict[str, Callable[[], object]] = {
         "append": lambda: partition.append_as_leader(batch()),
+        "follow": lambda: partition.append_as_follower(
+            memoryview(b""), 2, fetched_at=2, high_watermark=0, log_start_offset=0
+        ),
         "fetch": lambda: partition.record_fetch(2, LogOffset(2), 2, 0),
         "shrink": partition.propose_shrink,
         "written": lambda: partition.isr_written(IsrChange(partition, LeaderAndIsr(1, 0, (1,), 1), 0, (1, 2)), 1),
@@ -417,7 +422,7 @@ def test_roles_positions_and_appends_wait_for_the_lock_and_reads_do_not(broker: 
 
     def run(name: str) -> None:
         begun.put(name)
-        with contextlib.suppress(AppendError):  # it may come after the change of role
+        with contextlib.suppress(AppendError, StaleRoleError):  # it may come after the change of role
             waiting[name]()
         done.append(name)
 
@@ -439,6 +444,13 @@ def test_roles_positions_and_appends_wait_for_the_lock_and_reads_do_not(broker: 
 def test_a_broker_leads_from_the_decision_on_until_another_one_or_until_the_replica_is_gone(broker: World) -> None:
     broker.leader_and_isr(role(TP, 9, 0, [9], [9, 1]))  # the replica is there, its leader is not known yet
     partition = broker.partition()
+
+    def refused() -> bool:
+        with pytest.raises(AppendError) as caught:
+            partition.append_as_leader(batch())
+        return caught.value.code is ErrorCode.NOT_LEADER_FOR_PARTITION
+
+    assert refused()
     assert (partition.is_leader, partition.leader_id, partition.leader_epoch) == (False, None, -1)
     assert (partition.assigned, partition.isr, partition.epoch_start, partition.controller_epoch) == ((), (), -1, 0)
     assert partition.in_sync.version == -1
@@ -446,12 +458,16 @@ def test_a_broker_leads_from_the_decision_on_until_another_one_or_until_the_repl
     assert (partition.is_leader, partition.leader_id) == (True, 1)
     broker.follow(epoch=2)
     assert (partition.is_leader, partition.leader_id) == (False, 2)
+    assert refused()
     broker.lead(epoch=3, isr=(1, 2))
+    broker.leader_and_isr(role(TP, 9, 4, [9], [9, 1]))
+    assert (partition.is_leader, partition.leader_id) == (False, None), "deposed, by whom is not known yet"
+    assert refused()
+    broker.lead(epoch=5, isr=(1, 2))
     _stop(broker, delete=True)
     assert (partition.is_leader, partition.leader_id) == (False, None)
     assert (partition.assigned, partition.isr, partition.remote) == ((), (), {})
-    with pytest.raises(AppendError):
-        partition.append_as_leader(batch())
+    assert refused()
 
 
 def changes_told(broker: World) -> list[object]:
