@@ -395,12 +395,13 @@ class EmbeddedCluster:
     def status(self) -> ClusterStatus:
         """Look at addresses, processes and the controller. Raises RefusedError where no cluster was made."""
         spec = self.files.require()
-        from kafkatool.core.zookeeper.cluster_view import read_cluster
+        from kafkatool.core.zookeeper.znodes import ControllerZnode
 
         controller = None
-        if self._zookeeper(spec).process():
+        if (self._zookeeper_child or self._zookeeper(spec)).process():
             with contextlib.suppress(ZooKeeperError), self.zookeeper_session(timeout_ms=_STATUS_TIMEOUT_MS) as zk:
-                controller = read_cluster(zk, [], states=False).controller_id
+                node = zk.get(ControllerZnode.PATH)
+                controller = ControllerZnode.decode(node.data) if node else None
         brokers = [
             BrokerStatus(
                 broker_id,
@@ -619,11 +620,12 @@ class EmbeddedCluster:
         if (last := self._children.pop(broker_id, None)) is not None:
             last.wait()  # Python warns of a process nobody waited for, and in tests a warning may be an error
         command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config"]
-        self._children[broker_id] = processes.spawn(
+        self._children[broker_id] = child = processes.spawn(
             [*command, str(self.files.properties(broker_id))],
             self.files.output(broker_id),
             {} if spec.security == _PLAINTEXT else self._made_security(spec.security).environment,
         )
+        self._known[broker_id] = psutil.Process(child.pid)
 
     def _properties(self, broker_id: int, spec: ClusterSpec) -> dict[str, str]:
         return {

@@ -30,10 +30,12 @@ LOGIN_CONFIG: Final = "java.security.auth.login.config"
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _TICK_MS = 500  # a session may time out after two of them
 _POLL_S = 0.005
-# Quick to start, small to keep: no tuning compiler, no parallel collector, no file of counters.
+# Quick to start, small to keep: no tuning compiler, no parallel collector, no file of counters; nor does it find out the
+# limits of its container, which tell it nothing: its heap is said.
 _JVM = (
     *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m"),
     *("-Djava.awt.headless=true", "-XX:-CreateCoredumpOnCrash"),
+    *(("-XX:-UseContainerSupport",) if sys.platform == "linux" else ()),  # the others do not know it
 )
 _ARCHIVE_MAKER = "kafkatool.broker.embedded.zookeeper_archive_maker"
 
@@ -151,6 +153,8 @@ class ZooKeeperProcess:
 
     def process(self) -> psutil.Process | None:
         """Find the running process, whoever started it, or None."""
+        if self.child is not None and self.child.poll() is None:
+            return psutil.Process(self.child.pid)
         return processes.find(MAIN, self.config)
 
     def stop(self, *, gentle: bool = True) -> None:
