@@ -19,6 +19,7 @@ from kafkatool.core.errors import (
     UsageError,
     VersionConflictError,
     ZnodeTooLargeError,
+    ZooKeeperError,
     ZooKeeperUnavailableError,
 )
 from kafkatool.core.security.zookeeper_security import read_zookeeper_security
@@ -50,6 +51,10 @@ def test_connect_string_is_hosts_and_one_chroot() -> None:
     for bad in ("", "/kafka", "a:b", "a:1,,b:2"):
         with pytest.raises(UsageError, match="not of the form host:port"):
             split_connect(bad)
+    for bad in ("a:1/kafka,b:2", "a:1/kafka,b:2/kafka", "a:1/k/x,b:2,c:3/k"):
+        with pytest.raises(UsageError, match="the chroot stands once, behind the last host"):
+            split_connect(bad)
+    assert split_connect("a:1/one,two") == ("a:1", "/one,two"), "a znode's name may hold a comma"
     for bad in ("localhost:2181/ kafka", "a:1, b:2", " a:1"):
         with pytest.raises(UsageError, match="contains a space"):
             split_connect(bad)
@@ -81,6 +86,14 @@ def test_a_broker_makes_each_missing_part_of_the_chroot_and_paths_are_relative_t
         inside.get("/a", fired.put)
         inside.set("/a", b"y", 0)
         assert fired.get(timeout=60) == WatchEvent("changed", "/a")
+        for refused, named in (
+            (lambda: inside.create("/a"), "/a"),
+            (lambda: inside.set("/none", b"", 0), "/none"),
+            (lambda: inside.delete("/a", 0), "/a"),
+        ):
+            with pytest.raises(ZooKeeperError, match=rf"{named}\b") as error:
+                refused()
+            assert "/made" not in str(error.value)
     with ZooKeeper(server) as outside:
         nodes = outside.get_many(["/made", "/made/by", "/made/by/broker", "/made/by/broker/a"])
         assert [n and (n.data, n.ephemeral_owner) for n in nodes] == [(b"", 0)] * 3 + [(b"y", 0)]
@@ -180,7 +193,7 @@ def test_an_oversized_packet_is_refused_before_it_is_sent(zk: ZooKeeper) -> None
         zk.create("/large", b"x" * 1_048_575)
     largest = 1_048_575 - len("/large") - 47 - len(zk.link.chroot)
     assert zk.create("/large", b"x" * largest) == "/large"
-    with pytest.raises(ZnodeTooLargeError):
+    with pytest.raises(ZnodeTooLargeError, match=r"over ZooKeeper's limit of 1048575 bytes .*: use smaller batches"):
         zk.commit([SetData("/large", b"x" * 600_000, 0), SetData("/large", b"x" * 600_000, 1)])
 
 
