@@ -14,7 +14,7 @@ class InSyncReplicas:
     members: tuple[int, ...] = ()
     waited_for: frozenset[int] = frozenset()  # whose log end holds the high watermark back
     version: int = -1
-    frozen: bool = False  # the node says another term has begun: leave the set alone until LeaderAndIsr comes
+    frozen: bool = False  # another has written the node: leave the set alone until LeaderAndIsr comes
     _pending: tuple[int, ...] | None = None
     _unconfirmed: list[tuple[int, ...]] = field(default_factory=list)  # sent, outcome not known: any may hold
 

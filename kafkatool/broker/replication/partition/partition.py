@@ -325,8 +325,8 @@ class Partition:
                 if found.leader_and_isr.leader != self.broker_id:
                     self.leader_log = None  # deposed: serve nobody until the controller has spoken (KAFKA-2729)
                     self.leader_id = None
-                elif found.leader_and_isr.leader_epoch != self.leader_epoch:
-                    self.in_sync.frozen = True
+                else:
+                    self.in_sync.frozen = True  # every further write on this version would be refused, too (Z-39)
             self.in_sync.give_up(outcome_known=outcome_known)
             return False
 

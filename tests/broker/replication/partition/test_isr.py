@@ -184,6 +184,14 @@ def test_a_version_that_does_not_fit_is_our_own_write_only_if_all_four_are_as_wr
     assert partition.isr == isr
     assert broker.manager.isr_writer.failures == (isr != (1,))
     assert broker.zookeeper.state(TP) == (held, 1), "nothing more was written"
+    if isr != (1,):
+        broker.clock.pass_ms(LAG_MS + 1)
+        broker.manager.shrink_isrs()
+        assert (partition.isr, broker.manager.isr_writer.failures) == ((1, 2), 1), "not tried again"
+        broker.lead(epoch=2, isr=(1, 2), version=1)
+        broker.clock.pass_ms(LAG_MS + 1)
+        broker.manager.shrink_isrs()
+        assert partition.isr == (1,), "LeaderAndIsr has brought the version"
 
 
 @pytest.mark.spec("BRK-54")
