@@ -52,6 +52,7 @@ from kafkatool.core.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkatool.core.protocol.records.batches import Record, decode_records, encode_batch, iter_batches
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
+    PERSISTENT_PATHS,
     BrokersZnode,
     BrokerZnode,
     ConfigChangeZnode,
@@ -325,7 +326,7 @@ def test_the_order_of_a_start_and_that_its_nodes_are_gone_when_the_stop_returns(
     assert places == sorted(places), said
 
 
-@pytest.mark.spec("Z-2", "Z-3", "Z-5", "Z-9", "Z-11", "BRK-124")
+@pytest.mark.spec("Z-2", "Z-3", "Z-4", "Z-5", "Z-9", "Z-11", "BRK-124")
 def test_a_broker_without_id_below_a_chroot_that_is_not_there_makes_both_and_keeps_the_id(
     zk_connect: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -353,6 +354,7 @@ def test_a_broker_without_id_below_a_chroot_that_is_not_there_makes_both_and_kee
                 assert endpoint.port == client.port != 0
                 nodes = tree(inside)
             assert {"/brokers/topics/t", "/controller", "/cluster/id"} <= nodes.keys()
+            assert set(PERSISTENT_PATHS) <= nodes.keys()
             assert not [path for path, node in nodes.items() if b"deeper" in node.data]
     assert not [r for r in caplog.records if f"{chroot}/" in r.getMessage()]
     assert "broker.id=1001" in (data / "meta.properties").read_text()

@@ -57,7 +57,7 @@ def state(zk: ZooKeeper) -> LeaderAndIsr | None:
     return PartitionStateZnode.decode(T0, node.data) if node else None
 
 
-@pytest.mark.spec("CTL-4", "CTL-10", "CTL-49", "CTL-51", "CTL-71", "CTL-117", "BRK-3", "Z-15")
+@pytest.mark.spec("CTL-4", "CTL-10", "CTL-49", "CTL-51", "CTL-71", "CTL-117", "BRK-3", "Z-8", "Z-15")
 def test_a_topic_gets_its_leader_and_the_broker_is_told(
     base: ZooKeeper, zk_connect: str, broker: StubBroker, tmp_path: Path
 ) -> None:

@@ -166,8 +166,9 @@ def test_absent_nodes_are_watched_so_that_their_creation_is_seen(idle: FakeClust
     for path in (ReassignmentZnode.PATH, PreferredElectionZnode.PATH):
         assert is_watched_by(idle.controller_id, path)
     idle.create_topic("t", {0: [1, 2]})
-    idle.reassign({TopicPartition("t", 0): [2]})
-    assert idle.assignment("t") == {0: (2,)}
+    for replicas in ((2,), (1, 2), (2,)):
+        idle.reassign({TopicPartition("t", 0): list(replicas)})
+        assert idle.assignment("t") == {0: replicas} and not idle.exists(ReassignmentZnode.PATH)
     for _ in range(2):
         idle.elect_preferred(TopicPartition("t", 0))
         assert not idle.exists(PreferredElectionZnode.PATH)

@@ -441,9 +441,15 @@ def test_changes_are_applied_in_order_and_a_bad_one_does_not_block_later_ones(
     skipped = [m for m in caplog.messages if m.startswith("no config changes, skipped: ")]
     assert skipped and all(any(path in m for m in skipped) for path in strange)
     assert {r.levelname for r in caplog.records if r.getMessage() in skipped} == {"WARNING"}
+    base.set(ConfigZnode.path("topics", "t"), ConfigZnode.encode({"b": "9"}), 0)  # of which nobody is told
     following.new_session()
-    names = ["early", "fails", "t", "c%20d", "1"]
-    assert [seen.get(timeout=60)[1] for _ in names] == names, "all of them again, in their order"
+    assert [seen.get(timeout=60) for _ in range(5)] == [
+        ("topics", "early", {"a": "1"}),
+        ("topics", "fails", {}),
+        ("topics", "t", {"b": "9"}),
+        ("clients", "c%20d", {"q": "3"}),
+        ("brokers", "1", {}),
+    ], "all of them again, in their order, each entity as it is now"
     following.stop()
     assert seen.empty()
     assert base.get(strange[0]) is not None

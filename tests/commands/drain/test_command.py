@@ -46,6 +46,7 @@ def interrupt(self: DrainOutput, *_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.spec("COM-6X")
 def test_a_broker_is_emptied_in_batches_under_a_throttle_and_that_is_proven(cluster: EmbeddedCluster) -> None:
     with ZooKeeper(cluster.zookeeper) as zk:
         before = nodes.tree(zk)

@@ -162,6 +162,37 @@ def test_bad_files(cluster: ZooKeeper, zk_connect: str, text: str, code: int, me
 
 
 @pytest.mark.spec("ELE-16X")
+def test_each_outcome_is_told_by_its_name_in_text_and_json(cluster: ZooKeeper, zk_connect: str) -> None:
+    for topic, replicas, leader, isr in (("behind", (1, 2), 2, (2,)), ("down", (3, 2), 2, (2,))):
+        cluster.create(TopicZnode.path(topic), TopicZnode({0: replicas}).encode())
+        nodes.set_state(cluster, TopicPartition(topic, 0), leader, isr)
+    asked = [("t", 0), ("t", 1), ("u", 0), ("behind", 0), ("down", 0), ("x", 7)]
+    file = json.dumps({"partitions": [{"topic": topic, "partition": number} for topic, number in asked]})
+
+    def act(own: ZooKeeper) -> None:
+        nodes.elect(own, (1, 2), fail=[TopicPartition("t", 1)])
+
+    told = {
+        "behind-0": "not_in_isr, preferred 1, leader 2",
+        "down-0": "preferred_down, preferred 3, leader 2",
+        "t-0": "elected, preferred 1, leader 1",
+        "t-1": "failed, preferred 1, leader 2",
+        "u-0": "already_preferred, preferred 2, leader 2",
+        "x-7": "unknown, there is no such partition",
+    }
+    with nodes.controller(zk_connect, PreferredElectionZnode.PATH, act):
+        text = run(zk_connect, "--path-to-json-file", "-", stdin=file)
+    assert text.exit_code == 1
+    lines = dict(line.split(": ", 1) for line in text.stderr.splitlines() if re.match(r"[a-z]+-\d+: ", line))
+    assert lines == told
+    nodes.set_state(cluster, TopicPartition("t", 0), 2, (2, 1))
+    with nodes.controller(zk_connect, PreferredElectionZnode.PATH, act):
+        items = json.loads(run(zk_connect, "--path-to-json-file", "-", "--output", "json", stdin=file).stdout)["items"]
+    statuses = {f"{item['topic']}-{item['partition']}": item["status"] for item in items}
+    assert statuses == {name: words.split(",")[0] for name, words in told.items()}
+
+
+@pytest.mark.spec("ELE-16X")
 def test_a_controller_that_does_not_answer_is_told(cluster: ZooKeeper, zk_connect: str) -> None:
     result = run(zk_connect, "--timeout", "0.1")
     assert result.exit_code == 1
@@ -309,9 +340,10 @@ def test_without_a_controller_or_beside_a_reassignment_it_needs_force(cluster: Z
     cluster.delete(ReassignmentZnode.PATH)
     cluster.delete("/controller")
     before = nodes.tree(cluster)
-    refused = run(zk_connect)
-    assert refused.exit_code == 1 and "no controller is elected" in refused.stdout
-    assert nodes.tree(cluster) == before
+    for flags in ((), ("--dry-run",)):
+        refused = run(zk_connect, *flags)
+        assert refused.exit_code == 1 and "no controller is elected" in refused.stdout
+        assert nodes.tree(cluster) == before
     assert run(zk_connect, "--force", "--no-wait").exit_code == 0
     assert cluster.get(PreferredElectionZnode.PATH) is not None
 

@@ -98,7 +98,7 @@ def test_what_is_critical_exits_with_2_and_what_is_not_known_with_3(zk: ZooKeepe
     assert CliRunner().invoke(kt, ["health"]).exit_code == 3
 
 
-@pytest.mark.spec("ADM-108")
+@pytest.mark.spec("ADM-108", "COM-6X")
 @pytest.mark.usefixtures("at_once")
 def test_forgotten_throttles_are_found_and_just_their_keys_are_removed(cluster: EmbeddedCluster) -> None:
     with ZooKeeper(cluster.zookeeper) as zk:

@@ -76,7 +76,7 @@ def test_the_log_goes_to_stdout_and_the_account_to_stderr(no_spark: object, log:
     }
 
 
-@pytest.mark.spec("SCL-2", "COM-3X")
+@pytest.mark.spec("SCL-2", "SCL-21X", "SCL-23X", "COM-3X")
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -232,7 +232,7 @@ def test_changes_not_told_and_unclean_elections_are_counted_by_partition_and_in_
     assert (said in report["verdict"]["reasons"]) is (said in made.stdout) is bool(unseen)
 
 
-@pytest.mark.spec("SCL-25X", "SCL-26X", "SCL-24X")
+@pytest.mark.spec("SCL-19X", "SCL-24X", "SCL-25X", "SCL-26X")
 @pytest.mark.parametrize("version", NEWER)
 def test_at_the_default_level_changes_are_counted_and_what_it_hides_is_said(version: str, tmp_path: Path) -> None:
     at_info(version, tmp_path)
@@ -364,6 +364,10 @@ def test_every_figure_of_a_small_log(tmp_path: Path) -> None:
         "[Broker id=3] Ignoring LeaderAndIsr request from controller 1 with correlation id 9 since its controller epoch 1 "
         "is old. Latest known controller epoch is 2"
     )
+    old = (
+        "[Broker id=3] Ignoring LeaderAndIsr request from controller 1 with correlation id 9 epoch 1 for partition t-0 "
+        "since its associated leader epoch 0 is smaller than the current leader epoch 1"
+    )
     (tmp_path / "state-change.log").write_bytes(
         record(
             "00,000",
@@ -376,6 +380,7 @@ def test_every_figure_of_a_small_log(tmp_path: Path) -> None:
         + online("12,500", "OfflinePartition", 2, 1, "2, 3")
         + cached("20,000", 2, 1, "1, 2, 3", 2)
         + record("2016-01-01 10:01:00,000", stale, "WARN")
+        + record("2016-01-01 10:01:00,000", old, "WARN")
         + record("2016-01-01 10:01:00,001", "[Controller id=2 epoch=2] says what is not known")
     )
     (report,) = document("report", "--logs", tmp_path, "--top", 1)["items"]
@@ -390,11 +395,13 @@ def test_every_figure_of_a_small_log(tmp_path: Path) -> None:
         "isr_shrinks": 1,
         "isr_growths": 1,
         "failed": 1,
+        "ignored": 1,
         "stale_controllers": 1,
     }
     (partition,) = report["partitions"]
-    counted = ("elections", "leader_changes", "isr_shrinks", "isr_growths", "leaderless_ms", "failed", "leader", "isr")
-    assert [partition[name] for name in counted] == [2, 1, 1, 1, 2500, 1, 2, [1, 2, 3]]
+    counted = ("elections", "leader_changes", "isr_shrinks", "isr_growths", "leaderless_ms", "failed", "ignored")
+    assert [partition[name] for name in counted] == [2, 1, 1, 1, 2500, 1, 1]
+    assert (partition["leader"], partition["isr"]) == (2, [1, 2, 3])
     by_broker = {
         b["broker"]: (b["lost"], b["gained"], b["left_isr"], b["joined_isr"], b["led_at_end"])
         for b in report["brokers"]

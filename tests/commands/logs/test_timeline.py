@@ -196,6 +196,51 @@ def test_each_kind_of_fact_has_its_words(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.spec("SCL-17X")
+def test_each_rarer_kind_of_fact_has_its_words(tmp_path: Path) -> None:
+    def cached(time: str, leader: int, isr: str, version: int) -> bytes:
+        state = f"controllerEpoch=1, leader={leader}, leaderEpoch=4, isr=[{isr}], zkVersion={version}"
+        return record(
+            time,
+            f"[Broker id=3] Cached leader info PartitionState({state}, replicas=[1, 2], offlineReplicas=[]) for partition "
+            "t-0 in response to UpdateMetadata request sent by controller 1 epoch 1 with correlation id 1",
+        )
+
+    (tmp_path / "state-change.log").write_bytes(
+        cached("00,000", 1, "1, 2", 5)
+        + cached("10,000", 1, "1", 8)
+        + record("20,000", "[Controller id=1] Mark replicas t-0 on broker 2 as offline", "INFO")
+        + record(
+            "30,000",
+            "[Broker id=2] Ignoring LeaderAndIsr request from controller 1 with correlation id 9 epoch 1 for partition t-0 "
+            "since its associated leader epoch 3 is smaller than the current leader epoch 4",
+            "WARN",
+        )
+        + cached("40,000", -2, "1", 9)
+    )
+
+    def told(*flags: str) -> list[tuple[str, list[str]]]:
+        lines = run("timeline", "--logs", tmp_path, "--topic", "t", *flags).stdout.splitlines()
+        dated = [line.split("  [")[0] for line in lines if line.startswith("2016")]
+        return [(line[17:23], line[23:].split("t-0", 1)[1].split()) for line in dated]
+
+    words = [
+        ("00,000", "first seen leader 1, leader epoch 4, ISR 1,2"),
+        ("10,000", "not told 2 changes not in these logs"),
+        ("10,000", "ISR shrunk -2 -> ISR 1; by leader 1"),
+        ("20,000", "DISK FAILED replicas marked offline: offline"),
+        (
+            "30,000",
+            "ignored leader and isr ignored: its associated leader epoch 3 is smaller than the current leader epoch 4",
+        ),
+        ("40,000", "being deleted by controller 1 epoch 1"),
+        ("40,000", "at the end deleted"),
+    ]
+    wanted = [(time, text.split()) for time, text in words]
+    assert told("--ignored") == wanted
+    assert told() == [*wanted[:4], *wanted[5:]], "ignored requests are asked for"
+
+
 @pytest.mark.spec("SCL-25X", "SCL-27X", "SCL-28X")
 def test_gaps_unclean_elections_and_what_is_hidden_are_told(tmp_path: Path) -> None:
     logs = CAPTURES / "4.1.0" / "story"

@@ -57,7 +57,7 @@ def test_equal_replicas_read_from_their_own_brokers_as_a_debugging_consumer() ->
     ]
 
 
-@pytest.mark.spec("RPV-5", "RPV-11X", "RPV-7X", "COM-2", "COM-9X")
+@pytest.mark.spec("RPV-1", "RPV-5", "RPV-11X", "RPV-7X", "COM-2", "COM-9X")
 def test_checksums_that_differ_are_all_told() -> None:
     with fake_cluster(replicas(batches(b"a", b"b", b"c"), batches(b"x", b"b", b"y"))) as brokers:
         result = run(brokers, "--once", "--partition-form", "dash")

@@ -50,6 +50,7 @@ def test_nodes_nobody_knows_are_left_alone_and_change_nothing(zk: ZooKeeper) -> 
 def test_unreadable_nodes_count_as_absent_and_the_rest_is_read(zk: ZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
     zk.create("/brokers/ids/3", b"rubbish")
     zk.create("/brokers/ids/4", b'{"version":0,"host":"h","port":1}')
+    zk.create("/brokers/ids/5", b'{"version":"4","endpoints":["PLAINTEXT://h:1"]}')
     zk.create("/brokers/topics/u", b"[]")
     zk.set("/brokers/topics/t/partitions/1/state", b"{}", 0)
     zk.create("/config/topics/t", b"rubbish", make_parents=True)
@@ -57,7 +58,8 @@ def test_unreadable_nodes_count_as_absent_and_the_rest_is_read(zk: ZooKeeper, ca
         view = read_cluster(zk, configs=True)
     assert list(view.brokers) == [1, 2] and list(view.topics) == ["t"] and list(view.states) == [T0]
     assert view.configs["t"] == {}
-    for path in ("/brokers/ids/3", "/brokers/ids/4", "/brokers/topics/u", "partitions/1/state", "/config/topics/t"):
+    brokers = [f"/brokers/ids/{number}" for number in (3, 4, 5)]
+    for path in (*brokers, "/brokers/topics/u", "partitions/1/state", "/config/topics/t"):
         assert path in caplog.text
 
 
@@ -78,6 +80,7 @@ def test_nodes_without_content_count_as_absent_and_raise_nothing(zk: ZooKeeper) 
 def test_what_must_not_be_guessed_is_an_error(zk: ZooKeeper, path: str) -> None:
     if path == ControllerZnode.PATH:
         zk.delete(path)
+        assert read_cluster(zk).controller_id is None, "nobody rules where there is no node"
     zk.create(path, b"rubbish", make_parents=True)
     with pytest.raises(ZnodeFormatError, match=path):
         read_cluster(zk)

@@ -228,7 +228,7 @@ def test_a_missing_required_key_is_bad_content(
     assert count
 
 
-@pytest.mark.spec("Z-33")
+@pytest.mark.spec("Z-25", "Z-33")
 def test_topics_and_configs_of_higher_versions_are_read_as_well() -> None:
     topic = b'{"version":99,"partitions":{"0":[1,2]},"unknown":{"deep":[{}]}}'
     assert TopicZnode.decode("t", topic).assignment == {0: (1, 2)}

@@ -12,7 +12,7 @@ from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkatool.core.zookeeper.session import Create, Op
-from kafkatool.core.zookeeper.znodes import ConfigZnode, PartitionStateZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, PartitionStateZnode, ReassignmentZnode, TopicZnode
 from tests.broker.controller.fake_cluster import FakeCluster
 
 EIGHT = {0: [1, 3, 4], 1: [2, 4, 5], 2: [3, 5, 6], 3: [4, 6, 7], 4: [5, 7, 0], 5: [6, 0, 1], 6: [7, 1, 2], 7: [0, 2, 3]}
@@ -440,6 +440,22 @@ def test_an_unreadable_config_has_no_overrides(caplog: pytest.LogCaptureFixture)
     cluster.restart(3)
     assert cluster.state("t").leader is None
     assert f"{path}" in caplog.text and "it counts as having no overrides" in caplog.text
+
+
+@pytest.mark.spec("Z-36")
+def test_nodes_without_content_are_absent_to_a_controller_and_end_no_event(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster(1, 2)
+    cluster.zk.create(TopicZnode.path("empty"), b"")
+    cluster.zk.create("/brokers/ids/7", b"")
+    cluster.zk.create(ReassignmentZnode.PATH, b"", make_parents=True)
+    cluster.create_topic("t", {0: [1, 7, 2]})
+    for _ in range(2):
+        assert sorted(context(cluster).brokers) == [1, 2]
+        assert cluster.state("t").isr == (1, 2)
+        assert not cluster.exists("/brokers/topics/empty/partitions")
+        cluster.controller.step_down()
+        cluster.run()
+    assert not [r.getMessage() for r in caplog.records if r.getMessage().startswith("Error while")]
 
 
 @pytest.mark.spec("Z-36")

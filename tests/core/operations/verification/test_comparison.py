@@ -78,6 +78,7 @@ def test_what_a_batch_shows_of_verified_offsets_is_passed_over() -> None:
     assert compare(T0, {1: Fetched(10, rows), 2: Fetched(10, rows[1:])}, 5) == (10, 1, ())
 
 
+@pytest.mark.spec("RPV-3")
 @given(
     st.lists(st.integers(1, 5), max_size=30),
     st.lists(st.integers(0, 100), min_size=1, max_size=4),

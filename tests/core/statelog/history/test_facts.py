@@ -1,7 +1,9 @@
 """Facts about partitions: against ZooKeeper's znodes at the end of real stories, and case by case."""
 
+import csv
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,15 @@ DELETED = {"gone-1", "while-away-0"}
 UNSEEN_OF_4_1 = {"orders-0": 1, "solo-1": 2, "solo-2": 2}
 
 
+def held_by_the_metadata_log() -> Iterator[tuple[str, int, str, str]]:
+    """Yield each state of 4.1.0's metadata log: partition, partition epoch, leader, recovery state."""
+    with (CAPTURES / "4.1.0" / "metadata-changes.tsv").open() as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            if row["record"] != "REMOVE_TOPIC":
+                name = f"{row['topic']}-{row['partition']}"
+                yield name, int(row["partition epoch"]), row["leader"], row["recovery"]
+
+
 def ends(found: dict[str, History]) -> dict[str, dict[str, object]]:
     """Return how each partition stands, in the words of states-at-the-end.json."""
     return {
@@ -129,7 +140,7 @@ def unseen(found: dict[str, History]) -> dict[str, int]:
     return {name: number for name, number in sums.items() if number}
 
 
-@pytest.mark.spec("SCL-24X", "SCL-26X", "SCL-27X", "SCL-28X")
+@pytest.mark.spec("SCL-17X", "SCL-19X", "SCL-24X", "SCL-26X", "SCL-27X", "SCL-28X")
 @pytest.mark.parametrize("version", NEWER)
 def test_leaders_isrs_epochs_and_ids_end_as_the_cluster_held_them(version: str) -> None:
     with spool() as own:
@@ -143,7 +154,7 @@ def test_leaders_isrs_epochs_and_ids_end_as_the_cluster_held_them(version: str) 
     assert len({fact.topic_id for fact in found["gone-0"].facts}) == 2
 
 
-@pytest.mark.spec("SCL-26X", "SCL-28X")
+@pytest.mark.spec("SCL-24X", "SCL-26X", "SCL-28X")
 def test_at_info_with_zookeeper_leaders_are_right_and_isrs_that_grew_are_told_as_gaps() -> None:
     with spool() as own:
         found = histories(open_logs(at_info("3.9.1", own), own).sources, own)
@@ -159,7 +170,7 @@ def test_at_info_with_zookeeper_leaders_are_right_and_isrs_that_grew_are_told_as
     assert unseen(found)["orders-0"] == 4
 
 
-@pytest.mark.spec("SCL-26X", "SCL-28X")
+@pytest.mark.spec("SCL-19X", "SCL-24X", "SCL-26X", "SCL-28X")
 def test_at_info_without_zookeeper_all_is_told_that_ever_is() -> None:
     with spool() as own:
         found = histories(open_logs(at_info("4.1.0", own), own).sources, own)
@@ -169,6 +180,21 @@ def test_at_info_without_zookeeper_all_is_told_that_ever_is() -> None:
     assert {fact.controller for fact, _ in facts} == {None}
     assert not [fact for fact, _ in facts if fact.decided_by_leader]
     assert {fact.mode for fact, _ in facts} == {"kraft"}
+
+
+@pytest.mark.spec("SCL-28X")
+def test_the_changes_that_are_not_told_are_those_of_the_metadata_log_that_no_line_names() -> None:
+    with spool() as own:
+        logs = Logs(tuple(open_logs(story("4.1.0"), own).sources), (None,) * 3)
+        gathered = gather(logs, Selection(), Here(InProcess(), own), 3)
+        told = {
+            (f"{topic}-{partition}", o.partition_epoch)
+            for topic, partition, observations in observations_of(gathered)
+            for o in observations
+        }
+    untold = [(name, epoch) for name, epoch, _, _ in held_by_the_metadata_log() if (name, epoch) not in told]
+    lived = [name for name, _ in untold if name not in DELETED]
+    assert Counter(lived) == UNSEEN_OF_4_1
 
 
 @pytest.mark.spec("SCL-28X")
@@ -184,6 +210,11 @@ def test_an_unclean_election_is_told_once_for_each_recovery_state() -> None:
         "solo-2": 1,
         "x.y_z-0": 1,
     }
+    begun, state_of = Counter[str](), dict[str, str]()
+    for name, _, leader, recovery in held_by_the_metadata_log():
+        begun[name] += leader != "-1" and (recovery, state_of.get(name)) == ("RECOVERING", "RECOVERED")
+        state_of[name] = recovery
+    assert +begun == {name: n for name, n in unclean.items() if n}, "by the metadata log, too"
     assert [(n, f.leader, f.leader_epoch) for n, h in with_zookeeper.items() for f in h.facts if f.unclean] == [
         ("x.y_z-0", 3, 6)
     ]
@@ -357,6 +388,18 @@ def test_order_goes_by_epochs_and_versions_and_not_by_clocks(tmp_path: Path) -> 
         ("01,000", "isr_shrunk", None, 1, 4, (3,)),
         ("02,000", "isr_grown", None, 1, 4, (3,)),
     ]
+    told = history(
+        tmp_path,
+        cached("05,000", 2, 2, 5, "1, 2, 3", 9, by="controller 1 epoch 2"),
+        cached("09,000", 3, 1, 4, "1, 2", 8),  # of the leader epoch before, by that clock
+        cached("00,000", 2, 1, 4, "1, 2, 3", 7),
+    )
+    assert short(told.facts) == [
+        ("00,000", "first_seen", None, 1, 4, ()),
+        ("09,000", "isr_shrunk", None, 1, 4, (3,)),
+        ("05,000", "elected", 1, 2, 5, ()),
+        ("05,000", "isr_grown", None, 2, 5, (3,)),
+    ]
 
 
 @pytest.mark.spec("SCL-17X")
@@ -374,7 +417,7 @@ def test_a_controller_that_repeats_a_state_under_its_own_epoch_did_not_decide_it
     assert (elected.time[17:], elected.controller, elected.controller_epoch) == ("00,010", 1, 1)
 
 
-@pytest.mark.spec("SCL-17X")
+@pytest.mark.spec("SCL-17X", "SCL-27X")
 def test_a_topic_made_again_starts_anew(tmp_path: Path) -> None:
     told = history(
         tmp_path,

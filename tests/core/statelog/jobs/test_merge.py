@@ -63,7 +63,7 @@ def test_kafka_compatible_writes_the_lines_kafkas_merger_wrote(
     assert times(written) == times(kafka)
 
 
-@pytest.mark.spec("SCL-4", "SCL-3")
+@pytest.mark.spec("SCL-1", "SCL-3", "SCL-4")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_time_bounds_are_inclusive_as_in_kafkas_merger(version: str, tmp_path: Path) -> None:
     kafka = merger_output(version, "201-merge-times").splitlines()
@@ -116,6 +116,7 @@ def test_all_lines_about_the_partitions_are_found(version: str, about_orders: in
 def test_every_line_is_accounted_for(version: str, selection: Selection, tmp_path: Path) -> None:
     _, counts = merged_story(version, selection, tmp_path)
     assert counts.lines == {"0.10.2.2": 2002, "1.1.1": 2111, "2.8.2": 2273}[version]
+    assert counts.lines == counts.records + counts.continuation_lines + counts.orphan_lines
     dropped = counts.filtered_by_time + counts.filtered_by_level + counts.filtered_by_event + counts.filtered_by_topic
     assert counts.records == counts.written + dropped + counts.dropped_without_partition
 

@@ -45,7 +45,7 @@ def rows_of(
     return rows, merged.counts
 
 
-@pytest.mark.spec("SCL-16X")
+@pytest.mark.spec("SCL-16X", "SCL-27X")
 def test_the_schema_file_and_the_columns_agree() -> None:
     schema = json.loads(SCHEMA.read_text())
     properties = schema["properties"]
@@ -56,7 +56,7 @@ def test_the_schema_file_and_the_columns_agree() -> None:
         assert properties[column.name]["description"] == column.meaning
 
 
-@pytest.mark.spec("SCL-16X", "SCL-12X", "SCL-8", "SCL-27X")
+@pytest.mark.spec("SCL-8", "SCL-12X", "SCL-16X", "SCL-24X", "SCL-27X")
 @pytest.mark.parametrize("version", [*VERSIONS, *NEWER])
 def test_every_row_of_a_real_log_fits_the_schema_and_leads_back_to_its_line(version: str, tmp_path: Path) -> None:
     types = {"string": str, "integer": int, "array": list}
@@ -82,7 +82,7 @@ def test_every_row_of_a_real_log_fits_the_schema_and_leads_back_to_its_line(vers
     assert rows == sorted(rows, key=lambda row: row["time"])
 
 
-@pytest.mark.spec("SCL-16X")
+@pytest.mark.spec("SCL-16X", "SCL-27X")
 def test_a_row_holds_all_that_a_line_says(tmp_path: Path) -> None:
     log = source(tmp_path / "log", record("00,001", CREATED, "INFO") + b"\tat trace \xff\n", label="west")
     (row,), _ = rows_of([log], tmp_path)

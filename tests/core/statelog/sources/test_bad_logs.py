@@ -77,7 +77,7 @@ def test_a_file_without_any_dated_line(content: bytes, command: tuple[str, ...],
     assert "Traceback" not in result.output
 
 
-@pytest.mark.spec("SCL-7", "SCL-22X")
+@pytest.mark.spec("SCL-7", "SCL-22X", "SCL-23X")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: os.truncate(path, 10)], ids=["removed", "truncated"])
 def test_a_file_that_goes_while_it_is_read(
