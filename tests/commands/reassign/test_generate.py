@@ -41,6 +41,12 @@ def test_generate_prints_five_lines_whose_last_is_a_plan(seed: ZooKeeper, zk_con
     assert verified.stdout.count("is still in progress") == 9, "the last line alone is a plan"
 
 
+@pytest.mark.spec("ASG-3")
+def test_what_kafkas_strategy_proposes_is_drawn_anew_each_time(seed: ZooKeeper, zk_connect: str) -> None:
+    first = generate(zk_connect, "--broker-list", "1,2,3").stdout
+    assert any(generate(zk_connect, "--broker-list", "1,2,3").stdout != first for _ in range(50))
+
+
 @pytest.mark.spec("RSN-2", "RSN-17X")
 @pytest.mark.parametrize(
     ("topics", "brokers", "message"),

@@ -150,6 +150,15 @@ def test_racks_are_as_spread_as_they_can_be(
         assert len({racks[b] for b in replicas}) == min(len(replicas), len(set(racks.values())))
 
 
+@pytest.mark.spec("RSN-26X", "RSN-27X")
+def test_racks_go_before_evenness() -> None:
+    targets = [BrokerInfo(b, (), "a" if b == 0 else "b") for b in range(4)]
+    even = partitions((0, 1), (2, 0), (1, 3), (3, 2))
+    plan = plan_minimal(targets, even)
+    assert all(0 in replicas for replicas in plan.values())
+    assert (imbalance(even, range(4)), imbalance(plan, range(4))) == ((0, 0), (3, 0))
+
+
 @pytest.mark.spec("RSN-27X")
 @settings(max_examples=40, deadline=None)
 @given(st.one_of(clusters(), clusters(racks=True)))

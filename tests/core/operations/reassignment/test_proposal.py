@@ -25,7 +25,7 @@ def test_generate_spreads_the_topic_over_the_listed_brokers_and_writes_nothing(z
     assert nodes.tree(zk) == before
 
 
-@pytest.mark.spec("RSN-3", "ASG-2")
+@pytest.mark.spec("RSN-3", "ASG-2", "ASG-3")
 def test_each_topic_is_planned_as_a_new_one_over_the_listed_brokers_in_the_order_of_their_numbers(
     zk: ZooKeeper,
 ) -> None:
@@ -43,10 +43,13 @@ def test_each_topic_is_planned_as_a_new_one_over_the_listed_brokers_in_the_order
         ]
         for topic, assignment in topics.items()
     }
-    for seed in range(20):
+    drawn = set()
+    for seed in range(50):
         found = generate(zk, list(topics), [10, 9, 2], rack_aware=True, rng=random.Random(seed)).proposed
+        drawn.add(found[tp(0, "pairs")])
         for topic, plans in new.items():
             assert {p.partition: replicas for p, replicas in found.items() if p.topic == topic} in plans
+    assert len(drawn) == 6, "every ordered pair of three brokers: the two numbers are drawn apart"
 
 
 @pytest.mark.spec("RSN-3")

@@ -18,12 +18,23 @@ def test_the_throttle_names_old_replicas_for_leaders_and_new_ones_for_followers(
         "big": {0: (1, 2), 1: (2, 1), 2: (2, 3)},
         "small": {0: (2,), 1: (5,)},
         "other": {0: (6,)},
+        "turned": {0: (1, 2)},
     }
     nodes.make_cluster(zk, topics=topics, brokers=(1, 2, 3, 4, 5, 6))
     zk.create("/config/topics/big", ConfigZnode.encode({"retention.ms": "5"}))
     start(
-        zk, prepare(zk, {**plan({0: (3, 4), 1: (2, 3), 2: (3, 2)}, "big"), **plan({0: (4,)}, "small")}, throttle=2000)
+        zk,
+        prepare(
+            zk,
+            {
+                **plan({0: (3, 4), 1: (2, 3), 2: (3, 2)}, "big"),
+                **plan({0: (4,)}, "small"),
+                **plan({0: (2, 1)}, "turned"),
+            },
+            throttle=2000,
+        ),
     )
+    assert config(zk, "topics", "turned") == dict.fromkeys(throttles.REPLICAS, "")
     assert config(zk, "topics", "small") == dict(zip(throttles.REPLICAS, ("0:2", "0:4"), strict=True))
     assert config(zk, "topics", "other") is None is config(zk, "brokers", "6")
     assert config(zk, "topics", "big") == {
@@ -33,7 +44,7 @@ def test_the_throttle_names_old_replicas_for_leaders_and_new_ones_for_followers(
     }
     rates = {"leader.replication.throttled.rate": "2000", "follower.replication.throttled.rate": "2000"}
     assert all(config(zk, "brokers", str(b)) == rates for b in (1, 2, 3, 4, 5))
-    assert changes(zk) == [*(f"brokers/{b}" for b in (1, 2, 3, 4, 5)), "topics/big", "topics/small"]
+    assert changes(zk) == [*(f"brokers/{b}" for b in (1, 2, 3, 4, 5)), "topics/big", "topics/small", "topics/turned"]
 
 
 @pytest.mark.spec("RSN-14")

@@ -52,6 +52,8 @@ def test_the_spread_is_drawn_unless_fixed(zk: ZooKeeper) -> None:
     assert len(drawn) == 6  # every ordered pair of three brokers
     again = [creation.plan_spread(zk, 4, 2, rng=random.Random(7)) for _ in range(2)]
     assert again[0] == again[1]
+    first = creation.plan_spread(zk, 4, 2)
+    assert any(creation.plan_spread(zk, 4, 2) != first for _ in range(100)), "each time anew, unless a seed is given"
 
 
 @pytest.mark.spec("ASG-3")
