@@ -29,6 +29,7 @@ from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.broker.storage.directories.dir_lock import DirLock
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import ConfigError, KafkatoolError, StartGivenUpError, StorageError
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.protocol.messages import (
     create_topics,
@@ -58,6 +59,7 @@ from kafkatool.core.zookeeper.znodes import (
     ConfigChangeZnode,
     ConfigZnode,
     ControllerZnode,
+    PartitionStateZnode,
     TopicZnode,
 )
 from tests.broker.network.raw_client import wait_until
@@ -106,6 +108,23 @@ def test_a_broker_stops_soon_though_zookeeper_is_gone(
         assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     finally:
         server.stop(gentle=False)
+
+
+@pytest.mark.spec("CTL-111", "CTL-116", "BRK-126")
+def test_a_broker_that_still_leads_after_the_last_try_goes_down_all_the_same(
+    zk_connect: str, zk: ZooKeeper, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone = PartitionStateZnode.path(TopicPartition("t", 0))
+    with Broker(config(zk_connect, tmp_path / "data")) as broker:
+        zk.create(TopicZnode.path("t"), TopicZnode({0: (1, 2)}).encode())  # there is no broker 2
+        wait_until(lambda: zk.get(alone) is not None)
+        broker.stop()
+        assert not zk.children(BrokersZnode.PATH)
+    said = [message for message in caplog.messages if message.startswith("controlled shutdown of broker 1, ")]
+    left = "1 partitions are still led here"
+    assert said == [f"controlled shutdown of broker 1, try {n} of 3: {left}" for n in (1, 2, 3)]
+    assert "broker 1 goes down though it may still lead partitions" in caplog.messages
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
 @contextmanager

@@ -4,6 +4,8 @@ Whatever arrives of its last requests, ZooKeeper shows no row but the document's
 from there (CTL-99), and in the end nothing is left of the old replicas.
 """
 
+import itertools
+
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
@@ -95,6 +97,12 @@ def _is_a_row(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...
     return (assigned, leader) in ((OLD, 1), (WANTED, 4)) and leader in isr and set(isr) <= set(assigned)
 
 
+def _in_their_order(rows: list[tuple[tuple[int, ...], int | None, tuple[int, ...]]]) -> bool:
+    """Tell whether assignment and leader went the document's way, and never back."""
+    seen = [row for row, _ in itertools.groupby((assigned, leader) for assigned, leader, _ in rows)]
+    return seen == [row for row in ((OLD, 1), (BOTH, 1), (BOTH, 4), (WANTED, 4)) if row in seen]
+
+
 @pytest.mark.spec("CTL-91", "CTL-92", "CTL-93", "CTL-98", "CTL-99")
 @pytest.mark.parametrize("what", ["write", "send"])
 @pytest.mark.parametrize("requests_lost", [False, True], ids=["last requests arrive", "last requests are lost"])
@@ -103,6 +111,7 @@ def test_the_next_controller_finishes_wherever_the_first_dies(what: str, request
         run = Run(what, number, requests_lost=requests_lost)
         assert run.cluster.invariants.assignment("t")[0] == WANTED, number
         assert [row for row in run.rows if not _is_a_row(*row)] == [], number
+        assert _in_their_order(run.rows), (number, run.rows)
         for old in OLD:
             assert T0 not in run.cluster.disks[old].directories, number
         if not run.was_cut_short:

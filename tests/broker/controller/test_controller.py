@@ -179,7 +179,7 @@ def test_the_request_versions_follow_the_inter_broker_protocol(
         assert broker.versions() == {kind: {version} for kind, version in zip(kinds, versions, strict=True)}
 
 
-@pytest.mark.spec("CTL-21")
+@pytest.mark.spec("CTL-21", "CTL-121")
 @pytest.mark.parametrize(
     ("owner", "name"), [(TopicChanges, "read"), (request_batch, "UpdateMetadataRequest")], ids=["work", "sending"]
 )

@@ -173,11 +173,12 @@ def test_a_failover_tells_everybody_of_every_partition_before_and_after() -> Non
     every = {("t", 0), ("t", 1)}
     for broker in (2, 3):
         told = [m for b, m in cluster.sent if b == broker]
-        before, roles, _, after = told
+        before, roles, of_roles, after = told
         assert isinstance(before, UpdateMetadataRequest) and is_all(before, every)  # 7a
         assert {s.partition: s.leader for s in before.partition_states} == {0: 1, 1: 3}, "as the last one left it"
         assert isinstance(roles, LeaderAndIsrRequest)  # 8
         assert [s.partition for s in roles.partition_states] == ([0, 1] if broker == 2 else [1])
+        assert isinstance(of_roles, UpdateMetadataRequest) and is_all(of_roles, every)
         assert isinstance(after, UpdateMetadataRequest) and is_all(after, every)  # 10
         assert {s.partition: s.leader for s in after.partition_states} == {0: 2, 1: 3}
 

@@ -37,7 +37,7 @@ class Cuts:
         return counted
 
 
-@pytest.mark.spec("CTL-21", "CTL-39")
+@pytest.mark.spec("CTL-21", "CTL-39", "CTL-121")
 def test_a_brokers_death_is_dealt_with_though_the_connection_breaks_at_any_point() -> None:
     for number in range(1, 100):
         cluster = FakeCluster(1, 2, 3)
@@ -48,6 +48,7 @@ def test_a_brokers_death_is_dealt_with_though_the_connection_breaks_at_any_point
         assert cluster.leaders("t") == [3, 3, 3], number
         assert cluster.state("t").isr == (3,), number
         assert cluster.brokers[3].roles[T0].leader == 3, number
+        assert (cluster.controller_id, cluster.controller_epoch) == (1, 2 if cuts.happened else 1), "a new term"
         if not cuts.happened:
             assert number > 4
             return

@@ -216,21 +216,42 @@ def test_every_move_of_a_partition_is_made_or_refused(old: P, new: P) -> None:
         (Strategy.CONTROLLED_SHUTDOWN, (2, 3, 4, 5, 6), 2, (6, 3, 2), [2, 3, 4, 5]),
     ],
 )
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["alone", "another writes meanwhile"])
 def test_each_strategy_has_its_leader_its_isr_and_its_receivers(
-    strategy: Strategy, replicas: tuple[int, ...], leader: int | None, isr: tuple[int, ...], receivers: list[int]
+    strategy: Strategy,
+    replicas: tuple[int, ...],
+    leader: int | None,
+    isr: tuple[int, ...],
+    receivers: list[int],
+    *,
+    meanwhile: bool,
 ) -> None:
     """Of replicas 2 and 3 are as they should be, 4 is about to stop, 5 out of sync, and 6 dead though in the ISR."""
     cluster = FakeCluster(1, 2, 3, 4, 5, properties=STABLE)
     cluster.create_topic("t", {0: [2, 3, 4, 5, 6]})
     term, told = ruling(cluster), Told(cluster)
-    before = LeaderAndIsr(3, 7, (6, 4, 3, 2), 0)
-    cluster.zk.set(PartitionStateZnode.path(T0), PartitionStateZnode.encode(before), -1)
+    path, before = PartitionStateZnode.path(T0), LeaderAndIsr(3, 7, (6, 4, 3, 2), 0)
+    first = LeaderAndIsr(3, 6, (3, 2, 5), 0)  # what the controller reads first, and decides on
+    cluster.zk.set(path, PartitionStateZnode.encode(first if meanwhile else before), -1)
+    session = cluster.brokers[1].session
+    read = session.get_many
+    written: list[bool] = []
+
+    def interfering(paths: list[str], watch: object = None) -> object:
+        nodes = read(paths, watch)  # type: ignore[arg-type]
+        if meanwhile and path in paths and not written:
+            written.append(True)
+            cluster.zk.set(path, PartitionStateZnode.encode(before), -1)
+        return nodes
+
+    session.get_many = interfering  # type: ignore[method-assign, assignment]
     term.context.set_replicas(T0, replicas)
     term.context.shutting_down.add(4)
     with term.batch.filling():
         assert term.partitions.move([T0], P.ONLINE, strategy) == ({T0} if leader else set())
     assert cluster.state("t") == (LeaderAndIsr(leader, 8, isr, 1) if leader else before)
     assert told.receivers() == (receivers, [1, 2, 3, 4, 5] if leader else [], [])
+    assert bool(written) is meanwhile
 
 
 @pytest.mark.spec("CTL-66", "CTL-67")

@@ -164,15 +164,21 @@ def test_a_role_is_told_with_its_decision_its_order_and_its_leaders_address() ->
     with sending.batch.filling():
         sending.batch.add_leader_and_isr([1], T0, state(2, 3, 2), (2, 1, 3), is_new=True)
         sending.batch.add_leader_and_isr([1], T1, state(None, 2, epoch=8, version=9), (1, 2))
+        sending.batch.add_leader_and_isr([1], U0, state(3, 3), (3, 1))
+        sending.batch.add_leader_and_isr([2], TopicPartition("u", 1), state(1, 1), (1, 2))
     message = sending.to(1)[0]
     assert isinstance(message, LeaderAndIsrRequest)
     assert (message.controller_id, message.controller_epoch, message.broker_epoch) == (9, 6, 11)
-    first, second = message.partition_states
+    first, second, third = message.partition_states
     assert (first.topic, first.partition, first.controller_epoch, first.leader, first.leader_epoch) == ("t", 0, 5, 2, 4)
     assert (first.isr, first.zk_version, first.replicas, first.is_new) == ([3, 2], 7, [2, 1, 3], True)
     assert (second.leader, second.leader_epoch, second.isr, second.zk_version) == (-1, 8, [2], 9)
     assert (second.replicas, second.is_new) == ([1, 2], False)
-    assert message.live_leaders == [LeaderAndIsrLiveLeader(broker_id=2, host="in2", port=9102)]
+    assert (third.topic, third.leader, third.replicas) == ("u", 3, [3, 1])
+    assert message.live_leaders == [
+        LeaderAndIsrLiveLeader(broker_id=2, host="in2", port=9102),
+        LeaderAndIsrLiveLeader(broker_id=3, host="in3", port=9103),
+    ], "those that it names, and no other"
 
 
 @pytest.mark.spec("CTL-54", "CTL-12")

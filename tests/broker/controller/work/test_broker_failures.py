@@ -184,6 +184,7 @@ def test_an_election_is_told_in_one_request_to_every_live_replica_and_to_all_by_
     assert sorted(b for b, _ in metadata) == [1, 3, 4, 5]
     for _, told_all in metadata:
         assert {(s.topic, s.partition): s.leader for s in told_all.partition_states} == dict.fromkeys(partitions, 3)
+    assert not cluster.stops(), "but to the dead one, whom nothing reaches"
 
 
 @pytest.mark.spec("CTL-45", "CTL-57")

@@ -38,6 +38,7 @@ def test_everybody_learns_of_a_start_and_the_started_broker_of_all_its_replicas_
     assert [(s.topic, s.partition) for m in roles for s in m.partition_states] == [("t", 0), ("t", 2), ("t", 3)]
     assert not [s for m in roles for s in m.partition_states if s.is_new], "it has had them before"
     assert {b for b, _ in cluster.leader_and_isr()} == {3}, "the others have nothing to learn"
+    assert not cluster.stops()
     term = cluster.controller.term
     assert term is not None
     statuses = [term.context.replica_status_of(TopicPartition("t", n), 3) for n in (0, 2, 3)]

@@ -167,8 +167,17 @@ def test_added_partitions_come_online_and_nothing_else_moves() -> None:
     assert not cluster.brokers[4].roles
     grown = TopicZnode({0: (2, 1), 1: (3, 4)}).encode()
     cluster.zk.set(TopicZnode.path("t"), grown, node.version)
+    cluster.sent.clear()
+    cluster.log.lines.clear()
     cluster.run()
     assert cluster.state("t", 1) == LeaderAndIsr(3, 0, (3, 4), 1)
+    told = [(b, s.partition, s.leader, s.is_new) for b, s in cluster.leader_and_isr()]
+    assert told == [(3, 1, 3, True), (4, 1, 3, True)]
+    assert [(b, [s.partition for s in m.partition_states]) for b, m in cluster.metadata()] == [
+        (b, [1]) for b in (1, 2, 3, 4)
+    ]
+    moved = [line.partition(" to ")[2].split()[0] for line in cluster.log.told("Changed ")]
+    assert moved == ["NewPartition", *["NewReplica"] * 2, "OnlinePartition", *["OnlineReplica"] * 2]
     assert cluster.state("t", 0) == before
     assert context(cluster).assignments == {"t": {0: (1, 2), 1: (3, 4)}}, "the changed one is ignored"
 

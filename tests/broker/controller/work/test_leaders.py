@@ -58,6 +58,11 @@ def test_preferred_election(caplog: pytest.LogCaptureFixture) -> None:
     stays = "partition t-2 is still led by broker 3: its preferred replica 4 is not alive or not in sync"
     assert (logging.WARNING, stays) in said
     assert not [text for _, text in said if "t-1 is still led" in text]
+    cluster.restart(4)
+    cluster.elect_preferred(TopicPartition("t", 2))
+    assert cluster.state("t", 2).leader == 4 and not cluster.exists(PreferredElectionZnode.PATH), (
+        "a later one is served"
+    )
 
 
 @pytest.mark.spec("CTL-101", "ELE-7")
@@ -86,6 +91,7 @@ def test_all_replicas_hear_of_a_preferred_election_also_those_out_of_sync_or_abo
     cluster.elect_preferred(T0)
     assert sorted((b, s.leader) for b, s in cluster.leader_and_isr()) == [(2, 2), (3, 2), (4, 2), (5, 2)]
     assert sorted(b for b, _ in cluster.metadata()) == [1, 2, 3, 4, 5, 6]
+    assert not cluster.stops()
 
 
 @pytest.mark.spec("CTL-102", "CTL-42")
@@ -557,7 +563,7 @@ def test_isr_changes_are_passed_on_to_all_brokers(caplog: pytest.LogCaptureFixtu
     assert error.startswith(f"{IsrChangeZnode.PREFIX}1: ") and error.endswith("; it is deleted")
 
 
-@pytest.mark.spec("CTL-110")
+@pytest.mark.spec("CTL-110", "CTL-121")
 def test_isr_changes_that_were_listed_are_deleted_though_their_states_cannot_be_read() -> None:
     """And no others: one made meanwhile has not been read."""
     cluster = FakeCluster(1, 2, 3)
@@ -575,9 +581,11 @@ def test_isr_changes_that_were_listed_are_deleted_though_their_states_cannot_be_
         return read(paths, watch)  # type: ignore[arg-type]
 
     session.get_many = failing  # type: ignore[method-assign, assignment]
+    term = cluster.controller.term
     cluster.zk.create(f"{IsrChangeZnode.PREFIX}1", IsrChangeZnode.encode([T0]))
     cluster.sent.clear()
     assert cluster.work_once(1) and met
+    assert term is not None and cluster.controller.term is term, "it rules on"
     assert cluster.zk.children(IsrChangeZnode.PATH) == ["isr_change_2"] and not cluster.sent
     cluster.run()
     assert sorted(b for b, _ in cluster.metadata()) == [1, 2, 3]
@@ -625,7 +633,7 @@ def test_without_the_parent_of_log_directory_events_a_controller_rules_all_the_s
     assert cluster.controller_id == 2 and cluster.state("t").leader == 2
 
 
-@pytest.mark.spec("CTL-61")
+@pytest.mark.spec("CTL-61", "CTL-122")
 def test_answers_11_and_3_change_nothing_and_are_not_sent_again() -> None:
     cluster = FakeCluster(1, 2, 3, properties=NO_REBALANCE)
     cluster.zk.create(TopicZnode.path("t"), TopicZnode({0: (2, 3), 1: (3, 2)}).encode())

@@ -1,5 +1,6 @@
 """Twelve steps, watched from outside, and interrupted after every single write."""
 
+import itertools
 import logging
 from collections.abc import Sequence
 
@@ -313,18 +314,21 @@ def test_a_topic_whose_node_is_damaged_by_then_does_not_hold_up_those_that_end_w
 
 def reassignment_with_a_crash_after_write(
     number: int, wanted: Sequence[int], *, requests_are_lost: bool = False
-) -> FakeCluster | None:
+) -> Observer | None:
     """Have the controller (broker 8, without replicas) die right after its n-th write; None: it made fewer.
 
-    Its requests under way arrive all the same, or are lost with it.
+    Its requests under way arrive all the same, or are lost with it. Every write is observed, by whomever.
     """
     cluster = FakeCluster(8, 1, 2, 3, 4, 5, 6, 7, properties=STABLE)
     cluster.create_topic("t", {0: [1, 2, 3]})
     controller = cluster.brokers[8].session
+    observer = Observer(cluster)
+    observer.look()
     writes = 0
 
     def die(session: MemoryZooKeeper, op: Op) -> None:
         nonlocal writes
+        observer.look()
         if session is controller:
             writes += 1
             if writes == number:
@@ -335,15 +339,22 @@ def reassignment_with_a_crash_after_write(
 
     cluster.ensemble.on_write = die
     cluster.reassign({T0: wanted})
-    return cluster if writes >= number else None
+    return observer if writes >= number else None
 
 
-@pytest.mark.spec("CTL-89", "CTL-98", "CTL-99", "CTL-92")
+@pytest.mark.spec("CTL-89", "CTL-92", "CTL-94", "CTL-98", "CTL-99")
 @pytest.mark.parametrize("wanted", [(4, 5, 6), (3, 4), (1, 2, 3, 4), (2, 1, 3), (2, 3)])
 def test_the_next_controller_finishes_after_a_crash_behind_every_write(wanted: tuple[int, ...]) -> None:
-    crashes = 0
-    while cluster := reassignment_with_a_crash_after_write(crashes + 1, wanted):
+    crashes, both = 0, union((1, 2, 3), wanted)
+    leader = 1 if 1 in wanted else wanted[0]
+    rows = [row for row, _ in itertools.groupby([((1, 2, 3), 1), (both, 1), (both, leader), (wanted, leader)])]
+    while observer := reassignment_with_a_crash_after_write(crashes + 1, wanted):
+        cluster = observer.cluster
         crashes += 1
+        seen = [(assigned, leader) for assigned, leader, _ in observer.seen]
+        assert [row for row, _ in itertools.groupby(seen)] == rows, crashes
+        assert all(leader in isr and set(isr) <= set(both) for _, leader, isr in observer.seen), crashes
+        assert observer.epochs == sorted(observer.epochs), crashes
         assert cluster.controller_id != 8
         state = cluster.state("t")
         assert cluster.assignment("t") == {0: wanted}, crashes
@@ -401,6 +412,7 @@ def test_what_a_crash_leaves_and_how_the_next_controller_goes_on(number: int) ->
     last = [] if number == 6 else ["request deleted"] if number == 5 else ["replicas [4, 5, 6]", "request deleted"]
     assert noted == states + last, "AR is not written again where it is OAR + RAR already"
     state = cluster.state("t")
+    assert state.controller_epoch == (2 if states else 1), "each write has the writer's epoch"
     assert (cluster.assignment("t")[0], state.leader, sorted(state.isr)) == ((4, 5, 6), 4, [4, 5, 6])
     assert not cluster.exists(ReassignmentZnode.PATH)
     told = {b: m.partition_states for b, m in cluster.metadata()}
@@ -472,11 +484,12 @@ def test_what_the_next_controller_finds_is_done_only_in_the_order_that_is_wanted
     assert not cluster.exists(ReassignmentZnode.PATH)
 
 
-@pytest.mark.spec("CTL-98", "CTL-99", "BRK-110")
+@pytest.mark.spec("CTL-93", "CTL-98", "CTL-99", "BRK-110")
 @pytest.mark.parametrize("wanted", [(4, 5, 6), (3, 4), (2, 3)])
 def test_no_broker_keeps_a_replica_when_the_order_to_delete_it_was_lost(wanted: tuple[int, ...]) -> None:
     survivors: list[FakeCluster] = []
-    while cluster := reassignment_with_a_crash_after_write(len(survivors) + 1, wanted, requests_are_lost=True):
+    while observer := reassignment_with_a_crash_after_write(len(survivors) + 1, wanted, requests_are_lost=True):
+        cluster = observer.cluster
         assert cluster.assignment("t") == {0: wanted}
         survivors.append(cluster)
     assert len(survivors) >= 3
@@ -489,9 +502,9 @@ def test_no_broker_keeps_a_replica_when_the_order_to_delete_it_was_lost(wanted: 
 
 @pytest.mark.spec("CTL-98", "CTL-99")
 def test_raising_the_replication_factor_survives_a_crash_after_step_1() -> None:
-    cluster = reassignment_with_a_crash_after_write(1, (1, 2, 3, 4))
-    assert cluster is not None
-    assert set(cluster.state("t").isr) == {1, 2, 3, 4}
+    observer = reassignment_with_a_crash_after_write(1, (1, 2, 3, 4))
+    assert observer is not None
+    assert set(observer.cluster.state("t").isr) == {1, 2, 3, 4}
 
 
 @pytest.mark.spec("CTL-88", "CTL-96")
@@ -605,7 +618,7 @@ def test_turned_round_behind_every_write_it_ends_where_it_was_told_to() -> None:
 
 
 @pytest.mark.spec("CTL-34", "CTL-95")
-@pytest.mark.parametrize("occasion", ["the ISR changes", "a target starts"])
+@pytest.mark.parametrize("occasion", ["the ISR changes", "a target has started", "a target dies and starts"])
 def test_nothing_is_moved_when_none_of_the_wanted_replicas_can_lead(occasion: str) -> None:
     cluster = six_brokers()
     cluster.catching_up = False
@@ -627,10 +640,17 @@ def test_nothing_is_moved_when_none_of_the_wanted_replicas_can_lead(occasion: st
     assert cluster.exists(ReassignmentZnode.PATH), "until something drives it on"
     if occasion == "the ISR changes":
         cluster.zk.set(path, PartitionStateZnode.encode(in_sync), -1)
-    else:
+    elif occasion == "a target has started":  # said alone, without what else its start brings
         term.reassignment.on_brokers_started([4])
+    else:
+        cluster.kill(4)
+        cluster.run()
+        assert cluster.assignment("t") == {0: (1, 2, 3, 4, 5)} and not cluster.stops()
+        cluster.catching_up = True
+        cluster.restart(4)
     cluster.run()
-    assert cluster.assignment("t") == {0: (4, 5)}
+    assert cluster.assignment("t") == {0: (4, 5)} and cluster.state("t").leader == 4
+    assert not cluster.exists(ReassignmentZnode.PATH)
 
 
 @pytest.mark.spec("Z-13")

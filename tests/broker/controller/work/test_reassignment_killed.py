@@ -262,6 +262,12 @@ def _is_a_row(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...
     return (assigned, leader, isr) in ((OLD, 1, OLD), (WANTED, 4, WANTED))
 
 
+def _in_their_order(rows: list[tuple[tuple[int, ...], int | None, tuple[int, ...]]]) -> bool:
+    """Tell whether assignment and leader went the document's way, and never back."""
+    seen = [row for row, _ in itertools.groupby((assigned, leader) for assigned, leader, _ in rows)]
+    return seen == [row for row in ((OLD, 1), (BOTH, 1), (BOTH, 4), (WANTED, 4)) if row in seen]
+
+
 def _reassign_and_kill(run: Run, what: str, number: int) -> bool:
     """Reassign; tell whether the first controller came to die."""
     axe = Axe()
@@ -287,6 +293,7 @@ def test_the_next_controller_finishes_wherever_the_first_is_killed(
         run = runs()
         died = _reassign_and_kill(run, what, number)
         assert [row for row in run.rows if not _is_a_row(*row)] == [], number
+        assert _in_their_order(run.rows), (number, run.rows)
         assert run.rows[-1] == (WANTED, 4, WANTED)
         run.close()
         if not died:
@@ -300,3 +307,4 @@ def test_some_of_these_deaths(runs: Callable[[], Run], what: str, number: int) -
     run = runs()
     assert _reassign_and_kill(run, what, number)
     assert [row for row in run.rows if not _is_a_row(*row)] == []
+    assert _in_their_order(run.rows), run.rows

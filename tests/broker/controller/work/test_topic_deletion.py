@@ -1,12 +1,15 @@
 """Topics go when nothing stands in the way, and only then."""
 
+import dataclasses
 import logging
+from collections.abc import Collection, Mapping
 
 import pytest
 
 from kafkatool.broker.controller.context import ControllerContext
 from kafkatool.broker.controller.states import ReplicaStatus
 from kafkatool.broker.controller.telling.channels import ControlRequest
+from kafkatool.core.model.moves import StoredMove
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -39,6 +42,19 @@ def context(cluster: FakeCluster) -> ControllerContext:
     term = cluster.controller.term
     assert term is not None
     return term.context
+
+
+def names(found: object, topic: str) -> bool:
+    if isinstance(found, Mapping):
+        return any(names(entry, topic) for entry in found.items())
+    if isinstance(found, Collection) and not isinstance(found, str):
+        return any(names(entry, topic) for entry in found)
+    return found == topic
+
+
+def fields_about(found: ControllerContext, topic: str) -> set[str]:
+    """Return the fields of the context that name the topic or a partition of it."""
+    return {field.name for field in dataclasses.fields(found) if names(getattr(found, field.name), topic)}
 
 
 def deletions_of(cluster: FakeCluster, broker: int) -> list[ControlRequest]:
@@ -123,10 +139,8 @@ def test_the_end_of_a_deletion_step_by_step() -> None:
     assert ends[-4:] == last and set(ends[:-4]).isdisjoint(last), "all before the first node goes"
     assert len(cluster.log.told("Changed ")) == len(ends)
     assert not cluster.is_watched(topic)
-    left = context(cluster)
-    assert (left.assignments, left.leadership, left.deleting) == ({}, {}, {})
-    assert (left.partition_status, left.replica_status, left.ineligible) == ({}, {}, set())
-    assert (left.partitions_on(1), left.partitions_on(2)) == ([], [])
+    assert fields_about(context(cluster), "t") == set()
+    assert (context(cluster).assignments, context(cluster).leadership) == ({}, {})
     cluster.create_topic("u", {0: [1, 2]})
     assert {s.topic for s in cluster.metadata()[-1][1].partition_states} == {"u"}
 
@@ -188,15 +202,17 @@ def test_with_deletion_disabled_the_entry_has_no_effect_until_a_controller_with_
     cluster.reassign({TopicPartition("t", 1): [2]})
     assert cluster.assignment("t") == {0: (1, 2), 1: (2,)} and cluster.leaders("t") == [1, 2]
     assert -2 not in {s.leader for _, m in cluster.metadata() for s in m.partition_states}
-    assert cluster.zk.children(DeleteTopicsZnode.PATH) == ["t"]
+    cluster.reassign({T0: [1], TopicPartition("t", 1): [1]})
+    assert cluster.assignment("t") == {0: (1,), 1: (1,)}
     cluster.properties = DELETES
     cluster.kill(1)
     cluster.run()
     cluster.restart(1)
+    assert cluster.zk.children(DeleteTopicsZnode.PATH) == ["t"] and not cluster.is_watched(DeleteTopicsZnode.PATH)
+    assert cluster.controller_id == 2 and cluster.leaders("t") == [1, 1], "the one with deletion is not controller yet"
     cluster.kill(2)
     cluster.run()
-    cluster.restart(2)
-    assert gone(cluster)
+    assert gone(cluster), "by the failover itself"
 
 
 @pytest.mark.spec("CTL-76", "Z-20")
@@ -236,21 +252,28 @@ def test_each_of_many_marks_is_served_and_those_of_no_topic_alone_are_removed(
     assert told == ["marked for deletion, but there is no such topic: neither, nothing"]
 
 
-@pytest.mark.spec("CTL-78", "CTL-34", "CTL-79", "CTL-81")
-def test_deletion_waits_for_a_replica_on_a_dead_broker() -> None:
+@pytest.mark.spec("CTL-78", "CTL-34", "CTL-79", "CTL-81", "CTL-116")
+@pytest.mark.parametrize("number", [0, 1])
+def test_deletion_waits_for_a_replica_of_any_partition_on_a_dead_broker(number: int) -> None:
     cluster = FakeCluster(1, 2, 3, properties=DELETES)
-    cluster.create_topic("t", {0: [2, 3], 1: [2, 1]})
+    cluster.create_topic("t", {number: [2, 3], 1 - number: [2, 1]})
     cluster.kill(3)
     cluster.run()
     cluster.sent.clear()
     cluster.delete_topic("t")
     assert cluster.exists(TopicZnode.path("t"))
     assert not cluster.sent
-    assert context(cluster).replica_status_of(T0, 3) is ReplicaStatus.DELETION_INELIGIBLE
+    status = context(cluster).replica_status_of(TopicPartition("t", number), 3)
+    assert status is ReplicaStatus.DELETION_INELIGIBLE
     assert context(cluster).ineligible == {"t"}
+    states = [cluster.state("t", n) for n in (0, 1)]
+    term = cluster.controller.term
+    assert term is not None
+    assert term.controlled_shutdown.serve(2, None) == (ErrorCode.NONE, []), "its stop moves nothing of the topic"
     cluster.kill(2)
     cluster.run()
-    assert cluster.state("t").leader == 2  # no elections for it any more
+    assert [cluster.state("t", n) for n in (0, 1)] == states, "no elections for it any more"
+    assert [s.leader for s in states] == [2, 2]
     cluster.restart(2)
     cluster.restart(4)
     assert not cluster.stops() and cluster.exists(TopicZnode.path("t")), "3 is still away"
@@ -281,17 +304,15 @@ def test_deletion_waits_as_long_as_a_preferred_election_of_the_topic_runs() -> N
     cluster = FakeCluster(1, 2, 3, properties=DELETES)
     cluster.create_topic("t", {0: [2, 3], 1: [2, 3]})
     cluster.create_topic("u", {0: [2, 3]})
-    electing, deletion = context(cluster).electing, cluster.controller.term.deletion  # type: ignore[union-attr]
-    electing[TopicPartition("t", 1)] = None
+    context(cluster).electing[TopicPartition("t", 1)] = None
     cluster.sent.clear()
     cluster.delete_topic("t")
     assert not cluster.sent and not gone(cluster)
     cluster.delete_topic("u")
     assert not cluster.exists(TopicZnode.path("u")), "of another topic"
-    electing.clear()
-    deletion.resume(["t"])
-    cluster.run()
-    assert gone(cluster)
+    cluster.sent.clear()
+    cluster.elect_preferred(TopicPartition("t", 1))  # the end of its pass
+    assert not context(cluster).electing and gone(cluster)
 
 
 @pytest.mark.spec("CTL-61", "CTL-78", "CTL-83", "CTL-84")
@@ -368,6 +389,7 @@ def test_deletion_waits_for_a_reassignment_and_admits_no_new_one(caplog: pytest.
     node = cluster.zk.get(ReassignmentZnode.PATH)
     assert node is not None
     assert list(ReassignmentZnode.decode(node.data)) == [T0]
+    assert cluster.state("t", 1) == LeaderAndIsr(1, 0, (1, 2), 1), "nothing of it was begun"
     refused = "reassignment of partition t-1 is refused: its topic is being deleted"
     assert (logging.ERROR, refused) in [(r.levelno, r.getMessage()) for r in caplog.records]
     assert not cluster.stops()
@@ -454,17 +476,23 @@ def test_a_topic_whose_nodes_vanish_is_forgotten() -> None:
     term = cluster.controller.term
     assert term is not None
     assert term.context.reassigning == {T0: (2, 9)}
-    state, statuses = term.context.leadership[stays], term.context.replica_status[stays]
-    term.context.failed_replicas[T0] = {2}
+    left = term.context
+    state, statuses = left.leadership[stays], left.replica_status[stays]
+    left.failed_replicas[T0] = {2}
+    left.unreadable.add(T0)
+    left.moves[T0], left.dropped[T0] = StoredMove((2, 9, 1), (9,), (1,)), (3,)
+    left.deleting["t"] = None
+    left.ineligible.add("t")
+    about = {field.name for field in dataclasses.fields(left)} - {"broker_id", "epoch", "brokers", "shutting_down"}
+    assert fields_about(left, "t") == about - {"bounced_replicas", "electing"}, "those two last for one event alone"
     term.zookeeper.delete_tree(TopicZnode.path("t"))
     cluster.sent.clear()
     cluster.run()
     assert not cluster.sent
-    left = term.context
+    assert fields_about(left, "t") == set()
     assert (left.assignments, left.leadership) == ({"stays": {0: (2, 1)}}, {stays: state})
     assert (left.partition_status.keys(), left.replica_status) == ({stays}, {stays: statuses})
-    assert left.failed_replicas == {}
-    assert (left.reassigning, left.partitions_on(1), left.partitions_on(9)) == ({}, [stays], [])
+    assert (left.partitions_on(1), left.partitions_on(9)) == ([stays], [])
 
 
 @pytest.mark.spec("CTL-35", "CTL-83")

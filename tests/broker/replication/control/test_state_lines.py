@@ -1,16 +1,25 @@
 """What a broker writes to state-change.log: every line is of a form that the log merger knows."""
 
+import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader
+from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrRequest
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkatool.core.statelog.lines.grammar import parse_head, partition_spans
 from tests.broker.replication.world import TP, Clock, World, metadata_request, role, world
 
 U0, GONE = TopicPartition("u", 0), TopicPartition("my-topic.x_1", 12)
+_INSTRUCTION = re.compile(
+    r"\] (Received LeaderAndIsr|Cached|Deleted|Handling)(?= request Part| leader info| partition| stop replica)"
+    r"(?:.*\(delete=(true|false)\))?.* partition (\S+-\d+)(?: |$)"
+)
 LIVE = [LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)]
 
 
@@ -43,6 +52,54 @@ def live_through_everything(broker: World) -> None:
     broker.fail_disk(*broker.logs.live_dirs)
     broker.leader_and_isr(role(U0, 1, 3, [1], [1]), role(TopicPartition("v", 0), 1, 0, [1], [1]), controller_epoch=3)
     stop(broker, U0, delete=True)
+
+
+@pytest.mark.spec("CTL-23", "CTL-117")
+def test_every_instruction_that_a_broker_receives_is_found_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partition by partition, also one that is refused; but of requests of an old controller's other than LeaderAndIsr one
+    line tells, as in Kafka."""
+    expected: Counter[str] = Counter()
+    epochs: list[int] = []
+
+    def told(request: Any, refused: bool) -> list[str]:
+        match request:
+            case LeaderAndIsrRequest():
+                return [f"Received LeaderAndIsr {s.topic}-{s.partition}" for s in request.partition_states]
+            case _ if refused:
+                return ["from an old controller"]
+            case UpdateMetadataRequest():
+                return [
+                    f"{'Deleted' if s.leader == -2 else 'Cached'} {s.topic}-{s.partition}"
+                    for s in request.partition_states
+                ]
+            case _:
+                delete = str(request.delete_partitions).lower()
+                return [f"Handling {delete} {topic}-{number}" for topic, number in request.partitions]
+
+    def noted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(request: Any, *more: Any, **named: Any) -> Any:
+            epochs.append(request.controller_epoch)
+            expected.update(told(request, epochs[-1] < max(epochs)))
+            return call(request, *more, **named)
+
+        return called
+
+    with world(tmp_path, clock=Clock()) as broker:
+        control = broker.manager.control
+        for name in ("become_leader_or_follower", "update_metadata", "stop_replicas"):
+            monkeypatch.setattr(control, name, noted(getattr(control, name)))
+        live_through_everything(broker)
+        written = [message for _, message in broker.lines.written]
+    found: Counter[str] = Counter()
+    for message in written:
+        if instruction := _INSTRUCTION.search(message):
+            found[" ".join(part for part in instruction.groups() if part)] += 1
+        elif "from an old controller" in message:
+            found["from an old controller"] += 1
+    assert found == expected
+    assert len(expected) > 10 and expected["from an old controller"] == 2
 
 
 @pytest.mark.spec("CTL-23", "CTL-117")
