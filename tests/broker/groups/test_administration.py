@@ -133,7 +133,7 @@ def test_only_a_group_without_members_is_deleted_and_stays_so(stage: Stage) -> N
     assert stage.commit({A: 3}) == {A: ErrorCode.NONE}, "the id can be used again"
 
 
-@pytest.mark.spec("GRP-60", "GRP-51")
+@pytest.mark.spec("GRP-60", "GRP-51", "GRP-18")
 @pytest.mark.parametrize(
     ("appended", "told"),
     [
@@ -149,6 +149,7 @@ def test_a_group_whose_tombstones_cannot_be_stored_is_there_again(
     stage.replica.refuse = appended
     assert delete(stage) is told
     assert stage.fetch() == (ErrorCode.NONE, {A: 1})
+    assert stage.coordinator.describe("g") == GroupDescription(ErrorCode.NONE, "Empty")
     stage.replica.refuse = None
     assert delete(stage) is ErrorCode.NONE
 

@@ -455,8 +455,9 @@ def test_a_load_is_tried_again_ever_later_and_says_where_it_stopped(
     assert groups.partitions.loading() and not groups.all()
     lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert len(lines) == 9
-    assert "__consumer_offsets-0" in lines[0] and "the disk hiccups" in lines[0]
-    (offset,) = {int(n) for n in re.findall(r"offset (\d+)", " ".join(lines))}
+    assert all("__consumer_offsets-0" in line and "the disk hiccups" in line for line in lines)
+    (found,) = {tuple(re.findall(r"offset (\d+)", line)) for line in lines}
+    (offset,) = map(int, found)
     assert 0 < offset < 20
 
 

@@ -395,14 +395,17 @@ def test_one_that_leaves_before_it_was_admitted_makes_no_rebalance() -> None:
     assert (play.group.state, play.group.generation) == (GroupState.STABLE, generation)
 
 
-@pytest.mark.spec("GRP-15")
+@pytest.mark.spec("GRP-15", "GRP-18")
 def test_a_group_that_is_unloaded_answers_what_is_parked() -> None:
     play = Play()
     play.stable("a")
     play.join("pending", known=True)
+    play.now += 5
     play.join("b")
+    since = play.group.state_timestamp_ms
     for effect in play.group.die():
         effect()
+    assert (play.group.state, play.group.state_timestamp_ms) == (GroupState.DEAD, since), "it is stored no more"
     assert play.last("b").error is ErrorCode.NOT_COORDINATOR
     play.join("c")
     assert play.last("c").error is ErrorCode.COORDINATOR_NOT_AVAILABLE

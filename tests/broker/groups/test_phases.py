@@ -86,6 +86,21 @@ def test_a_pending_id_keeps_the_join_phase_open_until_it_joins_leaves_or_its_tim
         assert (play.last("b").error is ErrorCode.NONE) is (way == "joins")
 
 
+@pytest.mark.spec("GRP-21")
+def test_of_several_things_wrong_with_a_join_the_first_to_be_checked_is_told() -> None:
+    play = Play()
+    play.join("a", instance_id="one")
+    for protocols, error in (((), ErrorCode.INCONSISTENT_GROUP_PROTOCOL), (RANGE, ErrorCode.FENCED_INSTANCE_ID)):
+        play.join("x", "stranger", "one", protocols)
+        assert play.last("x") == JoinResult(error, "stranger", generation=-1, protocol="", leader="", members=())
+    play.join("x", "stranger")
+    assert play.last("x").error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert list(play.group.members) == [play.member("a")]
+    play.group.die()
+    play.join("x", "stranger", "one", ())
+    assert play.last("x") == JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, "stranger")
+
+
 @pytest.mark.spec("GRP-24", "GRP-55")
 def test_a_group_with_a_pending_id_is_not_removed_by_expiry() -> None:
     play = Play()
@@ -172,7 +187,8 @@ def test_an_empty_generation_that_cannot_be_stored_is_only_logged(caplog: pytest
     )
     with caplog.at_level(logging.WARNING):
         play.acknowledge(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert "generation 2 without members" in caplog.text
+    (line,) = caplog.messages
+    assert "generation 2 without members" in line
     assert (play.group.state, play.group.generation) == (GroupState.EMPTY, 2)
 
 

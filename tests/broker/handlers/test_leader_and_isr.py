@@ -1,5 +1,6 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata over a socket, in every version."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from kafkatool.broker.handlers.call import HandlerContext, load_handlers
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import leader_and_isr, stop_replica, update_metadata
 from kafkatool.core.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrRequest
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
@@ -18,18 +20,29 @@ from tests.broker.replication.world import TP, Clock, World, metadata_request, r
 
 @dataclass
 class Groups:
-    """A group coordinator that only notes what it is told."""
+    """A group coordinator that only notes what it is told; without ``may_go_on`` it takes its time for that."""
 
     led: list[TopicPartition] = field(default_factory=list)
     followed: list[TopicPartition] = field(default_factory=list)
     stopped: list[TopicPartition] = field(default_factory=list)
     deleted: list[TopicPartition] = field(default_factory=list)
+    is_told: threading.Event = field(default_factory=threading.Event)
+    may_go_on: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.may_go_on.set()
+
+    def _listen(self) -> None:
+        self.is_told.set()
+        assert self.may_go_on.wait(60)
 
     def on_leadership_change(self, leaders: list[Any], followers: list[Any]) -> None:
+        self._listen()
         self.led += [p.tp for p in leaders]
         self.followed += [p.tp for p in followers]
 
     def on_partitions_stopped(self, partitions: list[TopicPartition]) -> None:
+        self._listen()
         self.stopped += partitions
 
     def on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
@@ -74,21 +87,31 @@ def test_leader_and_isr(broker: World, groups: Groups, transactions: Groups, cli
     )
     response = client.call(leader_and_isr.API, version, message)
     assert (response.error_code, [(p.topic, p.error_code) for p in response.partitions]) == (0, [("t", 0)])
-    assert (groups.led, transactions.led) == ([TP], [TP]), "told before the answer"
+    assert (groups.led, transactions.led) == ([TP], [TP])
     assert broker.partition().is_leader
 
 
-@pytest.mark.spec("BRK-32", "GRP-15")
-def test_a_partition_lost_is_told_before_the_answer(
-    broker: World, groups: Groups, transactions: Groups, client: Client
+@pytest.mark.spec("BRK-32", "GRP-6", "GRP-15")
+@pytest.mark.parametrize("slow", ["groups", "transactions"])
+@pytest.mark.parametrize("how", ["led", "followed", "stopped"])
+def test_what_is_led_or_lost_is_told_before_the_answer(
+    broker: World, groups: Groups, transactions: Groups, client: Client, how: str, slow: str
 ) -> None:
     broker.lead()
-    live = [LeaderAndIsrLiveLeader(broker_id=2, host="h2", port=9)]
-    message = LeaderAndIsrRequest(
-        controller_id=9, controller_epoch=1, partition_states=[role(TP, 2, 5, [1, 2], [1, 2])], live_leaders=live
-    )
-    assert client.call(leader_and_isr.API, 2, message).error_code == 0
-    assert (groups.followed, transactions.followed) == ([TP], [TP])
+    api: Api = stop_replica.API if how == "stopped" else leader_and_isr.API
+    message: Any = StopReplicaRequest(controller_id=9, controller_epoch=1, delete_partitions=True, partitions=[TP])
+    if how != "stopped":
+        states = [role(TP, 1 if how == "led" else 2, 5, [1, 2], [1, 2])]
+        live = [LeaderAndIsrLiveLeader(broker_id=2, host="h2", port=9)]
+        message = LeaderAndIsrRequest(controller_id=9, controller_epoch=1, partition_states=states, live_leaders=live)
+    coordinator = {"groups": groups, "transactions": transactions}[slow]
+    coordinator.may_go_on.clear()
+    client.send_request(api, 2, message)
+    assert coordinator.is_told.wait(60)
+    assert client.answers_nothing_for(0.1), "the coordinator has not taken it in"
+    coordinator.may_go_on.set()
+    assert client.receive_response(api, 2).error_code == 0
+    assert getattr(groups, how) == getattr(transactions, how) == [TP]
 
 
 @pytest.mark.spec("BRK-32", "BRK-109", "BRK-162", "GRP-15")

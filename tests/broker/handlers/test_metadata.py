@@ -221,11 +221,12 @@ def test_a_bad_name_and_too_few_brokers_have_their_own_codes(client: Client, ver
 @pytest.mark.spec("BRK-118", "BRK-166", "TXN-3")
 def test_with_auto_creation_off_only_kafkas_own_topics_are_created(admin: FakeTopicAdmin) -> None:
     context = handler_context(topic_admin=admin, config=network_config(auto_create_topics_enable="false"))
-    with broker_of(METADATA, context) as client:
-        topics = ask(client, 1, "new", "__consumer_offsets", "__transaction_state").topics
     own = ["__consumer_offsets", "__transaction_state"]
-    assert [(t.topic, t.error_code) for t in topics] == [("new", 3), *((name, 38) for name in own)]
-    assert admin.asked == own
+    with broker_of(METADATA, context) as client:
+        for version in range(12):
+            topics = ask(client, version, "new", *own, allow_auto_topic_creation=True).topics
+            assert [(t.topic, t.error_code) for t in topics] == [("new", 3), *((name, 38) for name in own)]
+    assert admin.asked == own * 12
 
 
 @pytest.mark.spec("BRK-165")

@@ -76,14 +76,20 @@ def test_a_damaged_node_denies_its_resource_alone_and_a_damaged_change_has_all_r
     eventually(lambda: reads(authorizer, "orders"), "the change holds")
 
 
-@pytest.mark.spec("SEC-79")
+@pytest.mark.spec("SEC-79", "BRK-122")
 def test_after_a_reconnection_everything_is_read_again(authorizer: Authorizer) -> None:
     zk = MemoryZooKeeper(MemoryEnsemble())
     follower = AclFollower(zk, authorizer)
     follower.start()
     zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED))  # and nobody told of it
+    former = zk.session_id
+    zk.expire()
     zk.reconnect()
+    assert zk.session_id != former
     eventually(lambda: reads(authorizer, "orders"), "the entry holds")
+    zk.create(AclZnode.path(PAY), AclZnode.encode(ALLOWED))
+    tell(zk, PAY)
+    eventually(lambda: reads(authorizer, "payments"), "the new session's watch to tell of the change")
     follower.stop()
 
 

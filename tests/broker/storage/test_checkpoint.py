@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,25 @@ def test_offsets_are_written_as_kafka_writes_them_and_read_back(tmp_path: Path) 
     assert path.read_text() == "0\n2\na-b 0 17\nc 12 1099511627776\n"
     assert read_offsets(path) == offsets
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.spec("BRK-147")
+def test_a_file_is_written_beside_synced_and_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(fd: int) -> None:
+        steps.append(("fsync", Path(f"/proc/self/fd/{fd}").readlink().name))
+        fsync(fd)
+
+    def renamed(path: Path, target: Path) -> Path:
+        steps.append((path.name, target.name))
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    write_offsets(tmp_path / "f", {TopicPartition("t", 0): 1})
+    assert steps == [("fsync", "f.tmp"), ("f.tmp", "f"), ("fsync", tmp_path.name)]
 
 
 @pytest.mark.spec("BRK-147")

@@ -45,20 +45,26 @@ def test_only_a_debugger_reads_a_follower(broker: World) -> None:
     broker.lead()
     broker.produce(count=2)
     broker.follow(epoch=1)
-    assert broker.fetch(0, CONSUMER)[0].error == 6
-    assert broker.fetch(0, follower(2))[0].error == 6
     assert broker.fetch(0, DEBUGGER)[0].size_bytes > 0
-    failed = broker.fetch(0, CONSUMER)[0]
-    assert (failed.high_watermark, failed.last_stable_offset, failed.log_start_offset, failed.records) == (
-        -1,
-        -1,
-        -1,
-        b"",
-    )
-    assert broker.fetch(0, CONSUMER, TP1)[0].error == 3
+    failed = [broker.fetch(0, CONSUMER)[0], broker.fetch(0, follower(2))[0]]
+    failed += [broker.fetch(0, CONSUMER, TP1)[0], broker.fetch(9, DEBUGGER)[0]]
     broker.know(TP1)
-    assert broker.fetch(0, CONSUMER, TP1)[0].error == 6
-    assert broker.fetch(0, DEBUGGER, TP1)[0].error == 9
+    failed += [broker.fetch(0, CONSUMER, TP1)[0], broker.fetch(0, DEBUGGER, TP1)[0]]
+    assert [one.error for one in failed] == [6, 6, 3, 1, 6, 9]
+    for one in failed:
+        assert (one.high_watermark, one.last_stable_offset, one.log_start_offset, one.records) == (-1, -1, -1, b"")
+
+
+@pytest.mark.spec("BRK-92")
+def test_who_reads_a_follower_reads_below_its_high_watermark(broker: World) -> None:
+    partition = broker.follow()
+    for offset in range(2):
+        sent = memoryview(batch(base_offset=offset, epoch=0))
+        partition.append_as_follower(sent, 0, fetched_at=offset, high_watermark=1, log_start_offset=0)
+    assert (partition.log.log_end_offset, partition.high_watermark.offset) == (2, 1)
+    for reader in (DEBUGGER, Reader(-1, anywhere=True), Reader(-1, committed=True, anywhere=True)):
+        read = broker.fetch(0, reader)[0]
+        assert (read.error, read.size_bytes, read.high_watermark) == (0, BATCH_BYTES, 1)
 
 
 @pytest.mark.spec("BRK-94")

@@ -199,7 +199,7 @@ def test_an_impossible_name_is_refused_and_costs_no_log_dir(start: Start, tmp_pa
     assert not any(path.is_dir() for path in (tmp_path / "1").iterdir())
 
 
-@pytest.mark.spec("BRK-150", "BRK-110")
+@pytest.mark.spec("BRK-150", "BRK-110", "BRK-145")
 def test_leftover_of_a_deletion_is_erased_at_start(start: Start, tmp_path: Path) -> None:
     leftover = tmp_path / "1" / f"a-0.{'0' * 32}-delete"
     leftover.mkdir(parents=True)

@@ -26,6 +26,11 @@ def _write(directory: Path, counts: list[int]) -> tuple[list[bytes], list[str]]:
     return batches, files
 
 
+def _indexes(directory: Path) -> dict[str, bytes]:
+    """Return what the index files of both kinds hold."""
+    return {path.name: path.read_bytes() for kind in ("index", "timeindex") for path in directory.glob(f"*.{kind}")}
+
+
 def _assert_holds(log: Log, batches: list[bytes], counts: list[int]) -> None:
     """Assert that it has exactly these batches, with everything derived from them."""
     assert everything(log) == b"".join(batches)
@@ -43,6 +48,15 @@ def _assert_holds(log: Log, batches: list[bytes], counts: list[int]) -> None:
     assert log.state.recovery_point == log.log_end_offset
     next_sequence = batch(producer=(5, 0, log.log_end_offset))
     assert log.append_as_leader(next_sequence, 9).first_offset == sum(counts[: len(batches)])
+    log.close()
+    anew = make_log(log.directory.with_name(f"{log.directory.name}-anew"), **_OPTIONS)
+    bases = {segment.base_offset for segment in log.segments}  # an empty one at the end goes on
+    for data in (*batches, bytes(next_sequence)):
+        if anew.log_end_offset in bases - {0}:
+            anew.roll(anew.log_end_offset)
+        anew.append_as_follower(memoryview(data))
+    anew.close()
+    assert _indexes(log.directory) == _indexes(anew.directory)
 
 
 _counts = st.lists(st.integers(1, 3), min_size=1, max_size=12)

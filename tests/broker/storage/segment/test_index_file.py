@@ -1,3 +1,4 @@
+import struct
 import threading
 from pathlib import Path
 
@@ -61,16 +62,30 @@ def test_truncation_keeps_exactly_the_entries_below_both_limits(
 
 
 @pytest.mark.spec("BRK-134")
-def test_zeros_of_a_preallocated_file_are_not_entries_and_go_with_the_next_write(tmp_path: Path) -> None:
-    data = OFFSET_ENTRY.pack(7, 256) + OFFSET_ENTRY.pack(9, 512)
-    (tmp_path / "i").write_bytes(data + bytes(8 * 100))
-    index = _index(tmp_path / "i")
+@pytest.mark.parametrize("layout", [OFFSET_ENTRY, TIME_ENTRY], ids=["offsets", "times"])
+def test_zeros_of_a_preallocated_file_are_not_entries_and_go_with_the_next_write(
+    tmp_path: Path, layout: struct.Struct
+) -> None:
+    data = layout.pack(7, 256) + layout.pack(9, 512)
+    (tmp_path / "i").write_bytes(data + bytes(layout.size * 100))
+    index = IndexFile(tmp_path / "i", layout, threading.RLock())
     assert index.open()
     assert index.last() == (9, 512)
     assert index.count == 2
     index.append(11, 768)
     index.write()
-    assert (tmp_path / "i").read_bytes() == data + OFFSET_ENTRY.pack(11, 768)
+    assert (tmp_path / "i").read_bytes() == data + layout.pack(11, 768)
+
+
+@pytest.mark.spec("BRK-134")
+def test_an_own_file_is_as_long_as_its_entries(tmp_path: Path) -> None:
+    index = _index(tmp_path / "i")
+    index.create()
+    index.write()
+    assert (tmp_path / "i").stat().st_size == 0
+    index.append(7, 256)
+    index.write()
+    assert (tmp_path / "i").stat().st_size == OFFSET_ENTRY.size
 
 
 @pytest.mark.spec("BRK-135")

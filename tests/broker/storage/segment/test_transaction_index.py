@@ -3,7 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.storage.batches.transaction_markers import OpenTransaction, abort_marker, read_marker
+from kafkatool.broker.storage.batches.transaction_markers import (
+    Marker,
+    OpenTransaction,
+    abort_marker,
+    encode_marker,
+    read_marker,
+)
 from kafkatool.broker.storage.log import log_reader
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.segment.transaction_index import AbortedTransaction, read_aborted
@@ -158,3 +164,6 @@ def test_a_marker_is_read_by_its_type_and_its_coordinators_epoch(commit: bool) -
 def test_a_marker_is_written_as_it_is_read() -> None:
     made = abort_marker(OpenTransaction(1, 0, 7, 0), 1000)
     assert made == marker(commit=False, producer=(1, 0), base_offset=0)
+    for commit in (True, False):
+        ends = encode_marker(1, 0, Marker(commit, coordinator_epoch=7), 1000)
+        assert ends == marker(commit=commit, producer=(1, 0), base_offset=0)

@@ -1,6 +1,7 @@
 """Record batches: what is written is read back, damage is found, formats v0 and v1 are read."""
 
 import gzip
+import itertools
 import struct
 import threading
 import zlib
@@ -150,10 +151,10 @@ def test_a_batch_may_keep_its_offsets_when_compaction_left_no_record() -> None:
 @pytest.mark.spec("BRK-151")
 def test_any_flipped_bit_under_the_checksum_is_found() -> None:
     batch = encode_batch([Record(0, 5, b"k", b"value")])
-    for position in range(17, len(batch)):
+    for position, bit in itertools.product(range(17, len(batch)), range(8)):
         damaged = bytearray(batch)
-        damaged[position] ^= 1
-        assert not check_crc(damaged)
+        damaged[position] ^= 1 << bit
+        assert not check_crc(damaged), (position, bit)
 
 
 @pytest.mark.spec("BRK-96")
@@ -303,10 +304,11 @@ def test_plain_entries(magic: int) -> None:
     ]
     (first, _), (second, _) = found
     assert check_crc(data, first) and check_crc(data, second)
-    for position in {*range(12, second)} - {16}:  # the checksum and what it covers; the magic decides on the layout
+    covered = {*range(12, second)} - {16}  # the checksum and what it covers; the magic decides on the layout
+    for position, bit in itertools.product(covered, range(8)):
         damaged = bytearray(data)
-        damaged[position] ^= 1
-        assert not check_crc(damaged, first), position
+        damaged[position] ^= 1 << bit
+        assert not check_crc(damaged, first), (position, bit)
     assert decode_records(data) == [Record(5, 77 if magic else -1, b"k", b"a")]
     assert decode_records(data[second:]) == [Record(9, 78 if magic else -1, b"k", None)]
 
