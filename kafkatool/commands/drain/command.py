@@ -1,5 +1,6 @@
 """``kt drain``: empty brokers: plan, move under a throttle, prove; go on after an interruption, or go back."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import (
     KtCommand,
     broker_options,
+    brokers_flags,
     connect,
     output_option,
     read_cluster_id,
@@ -25,6 +27,7 @@ from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.operations.drain.drain import Drain, Proven, Terms
+from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError
 from kafkatool.core.operations.reassignment.events import Cancelled, Event
 from kafkatool.core.operations.reassignment.run_lock import HeldError
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -168,6 +171,9 @@ def _cancel(o: Options, zk: ZooKeeper, output: DrainOutput, work: Drain) -> int:
                 output.show(event)
                 if isinstance(event, Cancelled):
                     ended = ended and event.ended and (event.found.completed or not o.rollback)
+    except ControllerUnreachableError as e:  # nothing was begun
+        by_request = f"kt reassign{brokers_flags(e.endpoint, o.cluster_id)} --cancel --reassignment-json-file"
+        raise RefusedError(str(e), now=f"{by_request} {shlex.quote(work.plan_file)}") from e
     except (KafkatoolError, KeyboardInterrupt, OSError):
         _show_all(output, work.end_cancel())
         raise

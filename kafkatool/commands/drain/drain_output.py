@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.plan_table import broker_lines, throttled_line, total_line
-from kafkatool.commands.shared.run_progress import RunProgressLine
+from kafkatool.commands.shared.run_progress import RunProgressLine, released_line
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.drain.drain import Planned, Proven
 from kafkatool.core.operations.drain.proof import Proof
@@ -77,6 +77,8 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
             case events.SentBack():
                 what = in_number(event.partitions, "partition under way is", "partitions under way are")
                 self._out.note(f"{what} sent back to the replicas from before")
+            case events.Released():
+                self._out.note(released_line(event))
             case events.NotSentBack() | events.MovedByRequest():
                 self._out.note(f"not turned round, their end is waited for: {_names(event.partitions)}")
             case events.NotTurnedRound():

@@ -1,9 +1,9 @@
 """``kt reassign --cancel``: send nothing more, send back what is under way, and with --rollback what has ended (RSN-37X).
 
 A controller in ZooKeeper mode cannot be stopped half-way: deleting /admin/reassign_partitions or /controller would leave
-partitions between both assignments. So the znode asks for the replicas from before instead. The bundled controller turns
-round at that; Kafka's own (seen with 1.1.1 and 2.8.2) looks at a node that changed only when the next controller starts,
-which then goes back all the way, and kt says so.
+partitions between both assignments. From Kafka 2.4 on the controller is asked by a request, which ends moves of either
+kind. Older ones know none: there the znode asks for the replicas from before, at which they look only when the next
+controller starts, which then goes back all the way (seen with 1.1.1), and kt says so.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, status_lines
 from kafkatool.commands.reassign.run_output import RunOutput
+from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import terminated_like_interrupted
-from kafkatool.core.errors import KafkatoolError
+from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.values import in_number
+from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError, asking
 from kafkatool.core.operations.reassignment.events import Cancelled
 from kafkatool.core.operations.reassignment.run import Run
 from kafkatool.core.operations.reassignment.status import Status, Verification
 from kafkatool.core.planner.plan_files import Moves
+from kafkatool.core.zookeeper.session import ZooKeeper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +46,12 @@ class Cancel(PlanMode):
         with terminated_like_interrupted(), self.session() as zk:
             output = RunOutput(self)
             run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
-            if self.dry_run:
-                ops = run.plan_cancel(origin, rollback=self.rollback, preserve_throttles=self.preserve_throttles)
-                self.out.planned(ops, sequential_paths=NUMBERED)
-                return 0
-            found, ended = self._follow(run, output, origin)
+            try:
+                if self.dry_run:
+                    return self._plan_only(zk, plan, run, origin)
+                found, ended = self._follow(run, output, origin)
+            except ControllerUnreachableError as e:
+                raise RefusedError(str(e), now=self.asking_brokers(e.endpoint, self._again)) from e
             if not ended:
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             if self.rollback or not ended:
@@ -60,12 +64,28 @@ class Cancel(PlanMode):
         self.out.show(Answer((), [item(m) for m in found.items], COLUMNS, cluster_id))
         return 0 if ended and (not self.rollback or found.completed) else 1
 
+    @property
+    def _again(self) -> str:
+        return "--cancel" + " --rollback" * self.rollback + self.own_rollback
+
+    def _plan_only(self, zk: ZooKeeper, plan: Moves, run: Run, origin: Moves) -> int:
+        from kafkatool.core.operations.requests.planned import plan_moves
+
+        with asking(zk, plan, broker_access()) as client:
+            requests, ops = run.plan_cancel(
+                origin, client, rollback=self.rollback, preserve_throttles=self.preserve_throttles
+            )
+            shown = [] if client is None else plan_moves(client, requests)
+        self.out.planned(ops, sequential_paths=NUMBERED, requests=shown)
+        return 0
+
     def _follow(self, run: Run, output: RunOutput, origin: Moves) -> tuple[Verification, bool]:
         """Show the events; return what was found, and whether it ended. Cut short, it says where things stand."""
         try:
             with output:
                 for event in run.cancel(
                     origin,
+                    broker_access(),
                     rollback=self.rollback,
                     timeout_s=self.timeout,
                     force=self.force,
@@ -74,6 +94,8 @@ class Cancel(PlanMode):
                     output.show(event)
                     if isinstance(event, Cancelled):
                         found, ended = event.found, event.ended
+        except ControllerUnreachableError:
+            raise  # nothing was begun
         except (KafkatoolError, KeyboardInterrupt, OSError):  # OSError: whoever read stdout or stderr has gone
             for event in run.end_cancel(preserve_throttles=self.preserve_throttles):
                 output.show(event)

@@ -70,9 +70,9 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "--verify --wait ends when nothing of the plan is under way. Of a plan that --execute sends in batches it waits "
         "for those to come as well, as long as a kt on this machine is at it, however long that stands still. Exit code "
         "1: not all is as planned; stderr says what is seen and what to type.",
-        "--cancel sends back what is under way, to what the rollback file tells; --rollback also what has ended. The "
-        "controller of kt turns round at once; one of Kafka's does when the next controller is elected, or by "
-        "kafka-reassign-partitions.sh --bootstrap-server … --cancel (2.6 and later).",
+        "--cancel sends back what is under way; --rollback also what has ended, to what the rollback file tells. With "
+        "Kafka 2.4 and later it asks the controller, as kt reassign --bootstrap-server does, so brokers must be reached: "
+        "--command-config where they want a login. Controllers of Kafka 0.10 to 2.3 go back when the next one is elected.",
         "generate --explain adds reason and copies_to to each partition, and an item for each broker: broker, "
         "replicas_before, replicas_after, leaders_before, leaders_after, incoming, outgoing, copied_bytes "
         "(null: not known).",

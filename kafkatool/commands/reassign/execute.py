@@ -81,7 +81,10 @@ class Execute(PlanMode):
                 output = RunOutput(self, brief=True)
                 run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
                 return self._follow(
-                    run, run.resume(state, force=self.force, timeout_s=self.timeout), output, cluster_id
+                    run,
+                    run.resume(state, broker_access(), force=self.force, timeout_s=self.timeout),
+                    output,
+                    cluster_id,
                 )
 
     def _check_batches_fit(self, prepared: Prepared) -> None:

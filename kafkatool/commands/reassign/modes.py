@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Final
 import click
 
 from kafkatool.commands.shared.bootstrap import Bootstrap
-from kafkatool.commands.shared.options import connect, same_cluster
+from kafkatool.commands.shared.options import brokers_flags, connect, same_cluster
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import UsageError
+from kafkatool.core.model.values import Endpoint
 from kafkatool.core.operations.reassignment.saved_run import RunFiles
 from kafkatool.core.planner.plan_files import STDIN, Moves, PartitionName, parse_plan, read_text
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -78,9 +79,16 @@ class PlanMode(Mode):
 
     def command(self, mode: str) -> str:
         """Return what to type to do ``mode`` with the same plan; one from stdin stays there."""
+        return self.to_type(f"{mode} {self._plan}")
+
+    def asking_brokers(self, endpoint: Endpoint, mode: str) -> str:
+        """Return what to type to do ``mode`` with the same plan by requests to brokers."""
+        return f"kt reassign{brokers_flags(endpoint, self.cluster_id)} {mode} {self._plan}"
+
+    @property
+    def _plan(self) -> str:
         stdin = " < PLAN" if self.reassignment_json_file == STDIN else ""
-        plan = f"--reassignment-json-file {shlex.quote(self.reassignment_json_file)}{stdin}"
-        return self.to_type(f"{mode} {plan}")
+        return f"--reassignment-json-file {shlex.quote(self.reassignment_json_file)}{stdin}"
 
     @property
     def own_rollback(self) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line
-from kafkatool.commands.shared.run_progress import RunProgressLine
+from kafkatool.commands.shared.run_progress import RunProgressLine, released_line
 from kafkatool.core.model.values import TopicPartition, in_number
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.following import Progress
@@ -72,6 +72,8 @@ class RunOutput(AbstractContextManager["RunOutput"]):
             case events.SentBack():
                 what = in_number(event.partitions, "partition under way is", "partitions under way are")
                 self._out.note(f"{what} sent back to the replicas from before")
+            case events.Released():
+                self._out.note(released_line(event))
             case events.NotSentBack():
                 self._show_not_sent_back(event)
             case events.MovedByRequest():
@@ -164,8 +166,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
             return
         self._out.note(
             f"{asked}. Kafka's controllers read it anew only when one is elected: restart broker {event.controller}, and "
-            "the next controller takes them back; from Kafka 2.6 on kafka-reassign-partitions.sh --bootstrap-server … "
-            "--cancel does so too"
+            "the next controller takes them back"
         )
 
     def _show_cut_short(self, event: events.CancelCutShort) -> None:

@@ -1,6 +1,5 @@
 """The other way to a cluster than ZooKeeper: ``--bootstrap-server`` and ``--command-config`` (ADM-1 to ADM-3, ADM-9)."""
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -50,12 +49,6 @@ class Bootstrap:
     addresses: tuple[Address, ...]
     settings: ClientSettings
     command_config: Path | None
-
-    @property
-    def flags(self) -> str:
-        """Write it for a command that a person is told to type."""
-        config = "" if self.command_config is None else f" --command-config {shlex.quote(str(self.command_config))}"
-        return f" --bootstrap-server {shlex.quote(self.text)}{config}"
 
 
 def choose_way(ctx: click.Context) -> None:

@@ -7,6 +7,7 @@ need not carry it from its flags to its session.
 import logging
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -26,6 +27,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 KAFKA_OPTS: Final = "KAFKA_OPTS"
 _CHOSEN: Final = "kafkatool.credentials."  # where click keeps what the flags say
+_OF_ZOOKEEPER: Final = ("zk-auth-file", "zk-tls-config-file", "zk-set-acl")
+_OF_BROKERS: Final = ("command-config", "listener")
 _SECRET = re.compile(r"password\s*=|SCRAM-SHA-\d+\s*=\s*\[(?!\s*(iterations\s*=\s*\d+)?\s*\])", re.IGNORECASE)
 log = logging.getLogger(__name__)
 
@@ -80,6 +83,15 @@ def _chosen(name: str) -> str | None:
     ctx = click.get_current_context(silent=True)
     value: str | None = None if ctx is None else ctx.meta.get(_CHOSEN + name)
     return value
+
+
+def login_flags(*, by_zookeeper: bool) -> str:
+    """Write the flags that name logins and listeners, for a command that a person is told to type."""
+    names = (*(_OF_ZOOKEEPER if by_zookeeper else ()), *_OF_BROKERS)
+    given = {name: value for name in names if (value := _chosen(name)) is not None}
+    if given.get("zk-set-acl") == "auto":
+        del given["zk-set-acl"]
+    return "".join(f" --{name} {shlex.quote(value)}" for name, value in given.items())
 
 
 def _once(key: str, make: Callable[[], Any]) -> Any:

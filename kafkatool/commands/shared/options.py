@@ -21,7 +21,9 @@ from kafkatool.commands.shared.bootstrap import (
 )
 from kafkatool.commands.shared.credentials import (
     choose_node_acls,
+    command_config,
     listener_option,
+    login_flags,
     zk_auth_file_option,
     zk_set_acl_option,
     zk_tls_config_file_option,
@@ -41,6 +43,7 @@ from kafkatool.core.errors import (
 from kafkatool.core.zookeeper.connect_string import without_spaces
 
 if TYPE_CHECKING:
+    from kafkatool.core.model.values import Endpoint
     from kafkatool.core.planner.plan_files import PartitionName
     from kafkatool.core.zookeeper.session import ZooKeeper
 
@@ -239,10 +242,30 @@ def partition_form_option(default: str) -> Callable[[F], F]:
 
 
 def same_cluster(zookeeper: str | None, cluster_id: str | None, bootstrap: Bootstrap | None = None) -> str:
-    """Write these flags for a command that a person is told to type: it keeps the guard (COM-5X)."""
-    guard = "" if cluster_id is None else f" --cluster-id {shlex.quote(cluster_id)}"
-    way = bootstrap.flags if bootstrap is not None else f" --zookeeper {shlex.quote(zookeeper or '')}"
-    return f"{way}{guard}"
+    """Write the flags of this run's connection for a command that a person is told to type: guard, logins and all (COM-5X).
+
+    What the environment or a settings file gave is written too: the command is for another shell as well.
+    """
+    way = ""
+    if bootstrap is not None:
+        way = f" --bootstrap-server {shlex.quote(bootstrap.text)}"
+    elif zookeeper is not None:
+        way = f" --zookeeper {shlex.quote(zookeeper)}"
+    return f"{way}{login_flags(by_zookeeper=bootstrap is None)}{_guard(cluster_id)}"
+
+
+def brokers_flags(endpoint: "Endpoint", cluster_id: str | None) -> str:
+    """Write the flags of the way by brokers, for a command to be typed instead; it needs a login where they want one."""
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    file = command_config()
+    config = " --command-config FILE" if file is None and endpoint.protocol != "PLAINTEXT" else ""
+    if file is not None:
+        config = f" --command-config {shlex.quote(str(file))}"
+    return f" --bootstrap-server {shlex.quote(f'{host}:{endpoint.port}')}{config}{_guard(cluster_id)}"
+
+
+def _guard(cluster_id: str | None) -> str:
+    return "" if cluster_id is None else f" --cluster-id {shlex.quote(cluster_id)}"
 
 
 def parse_broker_ids(text: str, flag: str) -> tuple[int, ...]:

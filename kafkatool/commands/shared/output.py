@@ -121,13 +121,19 @@ class Output:
             click.echo("".join(f"{line}\n" for line in lines), nl=False)
 
     def planned(
-        self, ops: Iterable["Op"], *, sequential_paths: Sequence[str] = (), errors: Sequence[dict[str, Any]] = ()
+        self,
+        ops: Iterable["Op"],
+        *,
+        sequential_paths: Sequence[str] = (),
+        errors: Sequence[dict[str, Any]] = (),
+        requests: Iterable["PlannedRequest"] = (),
     ) -> None:
         """Print what ``--dry-run`` would write (COM-6X). ``sequential_paths`` get a number from ZooKeeper.
 
-        ``errors`` are of what could not be done, beside which the rest would be.
+        ``errors`` are of what could not be done, beside which the rest would be. ``requests`` go to brokers before.
         """
-        items = [_planned(op, sequential_paths) for op in ops]
+        items = [_request(r) for r in requests]
+        items += [_planned(op, sequential_paths) for op in ops]
         lines = [" ".join(filter(None, (i["operation"], i["path"], i["value"]))) for i in items]
         self.show(Answer(lines, items, ("operation", "path", "value"), errors=errors))
         self.note("dry run: nothing was written")
@@ -194,6 +200,11 @@ def _cell(value: Any) -> str:
 
 
 _ESCAPED: Final = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})  # a row stays a row
+
+
+def _request(r: "PlannedRequest") -> dict[str, Any]:
+    value = orjson.dumps(r.fields, default=list).decode()
+    return {"operation": "request", "path": f"broker {r.broker} {r.api} {r.version}", "value": value}
 
 
 def _planned(op: "Op", sequential_paths: Sequence[str]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
+from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
-from kafkatool.core.operations.reassignment.events import Following
+from kafkatool.core.operations.reassignment.events import Following, Released
 from kafkatool.core.operations.reassignment.following import Progress
 
 
@@ -58,3 +59,9 @@ def share_done(p: Progress, copied: Copied | None) -> float:
     if copied is not None:
         return min(1.0, copied.copied_bytes / copied.total_bytes)
     return p.finished / p.total if p.total else 1.0
+
+
+def released_line(event: Released) -> str:
+    """Say what was taken out of the znode."""
+    what = in_number(event.partitions, "partition was", "partitions were")
+    return f"{what} taken out of /admin/reassign_partitions: it asked for what the controller does not carry out"

@@ -263,13 +263,18 @@ def test_a_move_by_request_is_neither_replaced_nor_cancelled_without_a_word(
     file = ("--reassignment-json-file", plan_file(tmp_path / "plan.json", {0: (3,), 1: (3,)}))
     refused = run(zk_connect, "--execute", *file)
     assert refused.exit_code == 1 and "a request to the controller is moving [t,0], which this plan" in refused.stdout
-    assert "--bootstrap-server … --cancel" in refused.stderr and asked(zk) == {}
+    assert "kt reassign --bootstrap-server HOST:PORT --cancel" in refused.stderr and asked(zk) == {}
     cancelled = run(zk_connect, "--cancel", *file)
     assert "[t,0]: moved by a request to the controller, and not cancelled" in cancelled.stderr
     node = zk.get(path)
     assert node is not None and json.loads(node.data) == moving
     assert run(zk_connect, "--execute", *file, "--force").exit_code == 0
-    assert "[t,0]: moved" not in run(zk_connect, "--cancel", *file, "--timeout", "0").stderr, "the znode moves it now"
+    unreachable = run(zk_connect, "--cancel", *file)  # the znode moves it now
+    assert unreachable.exit_code == 1 and "[t,0]: moved" not in unreachable.stderr
+    assert "cannot be asked to cancel: no broker answers: 127.0.0.1:1: refused; nothing was" in unreachable.stdout
+    plan_named = f"--cancel --reassignment-json-file {file[1]}"
+    assert f"kt reassign --bootstrap-server 127.0.0.1:1 {plan_named}" in unreachable.stderr.splitlines()
+    assert asked(zk) == plan({0: (3,), 1: (3,)})
 
 
 @pytest.mark.spec("RSN-37X")

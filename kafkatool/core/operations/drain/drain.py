@@ -86,6 +86,7 @@ class Drain:
         self._zk, self._brokers, self._directory = zk, sorted(set(brokers)), directory
         self._on_progress, self._timeout_s = on_progress, timeout_s
         self._run: Run | None = None
+        self.plan_file = ""  # that of the round that is worked on
         self._before: dict[tuple[str, str], SavedThrottle] = {}
 
     def files(self, number: int) -> RunFiles:
@@ -129,7 +130,7 @@ class Drain:
             state = RunState.read(files.state, plan)
             self._note_before(state.throttles)
             run = self._of(files, plan)
-            if not (yield from self._followed(run.resume(state, force=False, timeout_s=self._timeout_s))):
+            if not (yield from self._followed(run.resume(state, self._access, force=False, timeout_s=self._timeout_s))):
                 return
         yield from self._rounds(number + 1, terms)
 
@@ -149,6 +150,7 @@ class Drain:
         yield self.prove()
 
     def _of(self, files: RunFiles, plan: Moves) -> Run:
+        self.plan_file = files.plan
         self._run = Run(self._zk, plan, files, name_of=dashed, on_progress=self._on_progress)
         return self._run
 
@@ -210,6 +212,7 @@ class Drain:
             plan = _read_plan(files)
             yield from self._of(files, plan).cancel(
                 files.known_way_back(plan, name_of=dashed),
+                self._access,
                 rollback=rollback,
                 timeout_s=self._timeout_s,
                 force=False,

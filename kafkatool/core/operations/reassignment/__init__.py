@@ -1,9 +1,11 @@
 """Reassignment of partitions: a plan proposed, checked, submitted, followed, verified, and undone.
 
 Doors: `proposal` makes a plan; `submission` checks and submits one; `run` carries one out over its whole life and yields
-`events`; `status` tells how far one is. Nothing here prints, knows click, or asks a broker for more than replica sizes."""
+`events`; `status` tells how far one is; `cancelling` has the controller end moves. Nothing here prints, or knows
+click."""
 
 __all__ = [
+    "cancelling",
     "copy_progress",
     "events",
     "following",

@@ -121,7 +121,14 @@ class Cancelled(Event):
 
 @dataclass(frozen=True, slots=True)
 class SentBack(Event):
-    """The znode asks for so many partitions to go back to what they were."""
+    """So many partitions are asked to go back to what they were, of the znode or of the controller."""
+
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Event):
+    """So many partitions were taken out of the znode: it asked for what the controller does not carry out."""
 
     partitions: int
 

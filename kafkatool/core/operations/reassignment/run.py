@@ -6,7 +6,7 @@ Each step is noted in the state file before it is taken, so whoever comes next c
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkatool.core.errors import (
     NoNodeError,
@@ -16,7 +16,7 @@ from kafkatool.core.errors import (
     ZooKeeperError,
 )
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.reassignment import events, following, status, throttles
+from kafkatool.core.operations.reassignment import cancelling, events, following, status, throttles
 from kafkatool.core.operations.reassignment.copy_progress import to_copy
 from kafkatool.core.operations.reassignment.events import Event, Following, LeftUnfinished, ThrottleRemoved, WayBack
 from kafkatool.core.operations.reassignment.following import Progress
@@ -28,14 +28,23 @@ from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
 from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
+if TYPE_CHECKING:  # the wire protocol takes as long to import as all else
+    from kafkatool.core.client.access import BrokerAccess
+    from kafkatool.core.client.cluster import ClusterClient
+    from kafkatool.core.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+
 PATIENCE_S: Final = 10.0  # a kt that carries out a plan looks for the mark every second
 PAUSE_S: Final = 0.1
 
 
 @dataclass(slots=True)
 class _Turning:
-    """What a cancel has sent back, and has to tell. ``since``: when it last did, until it was told that nothing came."""
+    """What a cancel has sent back, and has to tell. ``since``: when it last did, until it was told that nothing came.
 
+    ``client``: the controller is asked; None: the way back is written.
+    """
+
+    client: "ClusterClient | None" = None
     sent_back: frozenset[TopicPartition] = frozenset()
     unknown: frozenset[TopicPartition] = frozenset()
     since: float | None = None
@@ -109,10 +118,23 @@ class Run:
         yield Following(copying)
         yield from self._follow(prepared.batches, started=True, timeout_s=timeout_s)
 
-    def resume(self, state: RunState, *, force: bool, timeout_s: float | None) -> Iterator[Event]:
-        """Go on where a run ended (RSN-22X): set its throttles, let end what is under way, send what is left."""
+    def resume(
+        self, state: RunState, access: "BrokerAccess", *, force: bool, timeout_s: float | None
+    ) -> Iterator[Event]:
+        """Go on where a run ended (RSN-22X): set its throttles, let end what is under way, send what is left.
+
+        What a cancel asked by the znode to go back, and the controller did not take up, would never end: it is taken out.
+        Raises ControllerUnreachableError, with nothing written: it cannot be.
+        """
         self._state = state
         begun = time.monotonic()
+        if any(to != self._plan.get(p, to) for p, to in (status.running(self._zk) or {}).items()):
+            origin = self._files.known_way_back(self._plan, name_of=self._name_of)
+            with cancelling.asking(self._zk, self._plan, access) as client:
+                if client is not None:
+                    ended = cancelling.end_moves(client, self._zk, self._plan, origin, turned_only=True)
+                    if taken_out := len(ended.cancelled | ended.released):
+                        yield events.Released(taken_out)
         throttles.set_again(self._zk, state.throttles)
         yield Following(to_copy(self._zk, self._plan), "under way")
         if not following.wait(self._zk, self._plan, timeout_s=timeout_s, on_progress=self._on_progress):
@@ -280,12 +302,40 @@ class Run:
     # --- cancel -----------------------------------------------------------------------------------------------------
 
     def cancel(
-        self, origin: Moves, *, rollback: bool, timeout_s: float | None, force: bool, preserve_throttles: bool
+        self,
+        origin: Moves,
+        access: "BrokerAccess",
+        *,
+        rollback: bool,
+        timeout_s: float | None,
+        force: bool,
+        preserve_throttles: bool,
     ) -> Iterator[Event]:
         """Send nothing more, and send what is under way back to ``origin``, as far as that is known (RSN-37X).
 
-        ``rollback``: what has ended too goes back there.
+        The controller is asked to, where it takes such a request, else the way back is written. ``rollback``: what has
+        ended too goes back there. Raises ControllerUnreachableError, with nothing written; RefusedError.
         """
+        with cancelling.asking(self._zk, self._plan, access) as client:
+            yield from self._cancel(
+                origin,
+                client,
+                rollback=rollback,
+                timeout_s=timeout_s,
+                force=force,
+                preserve_throttles=preserve_throttles,
+            )
+
+    def _cancel(
+        self,
+        origin: Moves,
+        client: "ClusterClient | None",
+        *,
+        rollback: bool,
+        timeout_s: float | None,
+        force: bool,
+        preserve_throttles: bool,
+    ) -> Iterator[Event]:
         try:
             RunState.read(self._files.state, self._plan)
         except RefusedError as e:
@@ -293,7 +343,7 @@ class Run:
                 yield events.NotCancelled(e)
         if moved := status.moved_by_request(read_cluster(self._zk, self._topics, states=False), self._plan):
             yield events.MovedByRequest(tuple(moved))
-        ended = yield from self._stop(origin, timeout_s)
+        ended = yield from self._stop(origin, timeout_s, client)
         if ended and rollback:
             ended = yield from self._go_back(origin, timeout_s=timeout_s, force=force)
         if not ended:
@@ -303,12 +353,15 @@ class Run:
         found = status.verify(self._zk, origin if rollback else self._plan, preserve_throttles=True)
         yield events.Cancelled(found, ended)
 
-    def plan_cancel(self, origin: Moves, *, rollback: bool, preserve_throttles: bool) -> list[Op]:
-        """Plan what ``cancel`` would write, in its order, if nothing ended meanwhile (COM-6X).
+    def plan_cancel(
+        self, origin: Moves, client: "ClusterClient | None", *, rollback: bool, preserve_throttles: bool
+    ) -> "tuple[list[AlterPartitionReassignmentsRequest], list[Op]]":
+        """Plan what ``cancel`` would ask the controller for, and write, in its order, if nothing ended meanwhile (COM-6X).
 
         The way back of what has ended is sent, and throttles come off, when what is under way has arrived.
         """
-        turned, _ = plan_send_back(self._zk, self._plan, origin)
+        asked = [] if client is None else cancelling.plan_requests(client, self._zk, self._plan, origin)
+        turned = plan_send_back(self._zk, self._plan, origin)[0] if client is None else None
         ops: list[Op] = [turned] if turned is not None else []
         if rollback:
             moving = status.running(self._zk) or {}
@@ -322,7 +375,8 @@ class Run:
             else:
                 writes = throttles.plan_removal(self._zk, self._topics)
             ops += [op for write in writes for op in write.ops]
-        return ops
+        self._zk.check_permitted(ops)
+        return asked, ops
 
     def end_cancel(self, *, preserve_throttles: bool) -> Iterator[Event]:
         """Tell where things stand, and take throttles off unless data is still copied under them (RSN-23X).
@@ -361,7 +415,9 @@ class Run:
     def _topics(self) -> set[str]:
         return {p.topic for p in self._plan}
 
-    def _stop(self, origin: Moves, timeout_s: float | None) -> Generator[Event, None, bool]:
+    def _stop(
+        self, origin: Moves, timeout_s: float | None, client: "ClusterClient | None"
+    ) -> Generator[Event, None, bool]:
         """Send back what is in the znode, and wait until no batch of the plan is there, and none will follow.
 
         False: the deadline passed first. A kt that carries out the plan may write its file at the same moment, over the
@@ -371,7 +427,7 @@ class Run:
         """
         begun = time.monotonic()
         patience_s = PATIENCE_S if timeout_s is None else min(PATIENCE_S, timeout_s)
-        turning = _Turning()
+        turning = _Turning(client)
 
         def on_progress(p: Progress) -> None:
             self._on_progress(replace(p, elapsed_s=time.monotonic() - begun))
@@ -417,10 +473,14 @@ class Run:
     def _turn_round(self, origin: Moves, turning: "_Turning") -> bool:
         """Mark the run, and send back what is under way. Return whether there is something new to tell."""
         self._mark()
+        by_znode = self._plan
+        if turning.client is not None:
+            unknown = self._ask_to_cancel(origin, turning, turning.client)
+            by_znode = {p: self._plan[p] for p in unknown}
         try:
-            sent = send_back(self._zk, self._plan, origin)
+            sent = send_back(self._zk, by_znode, origin)
         except (VersionConflictError, NoNodeError):  # somebody else wrote it: the next look tries again
-            return False
+            return bool(turning.news)
         if sent.back:
             turning.sent_back |= sent.back
             turning.since = time.monotonic()
@@ -434,6 +494,16 @@ class Run:
                 view = read_cluster(self._zk, [], states=False)
                 turning.news.append(events.NotTurnedRound(len(still), view.controller_id))
         return bool(turning.news)
+
+    def _ask_to_cancel(self, origin: Moves, turning: "_Turning", client: "ClusterClient") -> frozenset[TopicPartition]:
+        """Have the controller end what is under way. Return what it cannot, and has to be told by the znode."""
+        ended = cancelling.end_moves(client, self._zk, self._plan, origin)
+        if new := ended.cancelled - turning.sent_back:
+            turning.news.append(events.SentBack(len(new)))
+        if left := ended.released - turning.sent_back:
+            turning.news.append(events.Released(len(left)))
+        turning.sent_back |= ended.cancelled | ended.released
+        return ended.unknown
 
     def _go_back(self, before: Moves, *, timeout_s: float | None, force: bool) -> Generator[Event, None, bool]:
         """Submit what differs from ``before`` and follow it; False: the deadline passed first."""

@@ -19,9 +19,7 @@ from kafkatool.core.zookeeper.znodes import ReassignmentZnode
 
 MAX_BATCH_BYTES: Final = 512_000  # of one znode, half of ZooKeeper's limit (RSN-19X)
 SHOWN_BY_LIST: Final = "kt reassign --list shows what runs; kt waits for it with --verify --wait and its plan"
-CANCELLED_BY_REQUEST: Final = (
-    "kt does not end such a move; Kafka's tool does: kafka-reassign-partitions.sh --bootstrap-server … --cancel"
-)
+CANCELLED_BY_REQUEST: Final = "such a move is ended by kt reassign --bootstrap-server HOST:PORT --cancel, with its plan"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
 """A request that ``--dry-run`` shows instead of sending it: to whom, which one, and its fields as they would be written."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.protocol.codec.schema import Api, fields_of
 from kafkatool.core.protocol.codec.types import UUID
+from kafkatool.core.protocol.messages import alter_partition_reassignments
+from kafkatool.core.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,11 @@ def plan(
     """Plan a request to that broker, or to the controller. Raises as sending it would."""
     target, version = client.version_of(api, broker=broker, least=least)
     return PlannedRequest(target, api.name, version, fields_in_order(request, version))
+
+
+def plan_moves(client: ClusterClient, requests: Iterable[AlterPartitionReassignmentsRequest]) -> list[PlannedRequest]:
+    """Plan requests that begin or cancel moves."""
+    return [plan(client, alter_partition_reassignments.API, request) for request in requests]
 
 
 def fields_in_order(message: object, version: int) -> dict[str, Any]:

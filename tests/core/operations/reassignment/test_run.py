@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkatool.core.client.access import PLAINTEXT_ACCESS
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.events import Event
@@ -67,7 +68,7 @@ def test_a_run_past_its_deadline_can_be_resumed_by_another(zk: ZooKeeper, zk_con
         next(second.start(prepare(zk, GOAL), followed=True, timeout_s=60))
     assert list(second.end_early()) == []  # the run that there is to resume is not its own
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        told = list(second.resume(state, force=False, timeout_s=60))
+        told = list(second.resume(state, PLAINTEXT_ACCESS, force=False, timeout_s=60))
     assert kinds(told) == ["Following", "Following", "Ended", "ThrottleRemoved"]
     assert not files.state.exists() and config(zk, "brokers", "1") == {}
 
@@ -80,7 +81,9 @@ def test_a_cancelled_run_goes_back_to_what_was_there(zk: ZooKeeper, zk_connect: 
     before = plan({0: (1,), 1: (2,), 3: (1,)})
     other, _ = new_run(zk, tmp_path)
     with nodes.controller(zk_connect, ReassignmentZnode.PATH, nodes.reassign):
-        told = list(other.cancel(before, rollback=True, timeout_s=60, force=False, preserve_throttles=False))
+        told = list(
+            other.cancel(before, PLAINTEXT_ACCESS, rollback=True, timeout_s=60, force=False, preserve_throttles=False)
+        )
     assert kinds(told) == ["Following", "Following", "ThrottleRemoved", "Cancelled"]
     assert isinstance(told[-1], events.Cancelled) and told[-1].ended and told[-1].found.completed
     assert nodes.assignment(zk, "t") == NINE and not files.state.exists()
