@@ -151,7 +151,7 @@ def test_whichever_effect_raises_nobody_else_waits_for_ever(
             assert (late.error, late.open) == (ErrorCode.NONE, 0), f"call {at} raised: the group goes on"
 
 
-@pytest.mark.spec("GRP-23", "GRP-41")
+@pytest.mark.spec("GRP-21", "GRP-23", "GRP-41")
 @pytest.mark.parametrize("field", ["client_id", "instance_id", "member_id", "kind", "protocol", "metadata"])
 def test_who_could_not_be_stored_is_not_let_in(make_stage: Callable[[], Stage], field: str) -> None:
     stage = make_stage()

@@ -151,16 +151,24 @@ def test_zstd_batches_of_other_topics_and_old_formats_go_out_as_they_lie(
 
 
 @pytest.mark.spec("BRK-105")
-def test_a_session_over_the_wire(broker: World, client: Client) -> None:
-    full = ask(client, 11, 0, session=(0, 0))
+@pytest.mark.parametrize("version", range(7, 13))
+def test_a_session_over_the_wire(broker: World, client: Client, version: int) -> None:
+    full = ask(client, version, 0, session=(0, 0))
     assert full.session_id > 0
-    assert ask(client, 11, -1, session=(full.session_id, 1)).topics == []
+    assert ask(client, version, -1, session=(full.session_id, 1)).topics == []
     broker.produce()
-    assert only(ask(client, 11, -1, session=(full.session_id, 2))).high_watermark == 1
+    assert only(ask(client, version, -1, session=(full.session_id, 2))).high_watermark == 1
     for named, code in (((full.session_id, 9), 71), ((full.session_id, 2), 71), ((full.session_id ^ 1, 3), 70)):
-        answer = ask(client, 11, 0, session=named)
+        answer = ask(client, version, 0, session=named)
         assert (answer.error_code, answer.topics) == (code, []), "at the top, whatever is listed"
-    assert ask(client, 11, -1, session=(full.session_id, 3)).error_code == 0, "they changed nothing"
+    assert ask(client, version, -1, session=(full.session_id, 3)).error_code == 0, "they changed nothing"
+
+
+@pytest.mark.spec("BRK-105")
+def test_before_version_7_no_session_is_opened(broker: World, client: Client) -> None:
+    for version in range(7):
+        assert only(ask(client, version, 0)).error_code == 0
+    assert len(broker.manager.fetch_sessions) == 0
 
 
 def offset_of(
