@@ -62,7 +62,7 @@ def is_tls(kafka: SecuredKafka) -> bool:
     return kafka.version != "1.1.1"
 
 
-@pytest.mark.spec("SEC-16", "SEC-28", "SEC-29", "SEC-30")
+@pytest.mark.spec("SEC-16", "SEC-28", "SEC-29", "SEC-30", "SEC-112")
 def test_topics_belong_to_whom_kafkas_own_tool_gives_them_and_get_leaders(kafka: SecuredKafka, tmp_path: Path) -> None:
     made = run(kafka, "topics", "create", "--topic", "ours", "--partitions", "1", "--replication-factor", "2")
     assert (made.exit_code, made.stdout) == (0, 'Created topic "ours".\n'), made.output
@@ -133,7 +133,7 @@ def test_zookeeper_by_tls_and_each_port_taken_for_the_other(kafka: SecuredKafka)
     assert f"kt: {kafka.connect_tls} speaks TLS: give --zk-tls-config-file" in encrypted.stderr
 
 
-@pytest.mark.spec("SEC-1", "SEC-5", "SEC-21", "SEC-23")
+@pytest.mark.spec("SEC-1", "SEC-5", "SEC-21", "SEC-23", "SEC-112")
 @pytest.mark.parametrize("user", ["kafka", "nobody"])
 def test_a_refused_login_is_said_at_once_and_nothing_is_done(kafka: SecuredKafka, tmp_path: Path, user: str) -> None:
     login = tmp_path / "login.properties"
@@ -146,7 +146,7 @@ def test_a_refused_login_is_said_at_once_and_nothing_is_done(kafka: SecuredKafka
     assert "guess-word" not in result.output
 
 
-@pytest.mark.spec("SEC-18", "SEC-24", "SEC-26")
+@pytest.mark.spec("SEC-18", "SEC-24", "SEC-26", "SEC-112")
 def test_who_may_not_write_learns_whose_the_node_is(kafka: SecuredKafka, tmp_path: Path) -> None:
     assert run(kafka, "topics", "list", login=False).exit_code == 0
     new = ("topics", "create", "--topic", "refused", "--partitions", "1", "--replication-factor", "1")
@@ -279,3 +279,6 @@ def test_nodes_are_closed_and_opened_as_by_kafkas_own_tool(kafka: SecuredKafka) 
     finally:
         run(kafka, "zk-acl", *own, "secure", "--force")
     assert rights(kafka) == before
+    made = run(kafka, "topics", "create", "--topic", "after", "--partitions", "1", "--replication-factor", "2")
+    assert made.exit_code == 0, made.output
+    await_leader(kafka, "after")  # so its controller and its leader write below these nodes as ever

@@ -19,6 +19,11 @@ def assigned(generation: int | None, *keys: int, time: int = 0, member: str = "m
     return {"group": "g", "member": member, "rebalance": [event]}
 
 
+def revoked(*keys: int) -> dict[str, Any]:
+    event = {"what": "revoked", "keys": list(keys), "generation": 5, "time": 0}
+    return {"group": "g", "member": "m1", "rebalance": [event]}
+
+
 def kinds(text: str, extras: Mapping[int, Mapping[str, Any]] | None = None, **options: Any) -> set[str]:
     return judge(history(text, extras, **options)).kinds()
 
@@ -81,6 +86,7 @@ HAS: list[tuple[str, Any]] = [
     ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0i p x:b@2"),
     ("nonmonotonic-send", "0 s x=a@4 ; 0i s x=b@2 ; 1 p x:b@2"),
     ("nonmonotonic-send", "0 (s x=a@5 ; s x=b@1) ; 0 s x=c@3"),
+    ("nonmonotonic-send", "0 s x=a@4 ; 0 assign x ; 0 s x=b@2"),  # a producer starts nowhere anew
     ("stuck", "0 s x=a@9 ; 1 ends x:0..9 ; 1 final x:9 ; 1 ends x:0..12"),
 ]
 
@@ -286,6 +292,8 @@ def test_a_value_polled_before_its_commit_was_asked_for_is_an_early_read(ended_a
         ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 p y:c@0 ; 0 p x:b@2", {1: assigned(5, 0)}),
         ("int-nonmonotonic-poll", "0 [p x:a@1 ; p x:a@1]", {0: assigned(5, 0)}),
         ("int-nonmonotonic-poll", "0 p x:c@3,a@1", {0: assigned(5, 0)}),
+        ("int-poll-skip", "1 p x:b@2 ; 0 [p x:a@1 ; p x:c@3]", {1: revoked(0)}),
+        ("poll-skip", "0 p x:a@1,b@2 ; 1 p x:c@3 ; 0 p x:d@4", {2: revoked(0)}),
     ],
 )
 def test_a_start_anew_and_a_rebalance_forget_the_position(
@@ -323,7 +331,7 @@ def test_an_anomaly_of_a_group_is_found(kind: str, text: str, extras: Mapping[in
     assert kind in kinds(text, extras)
 
 
-@pytest.mark.spec("HIS-35", "HIS-36", "HIS-37", "HIS-38")
+@pytest.mark.spec("HIS-35", "HIS-36", "HIS-37", "HIS-38", "HIS-39", "HIS-28")
 @pytest.mark.parametrize(("kind", "text", "extras"), GROUPS_NEARLY)
 def test_what_is_nearly_an_anomaly_of_a_group_is_none(
     kind: str, text: str, extras: Mapping[int, Mapping[str, Any]]

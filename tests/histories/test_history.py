@@ -25,7 +25,7 @@ def test_what_a_writer_wrote_is_read_back(tmp_path: Path) -> None:
     assert history.times == sorted(history.times)
 
 
-@pytest.mark.spec("HIS-5")
+@pytest.mark.spec("HIS-5", "HIS-14")
 def test_a_torn_last_line_is_dropped_and_its_operation_is_unknown() -> None:
     written = lines("0 s x=a@0 ; 1 p x:a@0")
     written[-1] = written[-1][:20]
@@ -61,8 +61,9 @@ def test_a_torn_last_line_is_dropped_and_its_operation_is_unknown() -> None:
             lambda e: [one.update(value=[["offsets", {"0": to}, "ok"]]) for to, one in enumerate(e[:2])],
             "line 1 changes what was invoked",
         ),
+        (lambda e: e.insert(2, e[1] | {"index": 2}), "line 2 completes what was not invoked"),
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_what_no_run_writes_is_refused_with_its_line(change: object, why: str) -> None:
     header, *entries = map(orjson.loads, lines("0 s x=a@0 ; 0 s x=b@1"))

@@ -117,7 +117,7 @@ def test_alice_may_nothing_until_she_is_allowed_and_a_new_user_can_log_in(cluste
     assert produced(bob, "hers") == ""
 
 
-@pytest.mark.spec("SEC-116", "SEC-68")
+@pytest.mark.spec("SEC-116", "SEC-68", "SEC-109")
 def test_a_wrong_password_or_certificate_does_not_get_in_and_is_told(cluster: EmbeddedCluster) -> None:
     for mechanism in ("PLAIN", "SCRAM-SHA-512"):
         wrong = cluster.client("confluent", user="alice", mechanism=mechanism) | {"sasl.password": "wrong"}
@@ -198,7 +198,7 @@ def test_what_brokers_say_of_themselves_is_asked_by_the_login_of_kt(cluster: Emb
     assert "give --command-config" in without.output
 
 
-@pytest.mark.spec("SEC-45", "SEC-105", "SEC-106", "SEC-42")
+@pytest.mark.spec("SEC-45", "SEC-105", "SEC-106", "SEC-42", "SEC-109")
 def test_its_files_are_for_their_owner_alone_and_nothing_tells_a_password(cluster: EmbeddedCluster) -> None:
     folder = cluster.security.directory
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -83,12 +83,13 @@ def test_addresses_have_their_own_key(admin: QuotaAdmin, zk: MemoryZooKeeper) ->
         assert changes(zk)[-1] == path
 
 
-@pytest.mark.spec("ADM-77")
+@pytest.mark.spec("ADM-77", "ADM-78")
 def test_a_change_is_merged_and_what_is_no_quota_stays(admin: QuotaAdmin, zk: MemoryZooKeeper) -> None:
     credential = {"SCRAM-SHA-256": "salt=x", "producer_byte_rate": "1", "consumer_byte_rate": "2"}
     zk.create("/config/users/bob", json.dumps({"version": 1, "config": credential}).encode(), make_parents=True)
     admin.change([("user", "bob")], [RATE, Change("consumer_byte_rate", None)], validate_only=False)
     assert configs(zk) == {"users/bob": {"SCRAM-SHA-256": "salt=x", "producer_byte_rate": "1000"}}
+    assert zk.nodes["/config/users/bob"].version == 1, "one write"
     admin.change([("user", "bob")], [Change("producer_byte_rate", 2.0)], validate_only=True)
     assert configs(zk)["users/bob"]["producer_byte_rate"] == "1000"
     assert changes(zk) == ["users/bob"]

@@ -258,7 +258,7 @@ class NoReads:
 
     def __init__(self) -> None:
         self.fetch_sessions = FetchSessions(10, lambda: 0.0)
-        self.fetches = self
+        self.fetches: Any = self
 
     def fetch(self, entries: Any, reader: Any, *, on_done: Any, **_: Any) -> None:
         assert not entries
@@ -351,7 +351,10 @@ def test_a_topic_that_may_not_be_made_is_not_made_by_asking_for_it() -> None:
 
 
 @pytest.mark.spec("SEC-84", "SEC-86")
-def test_of_all_topics_those_are_told_that_may_be_described_with_what_may_be_done_to_them() -> None:
+def test_of_all_topics_those_are_told_that_may_be_described_with_what_may_be_done_to_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "kafka.authorizer.logger")
     rights = authorizer(
         (ResourceType.TOPIC, "t", Operation.READ),
         (ResourceType.TOPIC, "t", Operation.ALTER_CONFIGS),
@@ -370,6 +373,22 @@ def test_of_all_topics_those_are_told_that_may_be_described_with_what_may_be_don
     assert response.cluster_authorized_operations == 1 << Operation.DESCRIBE
     hidden = ask(3, wanted, authorizer(), version=10)
     assert hidden.topics == [] and hidden.cluster_authorized_operations == 0
+    nobody_asked = ask(3, {"topics": None}, rights, version=10)
+    assert [t.topic_authorized_operations for t in nobody_asked.topics] == [-(2**31)]
+    assert nobody_asked.cluster_authorized_operations == -(2**31)
+    assert not caplog.records, "asked for this way nothing is told as denied"
+
+
+@pytest.mark.spec("SEC-86")
+def test_of_the_cluster_that_is_told_which_one_may_do_to_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kafka.authorizer.logger")
+    of_cluster = [Operation.DESCRIBE, Operation.ALTER_CONFIGS]
+    rights = authorizer(*((ResourceType.CLUSTER, CLUSTER_NAME, one) for one in of_cluster))
+    bits = 1 << Operation.DESCRIBE | 1 << Operation.ALTER_CONFIGS | 1 << Operation.DESCRIBE_CONFIGS
+    for asked, told in ((True, bits), (False, -(2**31))):
+        response = ask(60, {"include_cluster_authorized_operations": asked}, rights)
+        assert response.cluster_authorized_operations == told
+    assert not caplog.records
 
 
 @pytest.mark.spec("SEC-84")
@@ -433,8 +452,9 @@ def test_who_may_do_nothing_is_refused_on_the_quick_path_alike(quick: bool) -> N
 def test_control_requests_are_taken_on_the_brokers_own_listener_alone_whoever_asks(key: int) -> None:
     config = SimpleNamespace(inter_broker_listener_name="INNER")
     everything = Authorizer({"User:ANONYMOUS"}, allow_without_acl=True)
+    fields, told, expected = ROWS[key]
     for rights in (everything, None):
-        assert ask(key, ROWS[key].fields, rights, config=config).error_code == CLUSTER
+        assert told(ask(key, fields, rights, config=config)) == expected
 
 
 @pytest.mark.spec("SEC-50", "SEC-51")
@@ -484,7 +504,20 @@ def test_where_principals_of_brokers_are_named_nobody_else_follows_for_them(repl
 @pytest.mark.spec("SEC-51")
 def test_reading_what_is_not_committed_asks_describe_on_the_cluster_too() -> None:
     rights = authorizer((ResourceType.TOPIC, "t", Operation.READ))
-    assert of_partitions(ask(1, {**ROWS[1].fields, "replica_id": -2}, rights)) == [("t", [TOPIC])]
+    describes = (ResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE)
+    for one in (rights, authorizer(describes)):
+        assert of_partitions(ask(1, {**ROWS[1].fields, "replica_id": -2}, one)) == [("t", [TOPIC])]
+    read: list[Any] = []
+
+    def fetch(entries: Any, reader: Any, *, on_done: Any, **_: Any) -> None:
+        read.extend(partition for partition, _ in entries)
+        on_done([])
+
+    manager = NoReads()
+    manager.fetches = SimpleNamespace(fetch=fetch)
+    both = authorizer((ResourceType.TOPIC, "t", Operation.READ), describes)
+    ask(1, {**ROWS[1].fields, "replica_id": -2}, both, replica_manager=manager)
+    assert read == [TopicPartition("t", 0)]
 
 
 @pytest.mark.spec("SEC-84")

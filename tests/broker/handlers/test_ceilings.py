@@ -214,12 +214,14 @@ def excesses(broker: Broker, size_bytes: int, *, distinct: bool) -> Iterator[str
                 )
 
 
+@pytest.mark.spec("SEC-99")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("distinct", [False, True], ids=["same", "different"])
 def test_no_request_costs_more_than_its_size_allows(broker: Broker, distinct: bool) -> None:
     assert list(excesses(broker, 8 * KIB, distinct=distinct)) == []
 
 
+@pytest.mark.spec("SEC-99")
 @pytest.mark.slow
 @pytest.mark.slowest
 @pytest.mark.timeout(3600)
@@ -227,7 +229,7 @@ def test_no_request_of_megabytes_costs_more_than_its_size_allows(broker: Broker)
     assert list(excesses(broker, 2 * MIB, distinct=True)) == []
 
 
-@pytest.mark.spec("BRK-10")
+@pytest.mark.spec("BRK-10", "SEC-99")
 @pytest.mark.parametrize("served", load_handlers().values(), ids=lambda served: served.api.name)
 def test_a_request_of_more_elements_than_anyone_needs_is_not_even_read(served: Served) -> None:
     version, limit = served.versions[1], served.api.request.most_elements  # type: ignore[attr-defined]

@@ -37,7 +37,7 @@ from kafkatool.core.protocol.records.legacy import LegacyEntry, read_entries
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.replication.world import TP, Clock, World, follower, wanted, world
 from tests.broker.storage.batch_builders import batch, entry, marker
-from tests.broker.storage.logs import everything
+from tests.broker.storage.logs import broker_config, everything
 from tests.waiting import eventually
 
 
@@ -564,6 +564,10 @@ def test_conversion_may_be_switched_off_for_a_topic(broker: World, client: Clien
         for reader in (-1, -2):
             assert only(ask(client, version, 0, replica_id=reader)).error_code == 35
     assert only(ask(client, 4, 0)).error_code == 0
+    broker.logs.update_topic_config("t", {})
+    assert only(ask(client, 3, 0)).error_code == 0
+    broker.logs.update_defaults(broker_config(log_message_downconversion_enable="false"))
+    assert only(ask(client, 3, 0)).error_code == 35, "the broker's property is the default"
     broker.lead(epoch=3, isr=(1, 2))
     assert [e.offset for e in entries_of(only(ask(client, 3, 0, replica_id=2)))] == [0]  # a broker of that age follows
 
@@ -613,6 +617,8 @@ def test_list_offsets_0_tells_where_segments_begin(broker: World, client: Client
     broker.lead(epoch=3, isr=(1, 2))
     broker.produce(count=5)  # above the high watermark
     assert (offsets(-1, 1), offsets(-1, 1, -2), offsets(-1, 1, 2)) == ([32], [37], [37])
+    log.advance_log_start(5)
+    assert offsets(-1) == [32, 30, 20, 10, 5] and offsets(-2) == [5]
     broker.follow(epoch=4)
     assert offset_of(client, 0, -1).error_code == 6
 

@@ -119,7 +119,7 @@ def test_what_is_wrong_in_a_message_set_is_refused_whole(broker: World, client: 
     assert broker.partition().log.log_end_offset == 0
 
 
-@pytest.mark.spec("ADM-90", "ADM-97")
+@pytest.mark.spec("ADM-90", "ADM-97", "SEC-102")
 def test_a_small_wrapper_full_of_records_is_refused_before_they_are_made(client: Client) -> None:
     tiny = entry(0, None, key=None, magic=0)
     bomb = entry(0, compress(Codec.GZIP, tiny * (MOST_RECORDS + 1), magic=0), key=None, magic=0, attributes=1)

@@ -55,6 +55,7 @@ def test_where_no_login_is_due_its_requests_are_refused_and_the_connection_stays
                 token = sasl_authenticate.SaslAuthenticateRequest(auth_bytes=b"\0alice\0x")
                 refused = client.call(sasl_authenticate.API, version, token)
                 assert (refused.error_code, refused.auth_bytes, refused.session_lifetime_ms) == (34, b"", 0)
+                assert refused.error_message == "SaslAuthenticate request received after successful authentication"
 
 
 # --- ACLs ------------------------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ def altered(
     return {one.user: (one.error_code, one.error_message) for one in results}
 
 
-@pytest.mark.spec("SEC-90")
+@pytest.mark.spec("SEC-66", "SEC-90")
 def test_each_fault_of_a_user_leaves_him_whole_and_the_others_are_changed(zk: MemoryZooKeeper) -> None:
     deletion = altering.ScramCredentialDeletion
     request = altering.AlterUserScramCredentialsRequest(
@@ -228,6 +229,10 @@ def test_each_fault_of_a_user_leaves_him_whole_and_the_others_are_changed(zk: Me
     assert node is not None
     written = scram.Credential.decode(json.loads(node.data)["config"]["SCRAM-SHA-256"])
     assert written == scram.SCRAM_SHA_256.credential(b"secret", salt=b"0123456789abcdef", iterations=4096)
+    last = altering.AlterUserScramCredentialsRequest(deletions=[deletion(name="good", mechanism=1)], upsertions=[])
+    assert altered(zk, last) == {"good": (0, None)}
+    emptied = zk.get("/config/users/good")
+    assert emptied is not None and emptied.data == b'{"version":1,"config":{}}'
 
 
 @pytest.mark.spec("SEC-90")
@@ -278,6 +283,38 @@ def test_of_a_group_that_is_told_which_one_may_do_to_it(tmp_path: Path, caplog: 
     finally:
         stage.close()
     assert not caplog.records, "asked for this way nothing is told as denied"
+
+
+@pytest.mark.spec("SEC-87")
+def test_a_right_that_is_taken_ends_at_the_next_fetch_of_a_session(tmp_path: Path) -> None:
+    rights = Authorizer((), allow_without_acl=False)
+    rights.follow(grants((ResourceType.TOPIC, "t", Operation.READ)))
+    with world(tmp_path) as broker:
+        broker.lead(epoch=2)
+        broker.produce()
+        context = handler_context(replica_manager=broker.manager, metadata_cache=broker.cache, authorizer=rights)
+        with broker_of({1: HANDLERS[1]}, context) as client:
+
+            def codes(session: int, epoch: int, *topics: fetch.FetchRequestTopic) -> tuple[int, list[int]]:
+                request = fetch.FetchRequest(
+                    max_wait_ms=0,
+                    min_bytes=0,
+                    max_bytes=1 << 20,
+                    topics=list(topics),
+                    session_id=session,
+                    session_epoch=epoch,
+                )
+                answer = client.call(fetch.API, 11, request)
+                assert answer.error_code == 0
+                return answer.session_id, [p.error_code for t in answer.topics for p in t.partitions]
+
+            opened = codes(0, 0, fetch.FetchRequestTopic(topic="t", partitions=[wanted(0, 0)]))
+            assert opened[0] and opened[1] == [0]
+            broker.produce()
+            assert codes(opened[0], 1) == (opened[0], [0])
+            rights.follow(grants((ResourceType.TOPIC, "another", Operation.READ)))
+            broker.produce()
+            assert codes(opened[0], 2) == (opened[0], [29])
 
 
 @pytest.mark.spec("SEC-87")

@@ -47,7 +47,7 @@ def test_an_entry_that_is_refused_keeps_no_other_from_being_carried_out(client: 
     assert [(one.key, one.value) for one in found.values] == [("producer_byte_rate", 5.0)]
 
 
-@pytest.mark.spec("ADM-79")
+@pytest.mark.spec("ADM-79", "SEC-90")
 def test_who_has_scram_credentials_is_told_with_each_mechanisms_iterations(client: Client, zk: MemoryZooKeeper) -> None:
     credential = "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations="
     users = {

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkatool.broker.embedded.certificates import Authority
+from kafkatool.broker.embedded.certificates import Authority, broker_names
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.security import scram
-from tests.broker.network.raw_client import RawClient, echo, frame
+from tests.broker.network.raw_client import RawClient, echo, frame, wait_until
 from tests.broker.network.secured import (
     ALICE,
     HANDSHAKE_0,
@@ -58,13 +58,32 @@ def test_plain_logs_in_as_on_real_kafka_and_only_then_a_request_is_served(versio
         assert peer.ask(authenticate(ALICE, version)).hex() == answer
         assert not seen
         assert peer.ask(METADATA) == METADATA
+        for late in (HANDSHAKE_1, authenticate(ALICE, version)):
+            assert peer.ask(late) == late  # for the handlers, which refuse it: here, an echo
         with client(server) as bare:
             assert bare.ask(HANDSHAKE_0).hex() == "00000001" + OFFERED
             assert bare.ask(ALICE) == b""
             assert bare.ask(METADATA) == METADATA
-    assert seen == ["User:alice", "User:alice"]
+    assert seen == ["User:alice"] * 4
 
 
+@pytest.mark.spec("SEC-46")
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_each_protocol_is_served(protocol: str, authority: Authority) -> None:
+    is_tls = protocol.endswith("SSL")
+    with secured(protocol, authority if is_tls else None) as server:
+        peer = tls_client(server, authority) if is_tls else RawClient(server.endpoints[0].port)
+        if protocol.startswith("SASL"):
+            peer.ask(HANDSHAKE_1)
+            assert peer.ask(authenticate(ALICE))[4:6] == b"\0\0"
+        assert peer.ask(METADATA) == METADATA
+        peer.close()
+
+
+OTHER_AUTHZID = "Authentication failed: Client requested an authorization id that is different from username"
+SCRAM_REFUSED = (
+    "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+)
 REFUSALS = {
     "wrong password": (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
     "unknown user": (b"\0nobody\0x", "Authentication failed: Invalid username or password"),
@@ -75,10 +94,7 @@ REFUSALS = {
     "four parts": (b"\0alice\0alice-secret\0x", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
     "five parts": (b"\0alice\0alice-secret\0x\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
     "empty": (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
-    "authzid of another": (
-        b"admin\0alice\0alice-secret",
-        "Authentication failed: Client requested an authorization id that is different from username",
-    ),
+    "authzid of another": (b"admin\0alice\0alice-secret", OTHER_AUTHZID),
 }
 
 
@@ -109,6 +125,7 @@ def test_a_refused_token_of_plain_gets_kafkas_words_after_the_delay(
 
 
 ALWAYS = "closed without an answer"
+NEWER_VERSIONS = bytes.fromhex("001200630000000100026b7400")
 WRONG_FRAMES: dict[str, tuple[list[bytes], bytes, str]] = {
     "request first": ([], METADATA, ALWAYS),
     "authenticate first": ([], authenticate(ALICE), ALWAYS),
@@ -116,6 +133,8 @@ WRONG_FRAMES: dict[str, tuple[list[bytes], bytes, str]] = {
     "empty frame": ([], b"", ALWAYS),
     "request after versions": ([VERSIONS_0], METADATA, ALWAYS),
     "versions twice": ([VERSIONS_0], VERSIONS_0, ALWAYS),
+    "request after code 35": ([NEWER_VERSIONS], METADATA, ALWAYS),
+    "authenticate after code 35": ([NEWER_VERSIONS], authenticate(ALICE), ALWAYS),
     "handshake of no version": ([], bytes.fromhex("001100020000000100026b740005504c41494e"), ALWAYS),
     "authenticate of no version": ([HANDSHAKE_1], authenticate(ALICE, 3), ALWAYS),
     "bare token after handshake 1": ([HANDSHAKE_1], ALICE, ALWAYS),
@@ -146,11 +165,10 @@ def test_what_a_state_does_not_take_ends_the_connection_and_reaches_no_handler(c
 
 @pytest.mark.spec("SEC-62")
 def test_versions_may_be_asked_again_and_again_while_the_version_is_not_known() -> None:
-    newer = bytes.fromhex("001200630000000100026b7400")
     nameless = bytes.fromhex("001200030000000100026b7400") + b"\x01\x01\x00"
     with secured("SASL_PLAINTEXT") as server, client(server) as peer:
         for _ in range(3):
-            assert peer.ask(newer).hex() == "0000000100230000000100120000" + "0003"
+            assert peer.ask(NEWER_VERSIONS).hex() == "0000000100230000000100120000" + "0003"
         assert peer.ask(nameless)[4:6].hex() == "002a"  # INVALID_REQUEST: as first still
         assert len(peer.ask(VERSIONS_0)) > 100
         peer.ask(HANDSHAKE_1)
@@ -194,8 +212,7 @@ def scram_login(peer: RawClient, user: str, password: bytes) -> tuple[bytes, byt
 @pytest.mark.spec("SEC-65", "SEC-68")
 def test_scram_logs_in_and_an_unknown_user_fails_as_one_with_a_wrong_password(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    text = b"Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
-    refused = struct.pack(">ihh", 3, 58, len(text)) + text + bytes(12)
+    refused = struct.pack(">ihh", 3, 58, len(SCRAM_REFUSED)) + SCRAM_REFUSED.encode() + bytes(12)
     with secured("SASL_PLAINTEXT") as server:
         with client(server) as peer:
             scram_login(peer, "alice", b"alice-secret")
@@ -231,13 +248,25 @@ def test_who_does_not_log_in_writes_little_into_the_log(caplog: pytest.LogCaptur
     assert len(caplog.text) < 10_000  # not a line of two megabytes for each try
 
 
-@pytest.mark.spec("SEC-65")
-@pytest.mark.parametrize("extension", [b",tokenauth=true", b""])
-def test_delegation_tokens_and_weak_credentials_are_refused(extension: bytes) -> None:
+@pytest.mark.spec("SEC-65", "SEC-68")
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        (b"n,,n=alice,r=x", ""),
+        (b"n,,n=alice,r=x,tokenauth=true", SCRAM_REFUSED),
+        (b"no message of SCRAM", SCRAM_REFUSED),
+        (b"n,a=admin,n=alice,r=x", OTHER_AUTHZID),
+    ],
+    ids=["good", "delegation token", "bad message", "authzid of another"],
+)
+def test_a_first_message_of_scram_is_taken_or_refused_in_kafkas_words(first: bytes, told: str) -> None:
     with secured("SASL_PLAINTEXT") as server, client(server) as peer:
         peer.ask(handshake("SCRAM-SHA-256"))
-        answer = peer.ask(authenticate(b"n,,n=alice,r=x" + extension))
-        assert answer[4:6] == struct.pack(">h", 58 if extension else 0)
+        answer = peer.ask(authenticate(first))
+        (code,) = struct.unpack_from(">h", answer, 4)
+        assert code == (58 if told else 0)
+        if told:
+            assert answer[6:] == struct.pack(">h", len(told)) + told.encode() + bytes(12)
 
 
 # --- new logins ------------------------------------------------------------------------------------------------------
@@ -284,6 +313,23 @@ def test_a_login_that_holds_for_some_time_is_renewed_or_ends() -> None:
 # --- TLS -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("SEC-70")
+def test_a_request_that_waits_is_answered_before_a_new_login_begins() -> None:
+    held: list[Request] = []
+    with (
+        secured("SASL_PLAINTEXT", None, held.append, connections_max_reauth_ms="3600000") as server,
+        client(server) as peer,
+    ):
+        peer.ask(HANDSHAKE_1)
+        peer.ask(authenticate(ALICE))
+        peer.send(METADATA, HANDSHAKE_1)
+        wait_until(lambda: bool(held))
+        echo(held.pop())
+        assert peer.receive() == METADATA
+        assert peer.receive()[4:6] == b"\0\0"
+        assert peer.ask(authenticate(ALICE))[4:6] == b"\0\0"
+
+
 @pytest.mark.spec("SEC-54", "SEC-58", "SEC-59")
 @pytest.mark.parametrize("requests", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_tls_carries_requests_cut_at_random_and_files_without_sendfile(
@@ -318,8 +364,25 @@ def test_tls_carries_requests_cut_at_random_and_files_without_sendfile(
         peer.close()
 
 
-@pytest.mark.spec("SEC-56", "SEC-72", "SEC-73")
-def test_a_certificate_is_who_it_names_and_without_one_nobody(authority: Authority) -> None:
+@pytest.mark.spec("SEC-54")
+@pytest.mark.parametrize("form", ["text", "file"])
+def test_a_listener_serves_by_a_key_and_certificates_in_pem(form: str, authority: Authority, tmp_path: Path) -> None:
+    broker = authority.certificate("broker", "CN=broker", PASSWORD, names=broker_names())
+    key, chain, trusted = (f.read_text() for f in (broker.key, broker.certificate, authority.directory / "ca.pem"))
+    (file := tmp_path / "store").write_text(key + chain)
+    given = {"ssl_keystore_location": str(file)}
+    if form == "text":
+        given = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": chain}
+    mine = authority.certificate("alice", "CN=alice", PASSWORD)
+    given |= {"ssl_client_auth": "required", "ssl_truststore_certificates": trusted}
+    with secured("SSL", None, echo, **given) as server:
+        peer = tls_client(server, authority, certificate=mine.certificate, key=mine.key)
+        assert peer.ask(b"\0\0x") == b"\0\0x"
+        peer.close()
+
+
+@pytest.mark.spec("SEC-46", "SEC-56", "SEC-72", "SEC-73")
+def test_a_certificate_is_who_it_names_and_without_one_nobody(authority: Authority, tmp_path: Path) -> None:
     seen: list[str] = []
 
     def note(request: Request) -> None:
@@ -328,12 +391,26 @@ def test_a_certificate_is_who_it_names_and_without_one_nobody(authority: Authori
 
     mine = authority.certificate("alice", "CN=alice,OU=tests,O=kafkatool", PASSWORD)
     files = {"certificate": mine.certificate, "key": mine.key}
+    with secured("SSL", authority, note) as server:
+        peer = tls_client(server, authority, **files)  # nobody asks for it
+        peer.ask(b"\0\0x")
+        peer.close()
+    bad = [
+        Authority.open(tmp_path).certificate("stranger", "CN=stranger", PASSWORD),
+        authority.certificate("late", "CN=late", PASSWORD, expired=True),
+    ]
     with secured("SSL", authority, note, ssl_client_auth="requested") as server:
         for certificate in ({}, files):
             peer = tls_client(server, authority, **certificate)
             peer.ask(b"\0\0x")
             peer.close()
-    rules = {"ssl_principal_mapping_rules": r"RULE:^CN=([a-z]+),OU=tests.*$/$1-cert/U"}
+        for one in bad:
+            with pytest.raises((OSError, EOFError)):
+                tls_client(server, authority, certificate=one.certificate, key=one.key).ask(b"\0\0x")
+    rules = {
+        "ssl_principal_mapping_rules": "RULE:.*/of-other-listeners/",
+        "listener_name_mine_ssl_principal_mapping_rules": r"RULE:^CN=([a-z]+),OU=tests.*$/$1-cert/U",
+    }
     with secured("SSL", authority, note, ssl_client_auth="required", **rules) as server:
         peer = tls_client(server, authority, **files)
         peer.ask(b"\0\0x")
@@ -342,10 +419,10 @@ def test_a_certificate_is_who_it_names_and_without_one_nobody(authority: Authori
         for certificate in ({}, {"certificate": other.certificate, "key": other.key}):
             with pytest.raises((OSError, EOFError)):
                 tls_client(server, authority, **certificate).ask(b"\0\0x")
-    assert seen == ["User:ANONYMOUS", "User:CN=alice,OU=tests,O=kafkatool", "User:ALICE-CERT"]
+    assert seen == ["User:ANONYMOUS"] * 2 + ["User:CN=alice,OU=tests,O=kafkatool", "User:ALICE-CERT"]
 
 
-@pytest.mark.spec("SEC-60", "SEC-56", "SEC-116")
+@pytest.mark.spec("SEC-60", "SEC-56", "SEC-116", "SEC-55")
 def test_a_handshake_that_fails_is_one_clear_line(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -372,35 +449,46 @@ def test_a_handshake_that_fails_is_one_clear_line(
             old.load_verify_locations(authority.directory / "ca.pem")
             with pytest.raises(OSError):
                 old.wrap_socket(peer.socket, server_hostname="localhost")
+        with client(server) as peer:
+            of_rsa = ssl.create_default_context(cafile=authority.directory / "ca.pem")
+            of_rsa.maximum_version = ssl.TLSVersion.TLSv1_2
+            of_rsa.set_ciphers("AES128-SHA")  # the listener's key is of another kind
+            with pytest.raises(ssl.SSLError, match="alert"):
+                of_rsa.wrap_socket(peer.socket, server_hostname="localhost")
         plain = RawClient(server.endpoints[1].port)
         plain.socket.sendall(bytes.fromhex("16030100c8010000c40303") + bytes(100))
         assert plain.is_closed_by_server()
         plain.close()
-    lines = [r.getMessage() for r in caplog.records if "listener " in r.getMessage()]
-    said = "\n".join(lines)
-    for reason in (
-        "self-signed certificate in certificate chain",
-        "certificate has expired",
-        "peer did not return a certificate",
-        "does not speak TLS",
-        "unsupported protocol",
-        "speaks TLS to the plaintext listener PLAINTEXT",
-    ):
-        assert reason in said, said
+    lines = [r for r in caplog.records if r.getMessage().startswith("listener ")]
+    assert {r.levelname for r in lines} == {"INFO"}
+    failed = "listener MINE: 127.0.0.1:PORT the TLS handshake failed: "
+    assert [re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", r.getMessage()) for r in lines] == [
+        f"{failed}self-signed certificate in certificate chain",
+        f"{failed}certificate has expired",
+        f"{failed}peer did not return a certificate",
+        *["listener MINE: 127.0.0.1:PORT does not speak TLS"] * 2,
+        f"{failed}unsupported protocol",
+        f"{failed}no shared cipher",
+        "listener PLAINTEXT: 127.0.0.1:PORT speaks TLS to the plaintext listener PLAINTEXT",
+    ]
     assert "Traceback" not in caplog.text
 
 
 @pytest.mark.spec("SEC-69")
 def test_what_is_closed_without_an_answer_is_closed_after_the_delay_too() -> None:
     with secured("SASL_PLAINTEXT", connection_failed_authentication_delay_ms="300") as server:
-        for before, wrong in (([], METADATA), ([HANDSHAKE_0], b"\0alice\0wrong"), ([], handshake("GSSAPI"))):
+        codes = {handshake("GSSAPI"): 33, HANDSHAKE_1: 34}
+        for before, wrong in (
+            *(([], METADATA), ([HANDSHAKE_0], b"\0alice\0wrong")),
+            *(([], handshake("GSSAPI")), ([HANDSHAKE_1], HANDSHAKE_1)),
+        ):
             with client(server) as peer:
                 for body in before:
                     peer.ask(body)
                 began = time.monotonic()
                 peer.send(wrong, METADATA)  # what comes behind it is not read
-                if wrong == handshake("GSSAPI"):
-                    assert peer.receive()[4:6] == struct.pack(">h", 33)
+                if wrong in codes:
+                    assert peer.receive()[4:6] == struct.pack(">h", codes[wrong])
                 assert peer.is_closed_by_server()
                 assert time.monotonic() - began >= 0.3
 
@@ -454,10 +542,27 @@ def test_who_stalls_before_the_login_disturbs_nobody_and_is_closed(
 ) -> None:
     caplog.set_level("INFO", "kafkatool.broker.network")
     began = time.monotonic()
-    with secured(protocol, authority, kt_authentication_timeout_ms="300") as server:
+    with secured(protocol, authority, kt_authentication_timeout_ms="300", num_network_threads="1") as server:
+
+        def logged_in() -> RawClient | None:
+            """None: this process was held up until it was too late."""
+            try:
+                made = tls_client(server, authority) if "SSL" in protocol else RawClient(server.endpoints[0].port)
+                if protocol.startswith("SASL"):
+                    made.ask(HANDSHAKE_1)
+                    made.ask(authenticate(ALICE))
+                made.ask(METADATA)
+            except (EOFError, OSError):
+                return None
+            return made
+
+        other = awaited(logged_in, "a login in time")
+        caplog.clear()
         stalled = [RawClient(server.endpoints[0].port) for _ in range(20)]
         for peer in stalled[:10]:
             peer.socket.sendall(b"\x16\x03\x01\x02\x00" if protocol != "SASL_PLAINTEXT" else b"\0\0\0")
+        assert other.ask(METADATA) == METADATA, "by the same processor"
+        other.close()
         for peer in stalled:
             assert peer.is_closed_by_server()
             peer.close()

@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from kafkatool.broker.security.acl_following import AclFollower
 from kafkatool.broker.security.authorizer import Authorizer
 from kafkatool.broker.security.principal import ANONYMOUS
+from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.acls import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from kafkatool.core.zookeeper.acl_znodes import AclChangeZnode, AclZnode
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -90,6 +91,48 @@ def test_after_a_reconnection_everything_is_read_again(authorizer: Authorizer) -
     zk.create(AclZnode.path(PAY), AclZnode.encode(ALLOWED))
     tell(zk, PAY)
     eventually(lambda: reads(authorizer, "payments"), "the new session's watch to tell of the change")
+    follower.stop()
+
+
+@pytest.mark.spec("SEC-79")
+def test_while_zookeeper_is_away_the_last_state_holds(
+    authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    zk = MemoryZooKeeper(MemoryEnsemble())
+    zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED), make_parents=True)
+    follower = AclFollower(zk, authorizer)
+    follower.start()
+
+    def gone(path: str, watch: object = None) -> None:
+        raise ZooKeeperError(f"{path}: connection lost")
+
+    with monkeypatch.context() as away:
+        away.setattr(zk, "children", gone)
+        tell(zk, ORDERS)
+        eventually(lambda: "those known hold until then" in caplog.text, "a look in vain")
+        assert reads(authorizer, "orders")
+    zk.delete(AclZnode.path(ORDERS))
+    zk.reconnect()
+    eventually(lambda: not reads(authorizer, "orders"), "all to be read again")
+    follower.stop()
+
+
+@pytest.mark.spec("SEC-79")
+def test_what_changes_while_all_is_read_is_not_missed(authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    zk = MemoryZooKeeper(MemoryEnsemble())
+    follower = AclFollower(zk, authorizer)
+    children_many = zk.children_many
+
+    def changing(paths: Sequence[str]) -> object:
+        found = children_many(paths)
+        monkeypatch.undo()
+        zk.create(AclZnode.path(ORDERS), AclZnode.encode(ALLOWED))
+        tell(zk, ORDERS)
+        return found
+
+    monkeypatch.setattr(zk, "children_many", changing)
+    follower.start()
+    eventually(lambda: reads(authorizer, "orders"), "the entry made meanwhile")
     follower.stop()
 
 

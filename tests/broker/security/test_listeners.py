@@ -105,17 +105,19 @@ def test_a_certificate_that_has_expired_or_is_about_to_is_told_of_each_time(
     authority: Authority, broker: Certificate, caplog: pytest.LogCaptureFixture
 ) -> None:
     late = authority.certificate("late", "CN=late", STORE, expired=True)
-    soon = authority.certificate("soon", "CN=soon", STORE, days=20)
+    soon = authority.certificate("soon", "CN=soon", STORE, days=30)
+    not_yet = authority.certificate("not-yet", "CN=not-yet", STORE, days=32)
     for certificate, told in (
         (broker, []),
+        (not_yet, []),
         (late, [("ERROR", "listener MINE: its certificate has expired: clients refuse it")]),
-        (soon, [("WARNING", "listener MINE: its certificate expires in 1# days")]),
+        (soon, [("WARNING", "listener MINE: its certificate expires in 2# days")]),
     ):
         caplog.clear()
         config = config_of("SSL", keystore(certificate))
         assert made(config).context is not None  # the start goes on
         tell_of_expiries(config)
-        said = [(r.levelname, re.sub(r"1\d", "1#", r.getMessage())) for r in caplog.records]
+        said = [(r.levelname, re.sub(r"2\d", "2#", r.getMessage())) for r in caplog.records]
         assert said == told * 2
 
 
@@ -160,6 +162,34 @@ def test_a_listener_where_nobody_needs_to_prove_anything_is_warned_of(
     protocol = listener.partition(":")[0]
     given = {"listeners": listener, "security.inter.broker.protocol": protocol, "ssl.client.auth": client_auth}
     assert bool(warn_of_open_doors(network_config(**given))) == is_open
+
+
+@pytest.mark.spec("SEC-46")
+def test_each_kind_of_property_may_be_a_listeners_own(broker: Certificate) -> None:
+    module = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="x";'
+    of_all = {
+        "ssl.keystore.location": "/nowhere.p12",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "max.connections": "7",
+    }
+    own = {
+        **keystore(broker),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "plain.sasl.jaas.config": module,
+        "max.connections": "5",
+    }
+    found = made(config_of("SASL_SSL", of_all | {f"listener.name.mine.{name}": text for name, text in own.items()}))
+    assert found.context is not None and found.sasl is not None
+    assert (list(found.sasl.exchanges), found.max_connections) == (["PLAIN"], 5)
+
+
+@pytest.mark.spec("SEC-71")
+@pytest.mark.parametrize("enabled", ["", "GSSAPI", "OAUTHBEARER", "PLAIN,GSSAPI"])
+def test_a_mechanism_that_is_not_served_refuses_the_start_as_kafkas_default_does(enabled: str) -> None:
+    config = config_of("SASL_PLAINTEXT", {"sasl.enabled.mechanisms": enabled})
+    other = enabled.removeprefix("PLAIN,") or "GSSAPI"
+    with pytest.raises(ConfigError, match=f"^listener MINE: .*: {other} is not served by this broker; there are PLAIN"):
+        made(config)
 
 
 @pytest.mark.spec("SEC-70", "SEC-46")

@@ -7,7 +7,7 @@ import pytest
 from kafkatool.broker.handlers import api_versions
 from kafkatool.broker.security.login import Login, SaslListener, State, Verdict
 from kafkatool.broker.security.mechanisms import PlainExchange, PlainUsers
-from tests.broker.network.secured import ALICE, HANDSHAKE_0, HANDSHAKE_1, METADATA, authenticate
+from tests.broker.network.secured import ALICE, HANDSHAKE_0, HANDSHAKE_1, METADATA, VERSIONS_0, authenticate
 
 TOLD = struct.Struct(">ih")  # correlation id, error code
 
@@ -65,7 +65,8 @@ def test_a_new_login_may_come_in_bare_frames_and_begins_the_lifetime_anew() -> N
 def test_after_its_lifetime_a_new_login_is_taken_still_and_nothing_else() -> None:
     stage = Stage()
     stage.now_s += 3600
-    assert stage.login.take(METADATA).verdict is Verdict.CLOSE
+    for frame in (METADATA, VERSIONS_0):
+        assert stage.login.take(frame).verdict is Verdict.CLOSE
     assert stage.code(HANDSHAKE_1) == 0
     assert stage.login.take(authenticate(ALICE)).verdict is Verdict.READY
     assert stage.login.take(METADATA).verdict is Verdict.SERVE

@@ -41,7 +41,8 @@ def test_a_credential_that_cannot_be_read_disables_that_user_and_mechanism_alone
     users.put("bob", {"SCRAM-SHA-256": good})
     assert users.find("alice", "SCRAM-SHA-256") is None
     assert users.find("alice", "SCRAM-SHA-512") == users.find("bob", "SCRAM-SHA-256") == CREDENTIAL
-    (line,) = caplog.messages
+    ((level, line),) = [(r.levelname, r.getMessage()) for r in caplog.records]
+    assert level == "ERROR"
     assert line.startswith("user 'alice' cannot log in by SCRAM-SHA-256: ")
     assert "salt=" not in line
 

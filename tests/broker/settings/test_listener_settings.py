@@ -1,5 +1,7 @@
 """Properties of listeners, and which of them brokers use among themselves."""
 
+import re
+
 import pytest
 
 from kafkatool.broker.settings.config import BrokerConfig
@@ -110,3 +112,25 @@ def test_principals_of_brokers_are_read_by_id() -> None:
     }
     config = BrokerConfig.from_properties(LISTENERS | given)
     assert config.kt_inter_broker_principals == {1: "User:CN=b1,O=x", 22: "User:b:2"}
+
+
+@pytest.mark.spec("SEC-71")
+@pytest.mark.parametrize("prefix", ["", "listener.name.outer."])
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"),
+        ("sasl.kerberos.principal.to.local.rules", "DEFAULT"),
+        ("ssl.engine.factory.class", ""),
+        ("sasl.server.callback.handler.class", ""),
+        ("sasl.login.callback.handler.class", ""),
+        ("sasl.client.callback.handler.class", ""),
+    ],
+)
+def test_what_would_decide_who_gets_in_and_is_not_run_here_refuses_the_start(
+    prefix: str, name: str, default: str
+) -> None:
+    given = LISTENERS | {"inter.broker.listener.name": "OUTER"}
+    with pytest.raises(ConfigError, match=f"^{re.escape(f'{prefix}{name}=com.example.Mine')} is not served"):
+        BrokerConfig.from_properties(given | {f"{prefix}{name}": "com.example.Mine"})
+    BrokerConfig.from_properties(given | {f"{prefix}{name}": default})

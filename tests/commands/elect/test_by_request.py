@@ -87,21 +87,23 @@ def test_each_partition_is_told_by_its_own_code_in_kafkas_words(broker: FakeBrok
     _answers(
         broker,
         {
+            5: (0, None),
             1: (0, None),
+            3: (ErrorCode.ELECTION_NOT_NEEDED, "x"),
             0: (ErrorCode.ELECTION_NOT_NEEDED, "x"),
             2: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "behind"),
-            4: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "down"),
             7: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition"),
+            4: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "down"),
         },
     )
     file = tmp_path / "e.json"
-    file.write_bytes(orjson.dumps({"partitions": [{"topic": "t", "partition": p} for p in (0, 1, 2, 4, 7)]}))
+    file.write_bytes(orjson.dumps({"partitions": [{"topic": "t", "partition": p} for p in (7, 5, 4, 3, 2, 1, 0)]}))
     found = _run(broker, "--path-to-json-file", file)
     preferred = "org.apache.kafka.common.errors.PreferredLeaderNotAvailableException"
     assert (found.exit_code, found.stdout) == (
         1,
-        "Successfully completed leader election (PREFERRED) for partitions t-1\n"
-        "Valid replica already elected for partitions t-0\n"
+        "Successfully completed leader election (PREFERRED) for partitions t-1, t-5\n"
+        "Valid replica already elected for partitions t-0, t-3\n"
         f"Error completing leader election (PREFERRED) for partition: t-2: {preferred}: behind\n"
         f"Error completing leader election (PREFERRED) for partition: t-4: {preferred}: down\n"
         f"Error completing leader election (PREFERRED) for partition: t-7: {UNKNOWN}: No such partition\n",
@@ -113,12 +115,17 @@ def test_each_partition_is_told_by_its_own_code_in_kafkas_words(broker: FakeBrok
         0: "already_preferred",
         1: "elected",
         2: "not_in_isr",
+        3: "already_preferred",
         4: "preferred_down",
+        5: "elected",
         7: "unknown",
     }
     assert [(e["partition"], e["code"]) for e in document["errors"]] == [(2, 80), (4, 80), (7, 3)]
     (first, _) = _asked(broker)
-    assert (first.election_type, [(t.topic, t.partitions) for t in first.topics or []]) == (0, [("t", [0, 1, 2, 4, 7])])
+    assert (first.election_type, [(t.topic, t.partitions) for t in first.topics or []]) == (
+        0,
+        [("t", [0, 1, 2, 3, 4, 5, 7])],
+    )
 
 
 @pytest.mark.spec("ADM-45", "ADM-48")
@@ -286,7 +293,7 @@ def test_batches_are_a_request_each_an_interval_apart_and_printed_as_one_list(br
     assert found.stdout == f"Successfully completed leader election (PREFERRED) for partitions {names}\n"
 
 
-@pytest.mark.spec("ADM-50")
+@pytest.mark.spec("ADM-48", "ADM-50")
 def test_unclean_asks_first_and_only_for_what_has_no_leader(broker: FakeBroker) -> None:
     _answers(broker, {3: (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "none")})
     unasked = _run(broker, "--election-type", "unclean", "--all-topic-partitions")
@@ -300,3 +307,19 @@ def test_unclean_asks_first_and_only_for_what_has_no_leader(broker: FakeBroker) 
     )
     (request,) = _asked(broker)
     assert (request.election_type, [t.partitions for t in request.topics or []]) == (1, [[3]])
+    flags = ("--election-type", "unclean", "--topic", "t", "--force", "--output", "json")
+    items = orjson.loads(_run(broker, *flags).stdout)["items"]
+    assert {item["partition"]: item["status"] for item in items} == {
+        **dict.fromkeys((0, 1, 2, 4), "has_leader"),
+        3: "no_live_replica",
+    }
+
+
+@pytest.mark.spec("ADM-48")
+@pytest.mark.parametrize(
+    ("code", "status"), [(ErrorCode.INVALID_TOPIC_EXCEPTION, "being_deleted"), (ErrorCode.POLICY_VIOLATION, "failed")]
+)
+def test_other_codes_have_their_status(broker: FakeBroker, code: ErrorCode, status: str) -> None:
+    _answers(broker, {1: (code, "why")})
+    document = orjson.loads(_run(broker, "--topic", "t", "--partition", 1, "--output", "json").stdout)
+    assert [item["status"] for item in document["items"]] == [status]

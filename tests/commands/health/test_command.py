@@ -115,10 +115,19 @@ def test_forgotten_throttles_are_found_and_just_their_keys_are_removed(cluster: 
         told = len(changes(zk))
         result = run(cluster.zookeeper, "--remove-throttles")
         assert re.search("ok +throttles", result.stdout), result.output
+        assert result.exit_code == 0, "as the health after it"
         assert "throttles removed from broker 1, topic t" in result.stderr
         assert config(zk, "brokers", "1") == {"log.cleaner.threads": "1"}
         assert config(zk, "topics", "t") == {"retention.ms": "99999"}
         assert sorted(changes(zk)[told:]) == ["brokers/1", "topics/t"]
+
+        (of_all,) = read_configs(zk, [("brokers", "<default>")])
+        of_all.setting({RATES[0]: "5000"}).write(zk)
+        result = run(cluster.zookeeper, "--remove-throttles", "--output", "json")
+        assert (result.exit_code, findings(result)) == (0, {"throttles": [("note", 1)]}), result.output
+        assert config(zk, "brokers", "<default>") == {RATES[0]: "5000"}, "told, and left alone"
+        (of_all,) = read_configs(zk, [("brokers", "<default>")])
+        of_all.dropping({RATES[0]}).write(zk)
 
 
 @pytest.mark.spec("ADM-108")

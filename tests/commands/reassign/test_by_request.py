@@ -35,6 +35,8 @@ class Cluster:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.refusals: dict[int, tuple[int, str]] = {}
         self.ends_at_once = False
+        self.others: list[str] = []
+        """Topics beside ``t``, without partitions."""
         for broker in brokers:
             broker.knows, broker.controller_id = brokers, 1
             broker.answers |= {
@@ -43,7 +45,7 @@ class Cluster:
                 altering.API.key: self._alter,
                 describe_configs.API.key: self._describe,
                 describe_log_dirs.API.key: lambda _: describe_log_dirs.DescribeLogDirsResponse(results=[]),
-                incremental_alter_configs.API.key: self._set,
+                incremental_alter_configs.API.key: self.set,
             }
 
     def run(self, mode: str, *args: object) -> Result:
@@ -65,7 +67,8 @@ class Cluster:
             for p, r in self.replicas.items()
         ]
         topics = [MetadataResponseTopic(topic="t", partitions=partitions)] if wanted is None or "t" in wanted else []
-        return self.brokers[0].metadata(topics)
+        more = [MetadataResponseTopic(topic=name, partitions=[]) for name in self.others if wanted is None]
+        return self.brokers[0].metadata(topics + more)
 
     def _list(self, request: listing.ListPartitionReassignmentsRequest) -> object:
         wanted = None if request.topics is None else {p for t in request.topics for p in t.partitions}
@@ -111,7 +114,7 @@ class Cluster:
             )
         return describe_configs.DescribeConfigsResponse(results=results)
 
-    def _set(self, request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
+    def set(self, request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
         for r in request.resources:
             config = self.configs.setdefault((r.resource_type, r.resource_name), {})
             for c in r.configs:
@@ -159,7 +162,16 @@ def _execute(cluster: Cluster, plan: Path, *args: object) -> Result:
 @pytest.mark.spec("ADM-33", "ADM-34", "ADM-35")
 def test_a_plan_is_begun_under_its_throttle_with_its_way_back_on_the_disk(cluster: Cluster, tmp_path: Path) -> None:
     plan = _plan(tmp_path, {0: [3, 2], 2: [2, 1]})
+    there: list[bool] = []
+    for broker in cluster.brokers:
+
+        def with_its_way_back(request: Any) -> object:
+            there.append((tmp_path / "plan.rollback.json").exists())
+            return cluster.set(request)
+
+        broker.answers[incremental_alter_configs.API.key] = with_its_way_back
     found = _execute(cluster, plan, "--throttle", 1000000)
+    assert there and all(there)
     assert (found.exit_code, found.stdout) == (
         0,
         "Current partition replica assignment\n\n"
@@ -393,6 +405,38 @@ def test_what_moves_of_a_plan_is_cancelled_also_what_only_adds(cluster: Cluster,
         0,
         "None of the specified partition reassignments are active.\nNone of the specified partition moves are active.\n",
     )
+
+
+@pytest.mark.spec("ADM-19", "ADM-37", "ADM-38")
+def test_a_cancel_leaves_throttles_while_others_move_and_takes_all_that_moves_have_set_afterwards(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    plan = _plan(tmp_path, {0: [1, 9]})
+    cluster.moving = {0: ([1, 9, 2], [9], [2]), 2: ([3, 1, 2], [3], [2])}
+    cluster.others = ["u", "w"]
+    log_dirs = {"replica.alter.log.dirs.io.max.bytes.per.second": "7"}
+    cluster.configs = {
+        (4, "1"): {**dict.fromkeys(RATES, "1"), **log_dirs, "log.cleaner.threads": "2"},
+        (2, "t"): {LEADERS: "0:1,0:2", FOLLOWERS: "0:9", "retention.ms": "5"},
+        (2, "u"): {FOLLOWERS: "0:3"},
+        (2, "w"): {LEADERS: "*"},
+    }
+    beside = cluster.run("cancel", "--reassignment-json-file", plan)
+    assert beside.exit_code == 0 and "Clearing" not in beside.stdout and "the throttle stays" in beside.stderr
+    assert not cluster.asked("IncrementalAlterConfigs")
+    cluster.moving.clear()
+    after = cluster.run("cancel", "--reassignment-json-file", plan)
+    assert after.exit_code == 0, "a broker that is down changes nothing of it"
+    assert after.stdout.endswith(
+        "Clearing broker-level throttles on broker 1\nClearing topic-level throttles on topics t,u\n"
+    )
+    assert "broker 9 cannot be asked, being down: a throttle may be left there when it returns" in after.stderr
+    assert cluster.configs == {
+        (4, "1"): {"log.cleaner.threads": "2"},
+        (2, "t"): {"retention.ms": "5"},
+        (2, "u"): {},
+        (2, "w"): {LEADERS: "*"},  # an administrator's
+    }
 
 
 @pytest.mark.spec("ADM-37")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 
 from kafkatool.commands.reassign.command import reassign
 from kafkatool.core.operations.reassignment import throttles
@@ -16,6 +17,7 @@ from kafkatool.core.zookeeper.znodes import ClusterIdZnode, ConfigChangeZnode, R
 from tests.commands.reassign.runner import GOAL, plan_file, run
 from tests.core.operations.reassignment.plans import NINE, config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
+from tests.core.zookeeper.sessions import link_of
 
 
 @pytest.mark.spec("RSN-1", "COM-3X")
@@ -266,6 +268,20 @@ def test_a_reassignment_that_appears_after_the_checks_is_named_and_left_alone(
     node = seed.get(ReassignmentZnode.PATH)
     assert node is not None and (node.data, node.version) == (theirs, 0)
     assert config(seed, "brokers", "1") == {} == config(seed, "topics", "t")
+
+
+@pytest.mark.spec("SEC-25")
+@pytest.mark.parametrize("flags", [(), ("--dry-run",)], ids=["execute", "dry run"])
+def test_what_may_not_be_written_is_told_before_anything_is(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    file = plan_file(tmp_path / "plan.json", {0: (2,)})
+    link_of(seed).client.set_acls("/admin", [make_digest_acl("someone", "else", all=True), *READ_ACL_UNSAFE])
+    before = nodes.tree(seed)
+    refused = run(zk_connect, "--execute", "--reassignment-json-file", file, "--throttle", "2000", *flags)
+    assert refused.exit_code == 1
+    assert "no permission for znode /admin/reassign_partitions" in refused.output
+    assert nodes.tree(seed) == before, "not the throttles, either, which come first"
 
 
 @pytest.mark.spec("RSN-10", "Z-21")

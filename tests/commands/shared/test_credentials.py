@@ -63,3 +63,34 @@ def test_a_file_of_another_user_is_refused_and_a_pipe_is_not(
     finally:
         os.close(reader)
     assert (piped.exit_code, piped.stdout, piped.stderr) == (0, "t\n", "")
+
+
+@pytest.mark.spec("SEC-4")
+def test_a_login_file_that_is_not_there_ends_it_if_kt_was_told_of_it_and_else_is_a_warning(
+    zk_connect: str, tmp_path: Path
+) -> None:
+    none, without = tmp_path / "none", written(tmp_path / "jaas", "Server { a.Module required; };\n")
+    for file, why in ((str(none), f"cannot read {none}"), (without, f"{without}: no section Client")):
+        refused = topics(zk_connect, "--zk-auth-file", file)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert why in refused.stderr
+        warned = topics(zk_connect, KAFKA_OPTS=f"-Djava.security.auth.login.config={file}")
+        assert (warned.exit_code, warned.stdout) == (0, "t\n")
+        assert warned.stderr.startswith("kt: warning: KAFKA_OPTS: ") and warned.stderr.count("\n") == 1
+
+
+@pytest.mark.spec("SEC-12")
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("enabled.protocols=TLSv1,TLSv1.1", "all of them are broken"),
+        ("cipher.suites=TLS_WITH_WISHES", "unknown cipher suite TLS_WITH_WISHES"),
+        ("crl.enable=true", "not supported"),
+        ("ocsp.enable=true", "not supported"),
+    ],
+)
+def test_tls_that_would_be_less_than_was_asked_for_is_wrong_usage(tmp_path: Path, setting: str, why: str) -> None:
+    file = written(tmp_path / "tls", f"zookeeper.ssl.client.enable=true\nzookeeper.ssl.{setting}\n")
+    refused = topics("127.0.0.1:1", "--zk-tls-config-file", file)  # nobody is asked there
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert why in refused.stderr and setting.partition("=")[0] in refused.stderr

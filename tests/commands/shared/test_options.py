@@ -82,6 +82,24 @@ def test_exactly_one_way_to_the_cluster_is_taken(flags: str, monkeypatch: pytest
             assert f"{broker}: refused" in run()
 
 
+@pytest.mark.spec("ADM-1")
+@pytest.mark.parametrize(
+    ("command", "by_broker"),
+    [
+        *(
+            (command, "--bootstrap-server")
+            for command in ("reassign --list", "elect", "replica-verify --once", "brokers")
+        ),
+        ("replica-verify --once", "--broker-list"),
+    ],
+)
+def test_each_command_that_has_both_ways_takes_one(command: str, by_broker: str) -> None:
+    both = ("--zookeeper", "127.0.0.1:1", by_broker, "127.0.0.1:1")
+    result = CliRunner().invoke(kt, [*command.split(), *both])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "kt: Only one of --bootstrap-server or --zookeeper must be specified\n"
+
+
 @pytest.mark.spec("ADM-3")
 def test_the_clients_properties_are_read_and_security_that_is_not_known_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"

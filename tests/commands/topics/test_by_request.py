@@ -158,6 +158,7 @@ def test_the_factor_is_partition_0s_less_what_it_gains_and_what_brokers_do_not_t
         (["--under-min-isr-partitions"], [0, 2, 3]),
         (["--at-min-isr-partitions"], [1, 3]),
         (["--under-replicated-partitions", "--unavailable-partitions"], [0, 2, 3]),
+        (["--unavailable-partitions", "--at-min-isr-partitions"], [1, 2, 3]),
     ],
 )
 def test_a_row_that_any_filter_selects_is_shown_once(broker: FakeBroker, filters: list[str], rows: list[int]) -> None:
@@ -245,6 +246,25 @@ def test_a_topic_is_created_with_what_was_said_and_the_clusters_defaults(broker:
     assert [(t.num_partitions, t.replication_factor) for t in topics] == [(-1, -1), (3, -1), (-1, 2), (-1, -1)]
     assert [(a.partition, a.broker_ids) for a in topics[3].assignments] == [(0, [1, 2]), (1, [2, 1])]
     assert [(c.name, c.value) for c in topics[2].configs] == [("a", "b")]
+
+
+@pytest.mark.spec("ADM-25")
+def test_kt_spreads_the_replicas_itself_where_it_is_told_how(broker: FakeBroker) -> None:
+    broker.answers[create_topics.API.key] = lambda _: _created()
+    with FakeBroker(2) as other:
+        broker.knows = [broker, other]
+        numbers = ["--partitions", 2, "--replication-factor", 2]
+        for how in (["--disable-rack-aware"], ["--start-index", 1], ["--start-index", 0, "--replica-shift", 0]):
+            assert _run(broker, "create", "--topic", "t", *numbers, *how).exit_code == 0
+        topics = [r.topics[0] for _, r in _asked(broker, "CreateTopics")]  # type: ignore[attr-defined]
+        assert [(t.num_partitions, t.replication_factor) for t in topics] == [(-1, -1)] * 3
+        assert all({tuple(sorted(a.broker_ids)) for a in t.assignments} == {(1, 2)} for t in topics)
+        spread = [[a.broker_ids for a in t.assignments] for t in topics[1:]]
+        assert spread == [[[2, 1], [1, 2]], [[1, 2], [2, 1]]]
+    both = _run(broker, "create", "--topic", "t", "--replica-assignment", "1:2", "--partitions", 1)
+    assert (both.exit_code, both.stdout) == (2, "")
+    assert """Option "[replica-assignment]" can't be used with option "[partitions]\"""" in both.stderr
+    assert broker.count(create_topics.API) == 3
 
 
 @pytest.mark.spec("ADM-10", "ADM-25")
@@ -427,6 +447,29 @@ def test_each_topic_of_a_deletion_is_judged_by_itself(broker: FakeBroker) -> Non
     _tell(broker, _topic("a"))
     waited = _run(broker, "delete", "--topic", "a", "--wait", 0)
     assert waited.exit_code == 1 and "Topic a is still there" in waited.stderr
+
+
+@pytest.mark.spec("ADM-30")
+def test_a_deletion_is_waited_for_until_no_broker_knows_the_topic(broker: FakeBroker) -> None:
+    gone = 0
+
+    def deleted(request: delete_topics.DeleteTopicsRequest) -> object:
+        _tell(broker)  # who is asked first has forgotten it at once
+        return _deleted(request)
+
+    with FakeBroker(2) as late:
+
+        def told(request: metadata.MetadataRequest) -> object:
+            nonlocal gone
+            gone += 1
+            return late.metadata([] if gone > 2 else [_topic("a")])
+
+        broker.knows = late.knows = [broker, late]
+        late.answers[metadata.API.key] = told
+        _tell(broker, _topic("a"))
+        broker.answers[delete_topics.API.key] = deleted
+        found = _run(broker, "delete", "--topic", "a", "--wait", 600)
+    assert (found.exit_code, found.stdout, gone) == (0, "", 3)
 
 
 @pytest.mark.spec("ADM-60")

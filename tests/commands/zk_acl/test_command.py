@@ -90,6 +90,17 @@ def test_all_nodes_are_closed_and_opened_again_and_a_second_run_changes_nothing(
     assert zk_acl(zk_connect, "--zookeeper.acl", "unsecure", auth=auth_file).stderr == "nothing to change\n"
 
 
+@pytest.mark.spec("SEC-31")
+def test_the_consumers_of_old_are_left_as_they_are_both_ways(
+    zk_connect: str, auth_file: Path, owner: ZooKeeperSecurity
+) -> None:
+    with ZooKeeper(zk_connect, security=owner) as mine:
+        mine.set_acls("/consumers", OWN_NODES.of("/config"))
+    for way in ("secure", "unsecure"):
+        assert zk_acl(zk_connect, "--zookeeper.acl", way, auth=auth_file).exit_code == 0
+        assert rights(zk_connect, owner)["/consumers"] == READABLE
+
+
 @pytest.mark.spec("SEC-31", "COM-6X")
 def test_a_dry_run_names_each_write_and_makes_none(zk_connect: str, auth_file: Path, owner: ZooKeeperSecurity) -> None:
     before = rights(zk_connect, owner)

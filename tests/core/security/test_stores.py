@@ -112,7 +112,7 @@ def test_keytools_own_pkcs12_truststore_needs_its_password() -> None:
         read_certificates(content("trust.p12")[:40], STORE, "here")
 
 
-@pytest.mark.spec("SEC-9")
+@pytest.mark.spec("SEC-8", "SEC-9")
 def test_pem_keys_are_read_encrypted_or_not_and_a_needless_password_is_no_error() -> None:
     pair = read_key_pair(content("key.jks"), STORE, KEY, "here")
     key = load_pem_private_key(pair.key, None)

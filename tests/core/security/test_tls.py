@@ -85,7 +85,7 @@ def test_versions_are_those_enabled(properties: dict[str, str], version: str) ->
     assert handshake(CLIENT | NO_NAME | properties, SERVER).version() == version
 
 
-@pytest.mark.spec("SEC-12")
+@pytest.mark.spec("SEC-12", "SEC-55")
 @pytest.mark.parametrize("properties", [{}, {"ssl.enabled.protocols": "TLSv1.1,SSLv3,TLSv1.2"}], ids=str)
 def test_versions_below_1_2_are_never_offered_and_1_2_is_unless_told_otherwise(properties: dict[str, str]) -> None:
     for context in (
@@ -127,7 +127,7 @@ def test_names_of_suites_become_openssls(iana: str, openssl: str) -> None:
     assert read_tls_settings({"ssl.cipher.suites": iana}, "f").ciphers == openssl
 
 
-@pytest.mark.spec("SEC-9", "SEC-12")
+@pytest.mark.spec("SEC-9", "SEC-12", "SEC-55")
 @pytest.mark.parametrize(
     ("properties", "told"),
     [

@@ -40,7 +40,7 @@ def test_kafka_opts_is_read_as_a_shell_does_and_a_file_goes_before_it(jaas: Path
     assert first.described == f"SASL DIGEST-MD5 as ops, from {other}"
 
 
-@pytest.mark.spec("SEC-4")
+@pytest.mark.spec("SEC-4", "SEC-3")
 def test_what_kafka_opts_names_and_is_not_there_is_a_note_and_no_login(jaas: Path, tmp_path: Path) -> None:
     missing = read_zookeeper_security(java_options=f"-Djava.security.auth.login.config={tmp_path}/none")
     assert missing.login is None
@@ -57,7 +57,7 @@ def test_what_kafka_opts_names_and_is_not_there_is_a_note_and_no_login(jaas: Pat
         read_zookeeper_security(java_options=f"-Djava.security.auth.login.config={jaas} -Dzookeeper.sasl.client=false")
 
 
-@pytest.mark.spec("SEC-5")
+@pytest.mark.spec("SEC-5", "SEC-3")
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -3,14 +3,17 @@
 and thousands of requests at once: all answered, in order, also when the connection drops in the middle.
 """
 
+import contextlib
 import socket
 import struct
 import threading
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
+from kafkatool.commands.main import kt
 from kafkatool.core.errors import ZooKeeperError, ZooKeeperRefusedError
 from kafkatool.core.security.secret import Secret
 from kafkatool.core.security.zookeeper_security import ZooKeeperLogin, ZooKeeperSecurity
@@ -25,6 +28,42 @@ COUNT = 2_000
 
 
 # --- a connection that is never answered ------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-22")
+def test_a_server_that_demands_a_login_is_said_at_once_and_not_asked_for_ever() -> None:
+    """As with enforce.auth.enabled: it takes the session, refuses the first request with -124 and closes."""
+    sessions: list[int] = []
+
+    def serve(connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as stream, contextlib.suppress(OSError):
+            stream.read(int.from_bytes(stream.read(4)))
+            sessions.append(1)
+            session = struct.pack(">iiqi16s?", 0, 60_000, 7, 16, bytes(16), False)
+            connection.sendall(len(session).to_bytes(4) + session)
+            request = stream.read(int.from_bytes(stream.read(4)))
+            if len(request) >= 4:
+                refused = request[:4] + struct.pack(">qi", 0, -124)
+                connection.sendall(len(refused).to_bytes(4) + refused)
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        listed = CliRunner(env={"KAFKA_OPTS": ""}).invoke(kt, ["topics", "list", "--zookeeper", address])
+        listening.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+    assert (listed.exit_code, listed.stdout) == (1, "")
+    assert "ZooKeeper demands a login (" in listed.stderr and "): give --zk-auth-file" in listed.stderr
+    assert len(sessions) < 5, len(sessions)
 
 
 @pytest.mark.spec("SEC-21")

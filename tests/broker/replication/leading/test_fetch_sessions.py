@@ -7,6 +7,7 @@ import pytest
 from kafkatool.broker.replication.leading.fetch_session import FetchSession
 from kafkatool.broker.replication.leading.fetch_sessions import FetchPlan, FetchSessions
 from kafkatool.broker.replication.partition.partition_reads import FAILED_READS, PartitionRead, Reader
+from kafkatool.broker.security.principal import Principal
 from kafkatool.broker.storage.log.log_offset import LogOffset
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -184,6 +185,17 @@ def test_unknown_sessions_and_wrong_epochs() -> None:
     assert sessions.plan(request(session, 1)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+@pytest.mark.spec("SEC-87")
+def test_a_session_of_another_principal_is_as_if_there_were_none() -> None:
+    sessions = FetchSessions(10, Clock())
+    alice, bob = Principal("User", "alice"), Principal("User", "bob")
+    opened = sessions.plan(request(0, 0, {0: 0}), alice).session_id
+    assert sessions.plan(request(opened, 1), bob).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.plan(request(opened, -1), bob).error is ErrorCode.NONE
+    assert sessions.plan(request(opened, 0, {0: 0}), bob).session_id not in (0, opened)
+    assert sessions.plan(request(opened, 1), alice).error is ErrorCode.NONE, "nobody else closed it or went on in it"
+
+
 @pytest.mark.spec("BRK-105")
 def test_a_full_fetch_replaces_the_session_it_names() -> None:
     sessions = FetchSessions(10, Clock())
@@ -215,7 +227,7 @@ def test_no_slots_means_no_sessions() -> None:
     assert TopicPartition("t", 0) in dict(sessions.plan(request(0, 0, {0: 0})).entries)
 
 
-@pytest.mark.spec("BRK-105", "BRK-106")
+@pytest.mark.spec("BRK-105", "BRK-106", "SEC-99")
 def test_all_sessions_together_hold_no_more_partitions_than_there_is_memory_for() -> None:
     sessions = FetchSessions(10, Clock(), most_partitions=5)
     first = sessions.plan(request(0, 0, dict.fromkeys(range(3), 0)))

@@ -14,6 +14,7 @@ from kafkatool.core.protocol.frames import (
     encode_request,
     encode_response,
 )
+from kafkatool.core.protocol.messages import describe_topic_partitions as pages
 from tests.core.protocol.codec.messages import EVERY_VERSION, case_name, messages
 
 _FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -86,3 +87,16 @@ def test_damaged_bytes_raise_nothing_but_protocol_errors(
                 _decode(api, version, cls, damaged)
             except ProtocolError:
                 pass
+
+
+@pytest.mark.spec("ADM-14")
+def test_a_nullable_struct_begins_with_minus_one_or_with_one() -> None:
+    """Of Kafka 3.7 and later alone: the classes of 2.8.2 have none to hold it against."""
+
+    def encoded(cursor: pages.Cursor | None) -> bytes:
+        request = pages.DescribeTopicPartitionsRequest(topics=[], response_partition_limit=0, cursor=cursor)
+        return encode_request(pages.API, 0, 1, "c", request)
+
+    without, with_one = encoded(None), encoded(pages.Cursor(topic_name="t", partition_index=7))
+    assert without.endswith(b"\x01" + bytes(4) + b"\xff" + b"\0")  # no topics, the limit, no cursor, no tags
+    assert with_one[4:] == without[4:-2] + b"\x01" + b"\x02t" + (7).to_bytes(4) + b"\0" + b"\0"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from kafkatool.core.errors import CorruptRecordsError
 from kafkatool.core.protocol.records import compression
 from kafkatool.core.protocol.records.batches import CONTROL, Record, decode_records, encode_batch, read_header
-from kafkatool.core.protocol.records.compression import Codec, compress
+from kafkatool.core.protocol.records.compression import Codec, compress, decompress
 from kafkatool.core.protocol.records.down_conversion import NotConvertibleError, down_converted
-from kafkatool.core.protocol.records.legacy import read_entries
+from kafkatool.core.protocol.records.legacy import parse_entries, read_entries
 from kafkatool.core.protocol.records.message_sets import read_set_header, up_converted
 
 OLD_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
@@ -39,6 +39,9 @@ def test_gaps_of_compaction_stay_and_the_wrapper_has_the_last_records_offset(mag
         header = read_header(converted(batch, magic))
         assert header is not None and header.base_offset == 19
         assert header.max_timestamp == (190 if magic else -1)
+        (wrapper,) = parse_entries(converted(batch, magic))
+        inside = parse_entries(decompress(codec, wrapper.value or b"", magic=magic))
+        assert [e.offset for e in inside] == ([0, 5, 7] if magic else [12, 17, 19]), "from the first, or as they are"
 
 
 @pytest.mark.spec("ADM-93")

@@ -233,7 +233,7 @@ def test_what_is_not_compressed_is_refused(codec: int) -> None:
         decompress(codec, b"\xff\xfe not compressed at all")
 
 
-@pytest.mark.spec("BRK-151")
+@pytest.mark.spec("BRK-151", "SEC-102")
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_what_decompresses_to_more_than_the_limit_is_refused(codec: Codec) -> None:
     limit_bytes = 1_000_000
@@ -247,7 +247,7 @@ def test_what_decompresses_to_more_than_the_limit_is_refused(codec: Codec) -> No
         decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(plain + b"x")), limit_bytes=limit_bytes)
 
 
-@pytest.mark.spec("BRK-151")
+@pytest.mark.spec("BRK-151", "SEC-102")
 def test_a_few_kilobytes_cannot_fill_the_memory() -> None:
     bomb = bytes(cramjam.zstd.compress(bytes(compression.MAX_DECOMPRESSED_BYTES + 1)))
     assert len(bomb) < 10_000
