@@ -508,9 +508,7 @@ class Broker:
         """Open the socket for a test's faults; return the handlers they are put among."""
         from kafkatool.broker.faults.control import FaultControl  # by a test's broker alone
 
-        control = FaultControl(
-            path, self._handlers, drop_connections=self._sockets.drop_connections, link=self._zookeeper.link
-        )
+        control = FaultControl(path, self._handlers, network=self._sockets, link=self._zookeeper.link)
         self._will_stop("faults", control.close)
         return control.handlers.table
 

@@ -38,7 +38,7 @@ from kafkatool.core.zookeeper.znodes import (
 _ANSWER_S = 30.0
 _AWAIT_S = 60.0
 _NEWER_NAMES = {"NOT_LEADER_OR_FOLLOWER": ErrorCode.NOT_LEADER_FOR_PARTITION}
-_ONCE = ("drop connections", "expire session")  # orders that are over when they are carried out
+_ONCE = ("expire session",)  # orders that are over when they are carried out
 _COUNTED = ("answer", "slow disk", "fill disk")
 Order = Mapping[str, Any]
 
@@ -172,12 +172,13 @@ class Faults:
     def cut_off(self, broker: int, *, zookeeper: bool = True, clients: bool = True) -> Fault:
         """Cut a broker off from the other brokers, from ZooKeeper and from clients: it runs, and nobody hears of it.
 
-        What it gets is not carried out. Its ZooKeeper session is over some seconds later.
+        What it gets is not carried out; with ``clients=False`` others get as far as a login, and no further. Its ZooKeeper
+        session is over some seconds later.
         """
         others = [b for b in self._files.require().ports if b != broker]
         deaf: dict[str, Any] = {"do": "answer", "action": "never", "followers": True}
         own: list[Order] = [deaf if clients else {**deaf, "senders": others}]
-        own += [{"do": "drop connections"}] if clients else []
+        own += [{"do": "fall silent"}] if clients else []
         own += [{"do": "cut off from zookeeper"}] if zookeeper else []
         self._require(broker)
         self._absent = True

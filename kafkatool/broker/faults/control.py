@@ -10,7 +10,7 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from kafkatool.broker.faults.answers import FaultyHandlers
 from kafkatool.broker.faults.disk import FaultyDisk
 from kafkatool.broker.faults.rules import Rule, names_topics
 from kafkatool.broker.handlers.call import Served
+from kafkatool.broker.network.socket_server import SocketServer
 from kafkatool.core.errors import KafkatoolError, RefusedError
 
 log = logging.getLogger(__name__)
@@ -31,17 +32,16 @@ _NO_DESCRIPTOR_S = 0.1  # until a test that has them used up is tried again
 class FaultControl:
     """One broker's end. ``handlers.table`` is what its dispatcher is to go by.
 
-    ``drop_connections`` ends those of its clients; ``link`` is what carries its ZooKeeper session.
+    ``network`` has its listeners; ``link`` is what carries its ZooKeeper session.
     """
 
-    def __init__(
-        self, path: Path, handlers: Mapping[int, Served], *, drop_connections: Callable[[], None], link: Any
-    ) -> None:
+    def __init__(self, path: Path, handlers: Mapping[int, Served], *, network: SocketServer, link: Any) -> None:
         self._served = handlers
         self.handlers = FaultyHandlers(handlers)
         self._disk = FaultyDisk()
-        self._drop_connections = drop_connections
+        self._network = network
         self._link = link
+        self._silent: set[str] = set()
         self._cut_off: set[str] = set()
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -108,8 +108,9 @@ class FaultControl:
         match do:
             case "answer":
                 self.handlers.add(name, self._rule(what))
-            case "drop connections":
-                self._drop_connections()
+            case "fall silent":
+                self._silent.add(name)
+                self._network.fall_silent()
             case "cut off from zookeeper":
                 self._cut_off.add(name)
                 self._link.cut_off()
@@ -145,6 +146,10 @@ class FaultControl:
     def _end(self, name: str) -> None:
         self.handlers.remove(name)
         self._disk.remove(name)
+        if name in self._silent:
+            self._silent.discard(name)
+            if not self._silent:
+                self._network.speak_again()
         if name in self._cut_off:
             self._cut_off.discard(name)
             if not self._cut_off:

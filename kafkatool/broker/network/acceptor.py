@@ -1,7 +1,9 @@
 """The acceptor: the listening socket of one listener and the thread that hands out its connections (BRK-5 to 7, 20)."""
 
+import contextlib
 import itertools
 import logging
+import select
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -75,6 +77,12 @@ class Acceptor:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
         self.endpoint = endpoint._replace(port=self._socket.getsockname()[1])
         self._full = False  # no descriptor was left for the last connection
+        self._socket.setblocking(False)  # who is waited for may be taken by `speak_again`
+        self._comes = select.poll()
+        self._comes.register(self._socket, select.POLLIN)
+        self._accepting = threading.Lock()
+        self._speaks = threading.Event()  # cleared while it is silent
+        self._speaks.set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -88,32 +96,53 @@ class Acceptor:
         with self._rotation_lock:
             self._rotation = itertools.cycle(processors)
 
+    def fall_silent(self) -> None:
+        """Hand out none; when it returns, who connects is left in the kernel's queue, unread, until ``speak_again``."""
+        with self._accepting:
+            self._speaks.clear()
+
+    def speak_again(self) -> None:
+        """Close those who connected meanwhile, as nobody heard what they said, and hand out who comes from now on."""
+        with self._accepting:
+            with contextlib.suppress(OSError):  # none is left, or the socket is closed
+                while True:
+                    self._socket.accept()[0].close()
+            self._speaks.set()
+
     def stop(self) -> None:
         """Accept no more. Connections handed out live on."""
         self._stopping.set()
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the accept
-        except OSError:
-            pass  # not every system lets a listening socket be shut down; closing it then wakes the accept
-        self._socket.close()
+        self._speaks.set()
+        with contextlib.suppress(OSError):  # it was stopped before
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the poll
         self._thread.join()
+        self._socket.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            self._speaks.wait()
             if not self._places.wait(_PAUSE_S):
                 continue  # the next one waits in the kernel until another closes (SEC-95)
-            try:
-                sock, _ = self._socket.accept()
-            except OSError as e:
-                if not self._stopping.is_set():
-                    log.error("listener %s cannot accept: %s", self.endpoint.listener, e)
-                    self._stopping.wait(_PAUSE_S)
-                continue
-            try:
-                self._hand_out(sock)
-            except Exception:  # an error of one connection ends that one alone (BRK-7)
-                log.exception("a connection to listener %s could not be set up", self.endpoint.listener)
-                sock.close()
+            self._comes.poll()
+            with self._accepting:
+                if self._speaks.is_set():
+                    self._accept()
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._socket.accept()
+        except BlockingIOError:
+            return
+        except OSError as e:
+            if not self._stopping.is_set():
+                log.error("listener %s cannot accept: %s", self.endpoint.listener, e)
+                self._stopping.wait(_PAUSE_S)
+            return
+        try:
+            self._hand_out(sock)
+        except Exception:  # an error of one connection ends that one alone (BRK-7)
+            log.exception("a connection to listener %s could not be set up", self.endpoint.listener)
+            sock.close()
 
     def _hand_out(self, sock: socket.socket) -> None:
         host = str(sock.getpeername()[0])

@@ -196,11 +196,18 @@ class SocketServer:
             processor.stop_reading()
             processor.stop()
 
-    def drop_connections(self) -> None:
-        """End every connection there is; others are accepted as ever."""
+    def fall_silent(self) -> None:
+        """End every connection there is, and answer none that comes until ``speak_again``, not even a handshake."""
+        for listener in self._listeners:
+            listener.acceptor.fall_silent()
         for listener in self._listeners:
             for processor in listener.processors:
                 processor.drop_connections()
+
+    def speak_again(self) -> None:
+        """Serve who comes from now on; who came meanwhile is closed, unread."""
+        for listener in self._listeners:
+            listener.acceptor.speak_again()
 
     def stop_serving(self) -> None:
         """Accept and read no more, handle what was queued, end the handlers. Parked requests may still be answered."""

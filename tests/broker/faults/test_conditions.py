@@ -1,5 +1,8 @@
 """Faults of a cluster of several brokers: conditions, counts over all of them, what outlives a broker and what a test."""
 
+import contextlib
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -179,6 +182,37 @@ def test_a_broker_is_cut_off_in_both_directions(kafka_cluster: EmbeddedCluster, 
                 live(silent)
     with connect(kafka_cluster, 2) as connection:
         eventually(lambda: len(live(connection)) == 3, "it to come back", 60)
+
+
+@pytest.mark.parametrize("security", ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"])
+def test_who_comes_to_a_broker_that_is_cut_off_hears_nothing(
+    kafka_cluster_factory: Callable[..., EmbeddedCluster], security: str
+) -> None:
+    """Not even the first bytes of a handshake or a login, now or later; when that ends, others are served as ever."""
+    cluster = kafka_cluster_factory(1, security=security)
+    port = cluster.status().brokers[0].port
+    with contextlib.ExitStack() as outside:
+        with cluster.faults.cut_off(1, zookeeper=False):
+            came = [outside.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(3)]
+            for one in came:
+                one.sendall(first_words(security))
+        for one in came:
+            with contextlib.suppress(ConnectionResetError):  # what it said was not even read
+                assert one.recv(1) == b""
+    with socket.create_connection(("127.0.0.1", port), 60) as again:
+        again.sendall(first_words(security))
+        assert again.recv(1)
+
+
+def first_words(security: str) -> bytes:
+    """Return what a client begins with: of TLS the ClientHello, else a request that needs no login."""
+    if security.endswith("ssl"):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        with pytest.raises(ssl.SSLWantReadError):
+            context.wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+        return outgoing.read()
+    return b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff"  # ApiVersions 0
 
 
 def test_a_broker_cut_off_from_its_kind_still_hears_clients(kafka_cluster: EmbeddedCluster, kafka_topic: Topic) -> None:

@@ -236,7 +236,7 @@ def test_an_accept_that_fails_ends_neither_the_acceptor_nor_any_connection(
     with connected(server) as good:
         assert good.ask(b"before") == b"before"
         failed = _fail_once(monkeypatch, socket.socket, "accept", OSError(errno.EMFILE, "too many open files"))
-        with connected(server) as first, connected(server) as second:  # the first may still be in the accept before
+        with connected(server) as first, connected(server) as second:
             assert (first.ask(b"1"), second.ask(b"2")) == (b"1", b"2")
         wait_until(lambda: bool(failed))
         assert good.ask(b"after") == b"after"
