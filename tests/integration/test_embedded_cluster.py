@@ -7,14 +7,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
+from kafkatool.broker.embedded import topics
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.cluster_files import ClusterFiles
 from kafkatool.broker.embedded.running import running_clusters
+from kafkatool.core.errors import RefusedError
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.waiting import eventually
@@ -150,6 +153,33 @@ def test_the_data_of_an_earlier_run_is_there_after_down_and_up(directory: Path) 
     with EmbeddedCluster(brokers=1, directory=directory) as cluster, ZooKeeper(cluster.zookeeper) as zk:
         assert read_cluster(zk, [], states=False).cluster_id == before
         eventually(lambda: cluster.status().controller == 1, "a controller")
+
+
+def test_a_topic_waits_for_a_broker_that_somebody_else_ended(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who ended it starts it again; where that is whoever asks, the answer is as from any cluster."""
+    theirs, mine = (EmbeddedCluster(brokers=2, directory=directory).share() for _ in range(2))
+    try:
+        theirs.stop_broker(2)
+        with pytest.raises(RefusedError, match=r"larger than available brokers: 1\.$"):
+            theirs.create_topic("at-once", replication_factor=2)
+        assert mine.create_topic("alone", replication_factor=1) == "alone"
+        with ThreadPoolExecutor() as thread:
+            asked = mine.faults.delay("CreateTopics", 1, client_id="kt-cluster")
+            making = thread.submit(mine.create_topic, "waits", replication_factor=2)
+            asked.await_hits(2)
+            with monkeypatch.context() as patched:  # as when the time is up
+                patched.setattr(topics, "create_topic", refuse)
+                with pytest.raises(RefusedError, match=r"^no; broker 2 was ended by another process that shares"):
+                    mine.create_topic("in-vain", replication_factor=2)
+            theirs.restore()
+            assert making.result(60) == "waits"
+    finally:
+        for cluster in (mine, theirs):
+            cluster.down()
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise RefusedError("no.")
 
 
 def runs(pid: int) -> bool:

@@ -140,6 +140,7 @@ class EmbeddedCluster:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._zookeeper_child: ZooKeeperProcess | None = None
         self._known: dict[int, psutil.Process] = {}
+        self._ended: set[int] = set()  # brokers, here
         self._usage: Usage | None = None
         self._guardian: subprocess.Popen[bytes] | None = None
         self._shared = False
@@ -226,6 +227,7 @@ class EmbeddedCluster:
                     self._start_again(broker_id, spec)
         elif absent:
             self._wait_ready(spec, spec.ports)
+        self._ended.clear()
 
     def create_topic(
         self,
@@ -235,16 +237,29 @@ class EmbeddedCluster:
         replication_factor: int | None = None,
         configs: "Mapping[str, ConfigValue] | None" = None,
     ) -> str:
-        """Make a topic, on up to three brokers unless said; return its name when every broker knows its leaders."""
+        """Make a topic, on up to three brokers unless said; return its name when every broker knows its leaders.
+
+        In a shared cluster brokers that another process has ended are waited for, if they are needed.
+        """
         from kafkatool.broker.embedded.topics import create_topic
 
         if not isinstance(partitions, int):
             raise RefusedError(f"{partitions!r} is no number of partitions (kafka_topic names the topic itself)")
         ports = self.files.require().ports
-        running = sum(self._process(broker_id) is not None for broker_id in ports)
+        running = {broker_id for broker_id in ports if self._process(broker_id)}
+        coming = set(ports) - running - self._ended if self._shared else set()  # who ended them starts them again
         replicas = replication_factor or min(3, len(ports))
         security = self._client_security()
-        create_topic(ports, name, partitions, replicas, configs or {}, running=running, security=security)
+        expected = len(running | coming)
+        try:
+            create_topic(ports, name, partitions, replicas, configs or {}, expected=expected, security=security)
+        except RefusedError as e:
+            if absent := join_ids((i for i in sorted(coming) if self._process(i) is None), ", "):
+                raise RefusedError(
+                    f"{str(e).removesuffix('.')}; broker {absent} was ended by another process that shares this cluster: "
+                    "let its test take kafka_cluster_factory"
+                ) from e
+            raise
         return name
 
     def fill_topic(self, name: str, megabytes: int) -> int:
@@ -457,11 +472,11 @@ class EmbeddedCluster:
 
     def kill_broker(self, broker_id: int) -> None:
         """End its process with SIGKILL, as a crash would. Raises RefusedError when it does not run."""
-        processes.end(self._running(broker_id), gentle=False)
+        self._end(broker_id, gentle=False)
 
     def stop_broker(self, broker_id: int) -> None:
         """End it with a controlled shutdown; returns when its process is gone."""
-        processes.end(self._running(broker_id), gentle=True)
+        self._end(broker_id, gentle=True)
 
     def start_broker(self, broker_id: int) -> None:
         """Start it again on the port it had; returns when it is registered and answers with metadata.
@@ -518,6 +533,11 @@ class EmbeddedCluster:
             raise RefusedError(f"broker {broker_id} does not run")
         return process
 
+    def _end(self, broker_id: int, *, gentle: bool) -> None:
+        running = self._running(broker_id)
+        self._ended.add(broker_id)
+        processes.end(running, gentle=gentle)
+
     def _refuse_if_running(self, usage: Usage) -> None:
         spec = self.files.load()
         if spec is None or not spec.complete or (spec.owned and usage.alone):
@@ -529,6 +549,17 @@ class EmbeddedCluster:
                 "see kt cluster status, end it with kt cluster down, or name another --dir"
             )
 
+    def _refuse_fewer(self) -> None:
+        """Refuse to start without brokers that have replicas here: the others would miss those of them alone."""
+        missing = [i for i in self.files.brokers_with_replicas() if i > self._wanted_brokers]
+        if missing:
+            directory = self.files.directory
+            raise RefusedError(
+                f"{directory} holds partitions of broker {join_ids(missing, ', ')}, which would not be started: start "
+                f"{missing[-1]} brokers (--brokers {missing[-1]}), name another --dir, or wipe this one: "
+                f"rm -r {shlex.quote(str(directory))}"
+            )
+
     def _start_again(self, broker_id: int, spec: ClusterSpec) -> None:
         # Whoever killed it, the system may still be closing its sockets.
         self._check_free(spec.ports[broker_id], f"broker {broker_id}", patience_ms=2000)
@@ -538,8 +569,13 @@ class EmbeddedCluster:
             self.faults.renew(broker_id)
 
     def _start_all(self, usage: Usage | None, offered: bool) -> None:
-        """Begin anew, whatever a killed cluster left; a guardian watches over one that somebody is to use."""
+        """Begin anew, whatever a killed cluster left; a guardian watches over one that somebody is to use.
+
+        Should it fail, cluster.json is that of the run before, if there was one.
+        """
+        self._refuse_fewer()
         self._end_all(gentle=False)
+        before = self.files.load()
         spec = self._make_spec(usage is not None)
         spec.offered = offered
         spec.run = self._run = uuid.uuid4().hex
@@ -566,6 +602,9 @@ class EmbeddedCluster:
             self._zookeeper_child.have_archive_made()
         except BaseException:
             self._end_all(gentle=False)
+            if before is not None:
+                before.complete = False  # else another that waits to share it would take it for running
+                self.files.save(before)
             if self._temporary:
                 self._leave_children()  # the guardian removes the directory, unless others that share it use it yet
             elif self._guardian is not None:
@@ -626,6 +665,7 @@ class EmbeddedCluster:
             {} if spec.security == _PLAINTEXT else self._made_security(spec.security).environment,
         )
         self._known[broker_id] = psutil.Process(child.pid)
+        self._ended.discard(broker_id)
 
     def _properties(self, broker_id: int, spec: ClusterSpec) -> dict[str, str]:
         return {

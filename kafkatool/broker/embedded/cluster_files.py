@@ -7,6 +7,7 @@ on ``users`` tells whether a process is there that uses it.
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import time
 import weakref
@@ -43,6 +44,7 @@ class ClusterSpec:
     zookeeper_tls_port: int | None = None
 
 
+_REPLICA = re.compile(r".+-\d+")
 _USERS, _TEMPORARY = "users", "temporary"
 _MADE_S = 60.0  # a directory that has no users' file for longer is not about to get one
 
@@ -193,6 +195,15 @@ class ClusterFiles:
 
     def state_change_log(self, broker_id: int) -> Path:
         return self.logs(broker_id) / "state-change.log"
+
+    def brokers_with_replicas(self) -> list[int]:
+        """Return the ids, in order, of the brokers that have replicas of partitions here, whatever cluster.json says."""
+        found = []
+        for data in self.directory.glob("broker-*/data"):
+            broker_id = data.parent.name.removeprefix("broker-")
+            if broker_id.isdecimal() and any(_REPLICA.fullmatch(path.name) for path in data.iterdir()):
+                found.append(int(broker_id))
+        return sorted(found)
 
     @property
     def faults(self) -> Path:

@@ -36,12 +36,12 @@ def create_topic(
     replication_factor: int,
     configs: Mapping[str, ConfigValue],
     *,
-    running: int,
+    expected: int,
     security: "ClientSecurity | None" = None,
 ) -> None:
     """Make it, and return when every broker that answers names a leader and all replicas in sync of each partition.
 
-    Where enough brokers are ``running``, the controller is asked again until it knows of them: one may be coming back.
+    Where enough brokers are ``expected``, the controller is asked again until it knows of them: one may be coming back.
     Raises RefusedError with the controller's words, KafkatoolError when that takes too long.
     """
     deadline = time.monotonic() + _TIMEOUT_MS / 1000
@@ -71,7 +71,7 @@ def create_topic(
                 words = made.error_message or ErrorCode(made.error_code).name
                 refusal = RefusedError(f"topic {name} is not made: {words}")
                 few = made.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-                if not (few and 0 < replication_factor <= running):
+                if not (few and 0 < replication_factor <= expected):
                     raise refusal
         if not asked:
             time.sleep(0.02)

@@ -102,7 +102,8 @@ def up(
 ) -> None:
     """Start a cluster; return when all brokers are registered and answer.
 
-    It goes on running: kt cluster down ends it. Data of an earlier run in the same directory is kept.
+    It goes on running: kt cluster down ends it. Data of an earlier run in the same directory is kept; fewer brokers than
+    have partitions there are refused.
     """
     from kafkatool.broker.embedded.cluster import EmbeddedCluster
 
@@ -142,16 +143,19 @@ def status(directory: Path, form: str) -> None:
     _show(_cluster(directory).status(), form)
 
 
-@cluster.command(cls=KtCommand, examples=("kt cluster down",))
+@cluster.command(cls=KtCommand, examples=("kt cluster down", "kt cluster down --dir /tmp/five && rm -r /tmp/five"))
 @directory_option
 def down(directory: Path) -> None:
-    """End brokers and ZooKeeper in good order; data stays."""
+    """End brokers and ZooKeeper in good order; data stays for the next kt cluster up.
+
+    Whoever wants none of it removes the directory then: the next one begins with an empty cluster.
+    """
     ended = _cluster(directory)
     if ended.files.load() is None:
         click.echo(f"no cluster in {directory}: nothing to end", err=True)
         return
     ended.down()
-    click.echo(f"the cluster in {directory} is down; its data stays there")
+    click.echo(f"the cluster in {directory} is down; its data stays there, until you remove the directory")
 
 
 @cluster.command(cls=KtCommand, examples=("kt cluster kill 2",))

@@ -1,4 +1,4 @@
-"""The ports of an embedded cluster: those given, those of the last run, and others; processes are not started."""
+"""The ports of an embedded cluster, and what it refuses; processes are not started."""
 
 from pathlib import Path
 
@@ -7,19 +7,20 @@ import pytest
 from kafkatool.broker.embedded import cluster as embedded
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.cluster_files import ClusterFiles, ClusterSpec
+from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import RefusedError
 
 
 class NotStartedError(Exception):
-    """The spec is on the disk; nothing was started yet."""
+    """Nothing was started yet; with the spec that is on the disk by then."""
 
 
 @pytest.fixture(autouse=True)
 def unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the first ports picked at random be those that are given or were kept; and let nothing start."""
 
-    def start(*_: object) -> None:
-        raise NotStartedError
+    def start(zookeeper: ZooKeeperProcess) -> None:
+        raise NotStartedError(ClusterFiles(zookeeper.directory.parent).load())
 
     monkeypatch.setattr(embedded, "free_ports", lambda count: iter(range(9001, 9001 + count)))
     monkeypatch.setattr(embedded, "is_free", lambda port: True)
@@ -28,10 +29,9 @@ def unlucky(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ports(directory: Path, brokers: int, *, port: int | None = None, zookeeper_port: int | None = None) -> list[int]:
     """Return the ports of ZooKeeper and of the brokers of a new cluster there."""
-    with pytest.raises(NotStartedError):
+    with pytest.raises(NotStartedError) as not_started:
         EmbeddedCluster(brokers, directory=directory, port=port, zookeeper_port=zookeeper_port).up(owned=False)
-    spec = ClusterFiles(directory).load()
-    assert spec is not None
+    (spec,) = not_started.value.args
     return [spec.zookeeper_port, *spec.ports.values()]
 
 
@@ -87,6 +87,32 @@ def test_what_is_no_number_of_partitions_and_no_id_is_told_as_what_it_is(tmp_pat
         cluster.create_topic("t", "3")  # type: ignore[arg-type]
     with pytest.raises(RefusedError, match="no broker '1' in this cluster; it has 1"):
         cluster.kill_broker("1")  # type: ignore[arg-type]
+
+
+def test_fewer_brokers_than_have_partitions_are_refused(tmp_path: Path) -> None:
+    """Before anything is written or started: what lives on the others alone would be gone."""
+    ClusterFiles(tmp_path).save(ClusterSpec(9002, {1: 9001, 2: 9003, 3: 9004}))
+    spec = (tmp_path / "cluster.json").read_bytes()
+    for replica in ("broker-1/data/orders-0", "broker-2/data/orders-12", "broker-3/data/orders-1.0a-delete"):
+        (tmp_path / replica).mkdir(parents=True)
+    for fewer in (EmbeddedCluster(1, directory=tmp_path).up, EmbeddedCluster(1, directory=tmp_path).share):
+        with pytest.raises(RefusedError) as refused:
+            fewer()
+        assert str(refused.value) == (
+            f"{tmp_path} holds partitions of broker 2, which would not be started: start 2 brokers (--brokers 2), name "
+            f"another --dir, or wipe this one: rm -r {tmp_path}"
+        )
+        assert (tmp_path / "cluster.json").read_bytes() == spec
+    assert ports(tmp_path, 2) == [9002, 9001, 9003], "broker 3 has none any more"
+
+
+def test_an_up_that_fails_leaves_the_cluster_as_it_was_remembered(tmp_path: Path) -> None:
+    before = ClusterSpec(9002, {1: 9001, 2: 9003}, {"num.io.threads": "2"}, complete=True, offered=True, run="before")
+    ClusterFiles(tmp_path).save(before)
+    with pytest.raises(NotStartedError):
+        EmbeddedCluster(5, directory=tmp_path).up(owned=False)
+    before.complete = False  # whatever becomes of it, it does not run
+    assert ClusterFiles(tmp_path).load() == before
 
 
 def test_two_that_are_given_the_same_port_are_refused(tmp_path: Path) -> None:

@@ -51,7 +51,10 @@ def test_what_was_done_to_a_broker_is_told(
 
 def test_a_cluster_that_is_down_stays_so_and_one_that_never_was_is_told(five: Path, tmp_path: Path) -> None:
     ended = run("down", "--dir", five)
-    assert (ended.exit_code, ended.stdout) == (0, f"the cluster in {five} is down; its data stays there\n")
+    assert (ended.exit_code, ended.stdout) == (
+        0,
+        f"the cluster in {five} is down; its data stays there, until you remove the directory\n",
+    )
     nothing = run("down", "--dir", tmp_path / "none")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert nothing.stderr == f"no cluster in {tmp_path / 'none'}: nothing to end\n"
