@@ -9,6 +9,7 @@ __all__ = [
     "assignment",
     "java_hash",
     "moves",
+    "replication_factor",
     "security_protocols",
     "topic_configs",
     "topic_names",

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkatool.core.errors import NoNodeError, RefusedError, VersionConflictError
-from kafkatool.core.model.assignment import add_partitions, change_replication_factor
+from kafkatool.core.model.assignment import add_partitions
+from kafkatool.core.model.replication_factor import change_replication_factor
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.model.values import Assignment, TopicPartition, in_number
 from kafkatool.core.operations.topics.creation import ATTEMPTS, registered_brokers
