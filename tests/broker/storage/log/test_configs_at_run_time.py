@@ -6,7 +6,7 @@ what the log or the answer to a producer shows, never the parsed value.
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -34,10 +34,10 @@ PATIENCE_S = 90
 _TESTED: set[str] = set()
 
 
-def changes(name: str) -> pytest.MarkDecorator:
-    """Mark the test of one config's effect."""
+def changes(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Note which config's effect is tested."""
     _TESTED.add(name)
-    return pytest.mark.spec("BRK-125", "TOP-21")
+    return lambda test: test
 
 
 class Topic:
@@ -115,6 +115,7 @@ def test_all_sixteen_are_tested() -> None:
     assert {one.name for one in DOCUMENTED} == _TESTED
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("cleanup.policy")
 def test_a_topic_begins_to_be_compacted(world: World) -> None:
     topic = world.topic("policy", segment_bytes="200", min_cleanable_dirty_ratio="0.01")
@@ -126,6 +127,7 @@ def test_a_topic_begins_to_be_compacted(world: World) -> None:
     assert topic.offsets()[-1] == 12
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("delete.retention.ms")
 def test_tombstones_go_sooner(world: World) -> None:
     topic = world.topic("tombstones", segment_bytes="100", min_cleanable_dirty_ratio="0.01", cleanup_policy="compact")
@@ -147,6 +149,7 @@ def test_tombstones_go_sooner(world: World) -> None:
     eventually(cleaned, "the tombstone to go", PATIENCE_S)
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("file.delete.delay.ms")
 def test_removed_files_are_erased_sooner(world: World) -> None:
     topic = world.topic("delay", segment_bytes="100", retention_bytes="1", file_delete_delay_ms="600000")
@@ -164,7 +167,7 @@ def test_removed_files_are_erased_sooner(world: World) -> None:
     assert before <= topic.files(".log.deleted")
 
 
-@pytest.mark.spec("BRK-140")
+@pytest.mark.spec("BRK-125", "TOP-21", "BRK-140")
 @changes("flush.messages")
 def test_every_record_is_flushed(world: World) -> None:
     topic = world.topic("flushed-by-number")
@@ -175,7 +178,7 @@ def test_every_record_is_flushed(world: World) -> None:
     assert topic.log.state.recovery_point == topic.log.log_end_offset
 
 
-@pytest.mark.spec("BRK-140")
+@pytest.mark.spec("BRK-125", "TOP-21", "BRK-140")
 @changes("flush.ms")
 def test_records_are_flushed_after_a_time(world: World) -> None:
     topic = world.topic("flushed-by-time")
@@ -185,6 +188,7 @@ def test_records_are_flushed_after_a_time(world: World) -> None:
     eventually(lambda: topic.log.state.recovery_point == topic.log.log_end_offset, "the flush", PATIENCE_S)
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("index.interval.bytes")
 def test_the_index_gets_denser(world: World) -> None:
     topic = world.topic("indexed")
@@ -198,6 +202,7 @@ def test_the_index_gets_denser(world: World) -> None:
     assert index.count == 10
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("max.message.bytes")
 def test_a_smaller_limit_refuses_what_was_taken(world: World) -> None:
     topic = world.topic("limited")
@@ -207,6 +212,7 @@ def test_a_smaller_limit_refuses_what_was_taken(world: World) -> None:
     assert topic.send([("a", "x")]) == ErrorCode.NONE
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("min.cleanable.dirty.ratio")
 def test_less_dirt_is_enough(world: World) -> None:
     topic = world.topic("dirty", segment_bytes="100", min_cleanable_dirty_ratio="1", cleanup_policy="compact")
@@ -221,6 +227,7 @@ def test_less_dirt_is_enough(world: World) -> None:
     eventually(lambda: len(topic.offsets()) < 4, "it to be cleaned too", PATIENCE_S)
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("min.insync.replicas")
 def test_more_replicas_are_asked_for(world: World) -> None:
     topic = world.topic("in-sync")
@@ -230,6 +237,7 @@ def test_more_replicas_are_asked_for(world: World) -> None:
     assert topic.send([("a", "1")], acks=1) == ErrorCode.NONE
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("retention.bytes")
 def test_what_is_too_much_goes(world: World) -> None:
     topic = world.topic("sized", segment_bytes="100")
@@ -240,6 +248,7 @@ def test_what_is_too_much_goes(world: World) -> None:
     eventually(lambda: topic.log.size_bytes < 300 and topic.log.log_start_offset > 4, "old segments to go", PATIENCE_S)
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("retention.ms")
 def test_what_is_too_old_goes(world: World) -> None:
     topic = world.topic("aged", retention_ms="-1")
@@ -250,6 +259,7 @@ def test_what_is_too_old_goes(world: World) -> None:
     eventually(lambda: topic.log.log_start_offset == topic.log.log_end_offset, "all records to go", PATIENCE_S)
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("segment.bytes")
 def test_segments_get_smaller(world: World) -> None:
     topic = world.topic("rolled-by-size")
@@ -262,6 +272,7 @@ def test_segments_get_smaller(world: World) -> None:
     assert topic.segments() == 3
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("segment.index.bytes")
 def test_a_full_index_ends_the_segment(world: World) -> None:
     topic = world.topic("rolled-by-index", index_interval_bytes="1")
@@ -274,6 +285,7 @@ def test_a_full_index_ends_the_segment(world: World) -> None:
     assert topic.segments() > 3
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("segment.ms")
 def test_segments_get_shorter_in_time(world: World) -> None:
     topic = world.topic("rolled-by-time", retention_ms="-1")
@@ -287,7 +299,7 @@ def test_segments_get_shorter_in_time(world: World) -> None:
     assert topic.segments() == 2
 
 
-@pytest.mark.spec("BRK-131")
+@pytest.mark.spec("BRK-125", "TOP-21", "BRK-131")
 @changes("segment.jitter.ms")
 def test_new_segments_roll_earlier_by_up_to_the_jitter(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = world.topic("jittered", segment_ms="100000", retention_ms="-1")
@@ -313,6 +325,7 @@ def test_batches_are_stored_in_another_codec(world: World) -> None:
     assert consumed(topic.log)[-1].value == b"x" * 1000
 
 
+@pytest.mark.spec("BRK-125", "TOP-21")
 @changes("unclean.leader.election.enable")
 def test_the_next_election_may_take_a_replica_that_was_not_in_sync() -> None:
     """The controller reads it when it elects; it is its simulation that runs here."""
