@@ -62,6 +62,21 @@ def test_a_cut_drops_the_segments_that_begin_behind_it(tmp_path: Path, offset: i
     assert sorted(path.name for path in tmp_path.glob("*.log*")) == [f"{base:020d}.log" for base in bases]
 
 
+@pytest.mark.spec("BRK-142", "BRK-60")
+@pytest.mark.parametrize("offset", [2, 9])
+def test_a_cut_at_or_above_the_end_takes_an_epoch_without_records_and_nothing_else(tmp_path: Path, offset: int) -> None:
+    later = Later()
+    log = make_log(tmp_path, later)
+    log.append_as_leader(batch(2), 1)
+    log.leader_epochs.assign(4, 2)  # led, and wrote nothing
+    log.high_watermark = log.state.recovery_point = 1
+    log.truncate_to(offset)
+    assert log.leader_epochs.entries == [(1, 0)]
+    assert everything(log) == bytes(batch(2, epoch=1))
+    assert (log.log_end_offset, log.high_watermark, log.state.recovery_point) == (2, 1, 1)
+    assert not later.lowered
+
+
 @pytest.mark.spec("BRK-142")
 def test_the_log_start_is_capped_too(tmp_path: Path) -> None:
     log = make_log(tmp_path)
