@@ -203,10 +203,11 @@ def test_metadata_names_every_registered_broker_with_all_its_endpoints_and_its_r
         )
         for b in (1, 2, 3)
     ]
+    assert [(s.topic, s.partition) for s in message.partition_states] == [T0, T1]
     assert [
-        (s.partition, s.controller_epoch, s.leader, s.leader_epoch, s.isr, s.zk_version, s.replicas, s.offline_replicas)
+        (s.controller_epoch, s.leader, s.leader_epoch, s.isr, s.zk_version, s.replicas, s.offline_replicas)
         for s in message.partition_states
-    ] == [(0, 5, 2, 4, [2, 3], 7, [2, 1, 3], [1, 3]), (1, 5, -1, 4, [1], 7, [1, 2], [1])]
+    ] == [(5, 2, 4, [2, 3], 7, [2, 1, 3], [1, 3]), (5, -1, 4, [1], 7, [1, 2], [1])]
 
 
 @pytest.mark.spec("CTL-55")

@@ -409,8 +409,10 @@ def test_rebalancing_is_on_every_five_minutes_from_ten_percent_on() -> None:
     assert config.leader_imbalance_per_broker_percentage == 10
 
 
-@pytest.mark.spec("ELE-7", "ELE-8")
-def test_partitions_that_cannot_be_elected_keep_neither_the_others_nor_the_request() -> None:
+@pytest.mark.spec("ELE-7", "ELE-8", "CTL-100")
+def test_partitions_that_cannot_be_elected_keep_neither_the_others_nor_the_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cluster = FakeCluster(1, 2, 3, properties=NO_REBALANCE)
     cluster.create_topic("t", {0: [2, 3], 1: [2, 3]})
     cluster.kill(2)
@@ -427,6 +429,10 @@ def test_partitions_that_cannot_be_elected_keep_neither_the_others_nor_the_reque
     touched: list[str] = []
     cluster.ensemble.on_write = lambda session, op: touched.append(op.path)
     cluster.elect_preferred(never_led, T0, TopicPartition("nope", 3), TopicPartition("t", 1))
+    assert [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR] == [
+        "preferred election of partition unled-0 is skipped: it never had a leader",
+        "preferred election of partition nope-3 is skipped: there is no such partition",
+    ]
     assert [path for path in touched if path != ControllerEpochZnode.PATH] == [
         PreferredElectionZnode.PATH,  # the request
         PartitionStateZnode.path(TopicPartition("t", 1)),
