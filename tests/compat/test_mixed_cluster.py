@@ -69,7 +69,7 @@ def test_the_protocols_in_between_are_spoken_both_ways(version: str, protocol: s
             assert cluster.leaders("data") == [1, 2, OURS]
 
 
-@pytest.mark.spec("BRK-2", "BRK-50", "BRK-53", "BRK-66", "CTL-53", "CTL-84", "CTL-98", "CTL-102", "ELE-7")
+@pytest.mark.spec("BRK-2", "BRK-50", "BRK-53", "BRK-66", "CTL-53", "CTL-91", "CTL-102", "ELE-7")
 @pytest.mark.parametrize("controller", [2, OURS])
 def test_leaders_and_data_move_back_and_forth(mixed: Mixed, controller: int) -> None:
     """``kt reassign`` and ``kt elect`` send each partition's leader round all brokers, and one topic's data with it."""

@@ -97,7 +97,7 @@ def test_a_broker_whose_disk_fills_up_says_so_and_ends_and_comes_back_with_space
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.spec("CTL-24", "CTL-43", "CTL-45", "CTL-84", "BRK-137")
+@pytest.mark.spec("CTL-43", "CTL-45", "CTL-85", "BRK-137")
 def test_a_topic_with_a_thousand_partitions_lives_through_stop_kill_and_deletion() -> None:
     partitions = 1000
     with EmbeddedCluster(brokers=3, options=_SAFE) as cluster, ZooKeeper(cluster.zookeeper) as zk:
