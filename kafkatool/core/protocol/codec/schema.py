@@ -122,7 +122,7 @@ def fields_of(cls: type[object]) -> tuple[Field, ...]:
 def _field(field: "dataclasses.Field[Any]", hint: Any) -> Field:
     marks: list[Any] = []
     wire_type, nullable = _resolve(hint, marks)
-    versions: dict[type[object], int] = {type(m): m.version for m in marks if not isinstance(m, Tagged)}
+    versions: dict[type[object], int] = {type(m): m.number for m in marks if not isinstance(m, Tagged)}
     since = versions.get(Since, 0)
     tag = next((m.number for m in marks if isinstance(m, Tagged)), None)
     nullable = nullable and not (tag is not None and isinstance(wire_type, Struct))

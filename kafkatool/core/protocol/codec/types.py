@@ -72,37 +72,50 @@ class Fixed(NamedTuple):
     width: int
 
 
-class Since(NamedTuple):
+class _Mark:
+    """What an annotation says of a field beside its type. Equal to itself alone.
+
+    ``typing`` keeps the annotations it has made and gives an equal one again: were ``Until(3)`` equal to ``Since(3)``,
+    as named tuples are, the second of two fields would get the mark of the first, whichever was imported first.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Since(_Mark):
     """First version that has the field."""
 
-    version: int
+    __slots__ = ()
 
 
-class Until(NamedTuple):
+class Until(_Mark):
     """Last version that has the field."""
 
-    version: int
+    __slots__ = ()
 
 
-class NullSince(NamedTuple):
+class NullSince(_Mark):
     """First version in which the field may be null."""
 
-    version: int
+    __slots__ = ()
 
 
-class Tagged(NamedTuple):
+class Tagged(_Mark):
     """The field stands among the tagged fields (KIP-482) under that number; written where it is not its default.
 
     ``X | None`` of a message is there or not; it is never null on the wire.
     """
 
-    number: int
+    __slots__ = ()
 
 
-class GroupedSince(NamedTuple):
+class GroupedSince(_Mark):
     """From this version on the flat list is sent grouped: an array of (topic, elements without their topic)."""
 
-    version: int
+    __slots__ = ()
 
 
 class RecordsMark:
