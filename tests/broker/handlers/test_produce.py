@@ -292,7 +292,7 @@ def test_only_the_admin_client_writes_internal_topics(broker: World, client: Cli
 
 
 @pytest.mark.spec("BRK-83")
-@pytest.mark.parametrize("version", range(3, 10))
+@pytest.mark.parametrize("version", range(10))
 def test_a_partition_that_is_not_here_is_unknown_or_led_elsewhere(broker: World, client: Client, version: int) -> None:
     assert codes(client, version, request(batch(), topic="u")) == [3]
     broker.know(TopicPartition("u", 0))

@@ -156,7 +156,7 @@ def test_a_full_disk_takes_its_dir_offline_and_what_was_appended_is_whole(
     assert everything(make_log(tmp_path, **_SMALL)) == before
 
 
-@pytest.mark.spec("BRK-146", "BRK-147")
+@pytest.mark.spec("BRK-80", "BRK-146", "BRK-147")
 def test_a_log_dir_stays_online_whatever_the_manager_lacked_descriptors_for(tmp_path: Path) -> None:
     def load() -> LogManager:
         manager = LogManager(broker_config(log_dirs=str(tmp_path)), lambda _: {}, ManualScheduler())
@@ -175,6 +175,10 @@ def test_a_log_dir_stays_online_whatever_the_manager_lacked_descriptors_for(tmp_
     assert manager.live_dirs == [tmp_path]
     log = manager.get_or_create(PARTITION, is_new=True)
     log.append_as_leader(batch(3), 0)
+    for free in range(3):
+        with few_descriptors(free):
+            manager.write_high_watermarks({PARTITION: 2})
+    assert manager.live_dirs == [tmp_path], "left to the next time"
     manager.write_high_watermarks({PARTITION: 3})
     with few_descriptors(0), pytest.raises(OutOfResourcesError):
         manager.read_high_watermarks()

@@ -537,6 +537,17 @@ def test_a_log_that_cannot_be_opened_costs_no_other_partition_its_role(
         assert set(broker.manager.fetchers.lags()) == (set() if leader == 1 else {TP, TP1})
 
 
+@pytest.mark.spec("BRK-33")
+@pytest.mark.parametrize("leader", [1, 2])
+@pytest.mark.parametrize("name", [TopicPartition("../escaped", 5), TopicPartition("a/b", 5), TopicPartition("t", -5)])
+def test_an_impossible_name_costs_no_other_partition_its_role(broker: World, leader: int, name: TopicPartition) -> None:
+    live = [LeaderAndIsrLiveLeader(broker_id=2, host="127.0.0.1", port=1)]
+    states = [role(tp, leader, 0, [leader], [leader, 1]) for tp in (TP, name, TP1)]
+    assert codes(broker.leader_and_isr(*states, live=live)) == {0: 0, name.partition: 56, 1: 0}
+    assert (broker.leaders if leader == 1 else broker.followers) == [TP, TP1]
+    assert len(broker.logs.live_dirs) == 1
+
+
 @pytest.mark.spec("BRK-41", "BRK-150")
 @pytest.mark.parametrize(
     ("state", "broker_epoch", "adopted"),

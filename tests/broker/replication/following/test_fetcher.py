@@ -175,7 +175,7 @@ def test_a_failed_request_delays_all_partitions_by_one_backoff(broker: World) ->
 # --- becoming follower -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("BRK-47", "BRK-44", "BRK-35")
+@pytest.mark.spec("BRK-47", "BRK-44", "BRK-35", "BRK-42")
 def test_a_follower_has_no_isr_and_no_epoch_start_and_knows_the_version(broker: World) -> None:
     partition = broker.lead(epoch=3, isr=(1, 2), replicas=(1, 2, 4))
     assert partition.is_leader and partition.epoch_start == 0 and set(partition.remote) == {2, 4}

@@ -316,10 +316,11 @@ def test_a_new_leader_knows_the_decision_and_nothing_of_the_positions_of_others(
         broker.fetch(1, follower(replica), log_start=1)
     partition.make_follower(role(TP, 2, 1, [2], [1, 2, 3, 5]))
     broker.clock.pass_ms(70)
-    state = role(TP, 1, 2, [2, 1], [4, 2, 1, 5], 7, controller_epoch=6)
+    state = role(TP, 1, 2, [2, 1, 9], [4, 2, 1, 5], 7, controller_epoch=6)
     assert partition.make_leader(state)[0], "a new leader"
     assert (partition.leader_id, partition.leader_epoch, partition.controller_epoch) == (1, 2, 6)
-    assert (partition.assigned, partition.isr, partition.in_sync.version) == ((4, 2, 1, 5), (2, 1), 7)
+    assert (partition.assigned, partition.isr, partition.in_sync.version) == ((4, 2, 1, 5), (2, 1, 9), 7)
+    assert partition.epoch_start == 2
     assert sorted(partition.remote) == [2, 4, 5], "what the assignment lacks is dropped, what it names is made"
     for broker_id, caught_up_ms in [(2, broker.clock.now_ms), (4, NEVER), (5, NEVER)]:
         known = [getattr(partition.remote[broker_id], f.name) for f in fields(RemoteReplica)]
@@ -335,6 +336,7 @@ def test_becoming_leader_has_its_order(broker: World, monkeypatch: pytest.Monkey
     partition.high_watermark = LogOffset(2)
     seen: list[tuple[str, bool, int, int | None]] = []
     noted: list[tuple[int, int]] = []  # the newest epoch known when the first step is taken
+    in_sync: list[tuple[int, ...]] = []  # and who is in sync when it begins to lead
 
     class Watched(Partition):
         def __setattr__(self, name: str, value: object) -> None:
@@ -342,6 +344,8 @@ def test_becoming_leader_has_its_order(broker: World, monkeypatch: pytest.Monkey
             located = self.high_watermark.segment_base
             if not seen:
                 noted.append(self.log.leader_epochs.entries[-1])
+            if name == "leader_log":
+                in_sync.append(self.isr)
             seen.append((name, self.leader_log is not None, self.epoch_start, located))
 
     def begin_term(replica: RemoteReplica, *_: object, **__: object) -> None:
@@ -361,7 +365,7 @@ def test_becoming_leader_has_its_order(broker: World, monkeypatch: pytest.Monkey
     ]
     assert [name for name in names if name in wanted] == wanted
     assert next(step for step in seen if step[1]) == ("leader_log", True, 4, 0)
-    assert noted == [(2, 4)], "before all of it"
+    assert (noted, in_sync) == ([(2, 4)], [(1,)]), "noted before all of it, in sync before it leads"
     assert names.index("leader_log") < len(names) - 1 and partition.high_watermark.offset == 4, "then it is raised"
 
 

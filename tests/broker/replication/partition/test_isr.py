@@ -283,6 +283,7 @@ def test_when_the_node_names_another_epoch_the_isr_is_left_alone(broker: World) 
     fetch_all(broker, partition, 3)
     broker.scheduler.run()
     assert (broker.manager.isr_writer.failures, partition.isr) == (1, (1, 2)), "nobody leaves, nobody joins"
+    assert broker.zookeeper.state(TP) == (LeaderAndIsr(1, 1, (1, 2), 1), 5)
     assert broker.produce()[0].error == 0
     broker.lead(epoch=1, isr=(1, 2), version=5)
     broker.clock.pass_ms(LAG_MS + 1)
