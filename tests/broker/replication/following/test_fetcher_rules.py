@@ -64,6 +64,8 @@ class Scripted:
     def epoch_ends(
         self, asked: Iterable[tuple[TopicPartition, OffsetForLeaderEpochRequestPartition]]
     ) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
+        if self.down:
+            raise BrokerUnreachableError("nobody there")
         self.meanwhile()
         answers = {}
         for tp, wanted in asked:
@@ -291,13 +293,23 @@ def test_damaged_records_delay_their_partition_alone_by_one_backoff(
 
 
 @pytest.mark.spec("BRK-71")
-def test_a_failed_request_drops_the_connection(broker: World, fetcher_of: Make) -> None:
+@pytest.mark.parametrize("about", ["data", "epochs"])
+def test_a_failed_request_drops_the_connection_and_delays_all(broker: World, fetcher_of: Make, about: str) -> None:
     leader = Scripted(down=True)
-    fetcher = fetcher_of(leader, *followers(broker))
+    if about == "data":
+        fetcher = fetcher_of(leader, *followers(broker))
+    else:
+        followed = [FollowedPartition(with_records(broker, tp=tp), 1) for tp in PARTITIONS]
+        fetcher = fetcher_of(leader, *followed, truncating=True)
     assert fetcher.run_once()
     assert leader.disconnected == 1
     leader.down = False
-    rounds_until_asked(fetcher, broker, lambda: [sorted(p for p, _ in a) for a in leader.asked] == [[0, 1, 2]])
+
+    def asked_for() -> list[int]:
+        asked = leader.questions if about == "epochs" else [one for round_ in leader.asked for one in round_]
+        return sorted(partition for partition, *_ in asked)
+
+    rounds_until_asked(fetcher, broker, lambda: asked_for() == [0, 1, 2])
 
 
 @pytest.mark.spec("BRK-72")

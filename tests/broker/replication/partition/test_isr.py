@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import orjson
 import pytest
@@ -479,7 +480,7 @@ def test_a_broker_leads_from_the_decision_on_until_another_one_or_until_the_repl
     assert refused()
 
 
-def changes_told(broker: World) -> list[object]:
+def changes_told(broker: World) -> list[Any]:
     nodes = sorted(p for p in broker.zookeeper.nodes if p.startswith("/isr_change_notification/isr_change_"))
     return [orjson.loads(broker.zookeeper.nodes[p][0]) for p in nodes]
 
@@ -533,6 +534,36 @@ def test_under_constant_change_they_are_told_after_a_minute(broker: World) -> No
     broker.clock.pass_ms(1)
     run()
     assert changes_told(broker)[1:] == [{"version": 1, "partitions": both[:1]}], "those told before are forgotten"
+
+
+@pytest.mark.spec("BRK-78", "BRK-79", "Z-30")
+def test_more_than_a_node_can_hold_are_told_in_several_and_none_of_them_twice(
+    broker: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = broker.scheduler.periodic["isr-change-propagation"]
+    changed = [TopicPartition("t" * 249, number) for number in range(3001)]  # no name is longer
+    for partition in changed:
+        broker.manager.isr_propagation.record(partition)
+    broker.clock.pass_ms(5001)
+    create = broker.zookeeper.create
+
+    def only_once(path: str, data: bytes = b"", **options: Any) -> str:
+        assert len(data) < 1 << 20, "what ZooKeeper takes"
+        made = create(path, data, **options)
+        broker.zookeeper.fail_next = ZooKeeperError("no")
+        return made
+
+    with monkeypatch.context() as failing:
+        failing.setattr(broker.zookeeper, "create", only_once)
+        run()
+    assert [len(told["partitions"]) for told in changes_told(broker)] == [3000]
+    broker.zookeeper.fail_next = None
+    broker.clock.pass_ms(5001)
+    run()
+    told = [TopicPartition(**one) for node in changes_told(broker) for one in node["partitions"]]
+    assert told == changed
+    run()
+    assert len(changes_told(broker)) == 2
 
 
 @pytest.mark.spec("BRK-80", "BRK-31", "CTL-32", "CTL-59")
