@@ -248,6 +248,26 @@ def test_acks_all_waits_for_what_was_appended_beside_what_was_refused(broker: Wo
     assert [(r.error, r.base_offset) for r in results[0].values()] == [(2, -1), (0, 0)]
 
 
+@pytest.mark.spec("BRK-89")
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_settled_partition_keeps_its_result_though_its_replica_is_stopped_before_the_others_are_settled(
+    broker: World, delete: bool
+) -> None:
+    broker.lead(TP, isr=(1, 2))
+    broker.lead(TP1, isr=(1, 2))
+    results: list[AppendResults] = []
+    entries = {TP: batch(), TP1: batch()}
+    broker.manager.appends.append(entries, acks=-1, timeout_ms=60_000, on_done=results.append)
+    broker.fetch(1, follower(2), TP)
+    request = StopReplicaRequest(
+        controller_id=9, controller_epoch=1, broker_epoch=-1, delete_partitions=delete, partitions=[TP]
+    )
+    broker.manager.control.stop_replicas(request)
+    assert results == []
+    broker.fetch(1, follower(2), TP1)
+    assert [(r.error, r.base_offset) for r in results[0].values()] == [(0, 0), (0, 0)]
+
+
 @pytest.mark.spec("BRK-89", "BRK-90")
 @pytest.mark.parametrize(("known", "code"), [(True, 6), (False, 3)])
 def test_a_produce_whose_partition_is_deleted_is_told_whether_its_topic_is_still_there(
