@@ -38,7 +38,7 @@ def cluster(zk: ZooKeeper) -> ZooKeeper:
     return zk
 
 
-@pytest.mark.spec("ELE-1", "ELE-3", "ELE-4", "ELE-16X", "COM-2")
+@pytest.mark.spec("ELE-1", "ELE-3", "ELE-4", "ELE-16X", "COM-2", "COM-9X")
 def test_all_partitions(cluster: ZooKeeper, zk_connect: str) -> None:
     result = run_with_controller(zk_connect)
     assert result.exit_code == 0, result.output
@@ -161,7 +161,7 @@ def test_bad_files(cluster: ZooKeeper, zk_connect: str, text: str, code: int, me
     assert cluster.get(PreferredElectionZnode.PATH) is None
 
 
-@pytest.mark.spec("ELE-16X")
+@pytest.mark.spec("COM-3X", "ELE-16X")
 def test_each_outcome_is_told_by_its_name_in_text_and_json(cluster: ZooKeeper, zk_connect: str) -> None:
     for topic, replicas, leader, isr in (("behind", (1, 2), 2, (2,)), ("down", (3, 2), 2, (2,))):
         cluster.create(TopicZnode.path(topic), TopicZnode({0: replicas}).encode())
@@ -192,7 +192,7 @@ def test_each_outcome_is_told_by_its_name_in_text_and_json(cluster: ZooKeeper, z
     assert statuses == {name: words.split(",")[0] for name, words in told.items()}
 
 
-@pytest.mark.spec("ELE-16X")
+@pytest.mark.spec("COM-3X", "ELE-16X")
 def test_a_controller_that_does_not_answer_is_told(cluster: ZooKeeper, zk_connect: str) -> None:
     result = run(zk_connect, "--timeout", "0.1")
     assert result.exit_code == 1
@@ -203,7 +203,7 @@ def test_a_controller_that_does_not_answer_is_told(cluster: ZooKeeper, zk_connec
     assert nothing_to_do.exit_code == 1 and "u-0: already_preferred" in nothing_to_do.stderr
 
 
-@pytest.mark.spec("ELE-14X")
+@pytest.mark.spec("COM-2", "ELE-14X")
 def test_batches_print_their_lines_each(cluster: ZooKeeper, zk_connect: str) -> None:
     result = run_with_controller(zk_connect, "--batch-partitions", "2", "--interval", "0.01")
     assert result.exit_code == 0, result.output

@@ -269,7 +269,7 @@ def test_exit_1_for_a_broken_gz_and_with_strict_for_unknown_forms(log: Path, tmp
     assert counts(strict)["dated lines of unknown form"] == 1
 
 
-@pytest.mark.spec("SCL-7")
+@pytest.mark.spec("SCL-7", "SCL-12X")
 def test_a_copy_is_told(log: Path, tmp_path: Path, no_spark: object) -> None:
     (tmp_path / "copy").write_bytes(log.read_bytes())
     result = run("--logs", f"{log},{tmp_path / 'copy'}")

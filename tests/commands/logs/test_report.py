@@ -149,6 +149,11 @@ def test_a_line_of_unknown_form_leaves_everything_open(tmp_path: Path) -> None:
     assert cards(page)["leader changes"] == cards(page)["failed transitions"] == "not visible"
     (report,) = document("report", "--logs", log)["items"]
     assert report["verdict"]["state"] == "cannot_say"
+    assert [reason.startswith("1 of 2 dated lines are") for reason in report["verdict"]["reasons"]] == [True, False]
+    assert document("timeline", "--logs", log)["verdict"] == report["verdict"]
+    for row in (r" +1 +2 +H +≥ 1 +H +H +≥ 1", r" +t-0 +H +H +H +≥ 1 +H +H +H +H +H +H +H +leader 1, ISR 1"):  # tables
+        pattern = row.replace("H", "not visible")
+        assert [line for line in made.stdout.splitlines() if re.fullmatch(pattern, line)], made.stdout
     assert made.exit_code == 0
     assert run("report", "--logs", log, "--strict").exit_code == 1
     # Before the time asked for it says nothing; a selection that only it may name is open, too.
@@ -288,6 +293,11 @@ def test_a_clock_that_is_behind_is_proved_by_requests_that_arrive_before_they_we
     merged = run("merge", "--logs", tmp_path)
     assert "the clock of broker 2 is at least 1.5 s behind that of controller 1" in merged.stderr
     assert (skew.LOOK_BYTES, skew.MOST_LOGS) == (65_536, 50)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            skew, "MOST_LOGS", 1
+        )  # of more logs than that the last, here the broker's without the controller's
+        assert "clock" not in run("merge", "--logs", tmp_path).stderr
     monkeypatch.setattr(skew, "LOOK_BYTES", 300)  # a merge looks at the last line alone, which proves nothing
     assert "clock" not in run("merge", "--logs", tmp_path).stderr
     assert document("report", "--logs", tmp_path, "--skew")["items"] == [report]

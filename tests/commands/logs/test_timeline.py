@@ -106,7 +106,7 @@ def test_usage_errors_exit_2_before_spark_starts(arguments: list[str], told: str
     assert told in result.stderr
 
 
-@pytest.mark.spec("SCL-17X", "SCL-23X")
+@pytest.mark.spec("SCL-17X", "SCL-23X", "SCL-25X")
 def test_nothing_found_and_lines_of_unknown_form_are_said(tmp_path: Path) -> None:
     log = tmp_path / "state-change.log"
     log.write_bytes(record("00,001", "[Broker id=1] what is this"))

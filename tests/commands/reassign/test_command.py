@@ -136,7 +136,7 @@ def test_bad_json_is_exit_2_with_line_and_column(tmp_path: Path) -> None:
 # --- execute, verify, list ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("RSN-8", "RSN-9", "RSN-12", "RSN-16", "RSN-18X", "RSN-21X", "RSN-22X", "RSN-25X", "COM-2")
+@pytest.mark.spec("RSN-8", "RSN-9", "RSN-12", "RSN-16", "RSN-18X", "RSN-21X", "RSN-22X", "RSN-25X", "COM-2", "COM-3X")
 def test_the_documents_run_from_execute_to_verify(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     file = plan_file(tmp_path / "plan.json", GOAL)
     before = nodes.tree(seed)

@@ -140,7 +140,7 @@ def topic(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return name
 
 
-@pytest.mark.spec("COM-4X", "RSN-35X", "TOP-26X")
+@pytest.mark.spec("COM-4X", "RSN-35X", "SCL-27X", "TOP-26X")
 @pytest.mark.parametrize("form", ["json"])
 def test_json_of_every_command_is_as_its_schema_says(cluster: EmbeddedCluster, topic: str, form: str) -> None:
     for step in STORY:

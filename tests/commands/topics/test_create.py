@@ -107,7 +107,7 @@ def test_a_refusal_is_told_in_kafkas_words_and_nothing_is_written(
     assert nodes.tree(zk) == before
 
 
-@pytest.mark.spec("TOP-22")
+@pytest.mark.spec("COM-2", "TOP-22")
 def test_a_config_the_own_broker_ignores_is_stored_with_a_note(zk: ZooKeeper, zk_connect: str) -> None:
     args = ("--topic", "t", "--replica-assignment", "1", "--config", "message.format.version=0.10.2")
     result = topics(zk_connect, "create", *args)

@@ -174,6 +174,7 @@ def test_nodes_are_open_to_all_and_a_permission_error_is_told_as_such(zk: ZooKee
     with pytest.raises(TransactionError) as refused:
         zk.commit([SetData("/closed", b"", 0)])
     assert isinstance(refused.value.cause, NoPermissionError)
+    assert "no permission for znode /closed" in str(refused.value.cause)
 
 
 @pytest.mark.spec("Z-43", "Z-44")

@@ -335,6 +335,7 @@ def test_lists_of_partitions() -> None:
         assert znode.decode(znode.encode(plan)) == list(plan)
     assert PreferredElectionZnode.decode(b'{"partitions":[{"topic":"t","partition":0}]}') == [TP]
     assert LogDirEventZnode.decode(LogDirEventZnode.encode(4)) == 4
+    assert LogDirEventZnode.decode(b'{"version":9,"broker":5,"event":7,"new":1}') == 5, "only the broker is read"
     assert orjson.loads(LogDirEventZnode.encode(4)) == {"version": 1, "broker": 4, "event": 1}
     assert orjson.loads(IsrChangeZnode.encode([TP])) == {
         "version": 1,

@@ -56,7 +56,7 @@ def cluster() -> FakeCluster:
     return made
 
 
-@pytest.mark.spec("ADM-65", "ADM-70", "ADM-73")
+@pytest.mark.spec("ADM-65", "ADM-70", "ADM-73", "Z-13")
 def test_a_move_is_stored_with_what_it_adds_and_removes_and_ends_as_asked(cluster: FakeCluster) -> None:
     topic = cluster.zk.get(TopicZnode.path("t"))
     assert topic is not None

@@ -391,11 +391,11 @@ def test_order_goes_by_epochs_and_versions_and_not_by_clocks(tmp_path: Path) -> 
     told = history(
         tmp_path,
         cached("05,000", 2, 2, 5, "1, 2, 3", 9, by="controller 1 epoch 2"),
-        cached("09,000", 3, 1, 4, "1, 2", 8),  # of the leader epoch before, by that clock
-        cached("00,000", 2, 1, 4, "1, 2, 3", 7),
+        cached("06,000", 3, 1, 4, "1, 2, 3", 7),  # of the leader epoch before, by a clock that is ahead
+        cached("09,000", 3, 1, 4, "1, 2", 8),
     )
     assert short(told.facts) == [
-        ("00,000", "first_seen", None, 1, 4, ()),
+        ("06,000", "first_seen", None, 1, 4, ()),
         ("09,000", "isr_shrunk", None, 1, 4, (3,)),
         ("05,000", "elected", 1, 2, 5, ()),
         ("05,000", "isr_grown", None, 2, 5, (3,)),
