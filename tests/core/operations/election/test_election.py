@@ -155,6 +155,11 @@ def test_without_waiting_the_outcome_is_pending(zk: ZooKeeper) -> None:
     result = election.run(zk, selection, [selection.partitions], timeout_s=5, wait=False, on_batch=lambda _: None)
     assert [item.status for item in result.items] == [Outcome.PENDING]
     assert result.stopped is None
+    zk.delete(PreferredElectionZnode.PATH)
+    batches = [selection.partitions] * 2  # the second waits for the first, which nobody ends
+    result = election.run(zk, selection, batches, timeout_s=0.2, wait=False, on_batch=lambda _: None)
+    assert result.stopped and "has not finished the election" in result.stopped
+    assert [item.status for item in result.items] == [Outcome.FAILED], "then the states are read again all the same"
 
 
 @pytest.mark.spec("ELE-14X", "ELE-3")
