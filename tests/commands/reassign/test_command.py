@@ -10,12 +10,15 @@ import pytest
 from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 
 from kafkatool.commands.reassign.command import reassign
-from kafkatool.core.operations.reassignment import throttles
+from kafkatool.core.model.values import BrokerInfo, Endpoint
+from kafkatool.core.operations.reassignment import replica_sizes, throttles
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import Check, ZooKeeper
-from kafkatool.core.zookeeper.znodes import ClusterIdZnode, ConfigChangeZnode, ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ClusterIdZnode, ConfigChangeZnode, ReassignmentZnode
 from tests.commands.reassign.runner import GOAL, plan_file, run
-from tests.core.operations.reassignment.plans import NINE, config, plan
+from tests.core.operations.reassignment import test_replica_sizes
+from tests.core.operations.reassignment.plans import NINE, config, plan, tp
+from tests.core.operations.verification.fake_broker import FakeBroker, fake_cluster
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.core.zookeeper.sessions import link_of
 
@@ -309,6 +312,11 @@ def test_while_another_runs_nothing_starts_and_only_a_throttle_changes(
     assert config(seed, "brokers", "1") == dict.fromkeys(throttles.RATES, "6000")
     assert config(seed, "topics", "t") is None
     assert seed.get(ReassignmentZnode.PATH) == before
+    changed = {path for path, node in nodes.tree(seed).items() if all_before.get(path) != node}
+    told = {path for path in changed if path.startswith(ConfigChangeZnode.PREFIX)}
+    assert changed - told == {f"/config/brokers/{broker}" for broker in (1, 2, 3)}, "of all brokers of the plan's topic"
+    assert (tmp_path / "plan.rollback.json").read_text() == plan_json(plan({0: (1,)})) + "\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["plan.json", "plan.rollback.json", "wrong.json"]
 
 
 @pytest.mark.spec("RSN-8", "RSN-13", "RSN-14", "RSN-15")
@@ -355,6 +363,25 @@ def test_a_throttle_of_0_is_one_and_of_minus_1_is_none(
     assert [text[:16] for text in result.stdout.splitlines()[5:-1]] == ["Warning: You mus", "The throttle lim"] * bool(
         rates
     )
+
+
+@pytest.mark.spec("RSN-24X")
+def test_the_time_that_a_throttle_means_is_told_where_brokers_tell_sizes(
+    seed: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_sizes, "TIMEOUT_MS", 60_000)  # one that is only slow is not silent
+    monkeypatch.setattr(test_replica_sizes, "SIZES", {1: {tp(0): 6_000_000}, 2: {}, 3: {}})
+    monkeypatch.setattr(FakeBroker, "answer", lambda broker, key, *_: test_replica_sizes.sized(broker, key))
+    file = plan_file(tmp_path / "plan.json", {0: (2,)})
+    execute = ("--execute", "--reassignment-json-file", file, "--dry-run", "--force", "--throttle")
+    with fake_cluster({1: {}, 2: {}, 3: {}}) as fakes:
+        for broker, port in fakes[1].addresses.items():
+            info = BrokerInfo(broker, (Endpoint("PLAINTEXT", "127.0.0.1", port),))
+            seed.set(BrokerZnode.path(broker), BrokerZnode.encode(info, 0), -1)
+        told = [run(zk_connect, *execute, rate).stderr.splitlines()[:-1] for rate in (50_000, 10, 1_000_000, 0)]
+    said = "under this throttle broker 2 takes about {} to copy 5.7 MiB"
+    warning = f"warning: {said.format('7 days')}, and longer for what is written meanwhile"
+    assert told == [[said.format("2:00")], [warning], [], []]  # a few seconds are not worth a word
 
 
 @pytest.mark.spec("RSN-18X")
@@ -539,11 +566,22 @@ def test_verify_rollback_compares_with_what_was_there_before(seed: ZooKeeper, zk
 def test_list(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     nothing = run(zk_connect, "--list")
     assert (nothing.exit_code, nothing.stdout) == (0, "No partition reassignments found.\n")
-    run(zk_connect, "--execute", "--reassignment-json-file", plan_file(tmp_path / "plan.json", {0: (2, 3)}))
+    file = plan_file(tmp_path / "plan.json", {0: (2, 3), 4: (3,)})
+    run(zk_connect, "--execute", "--reassignment-json-file", file)
+    nodes.set_state(seed, tp(4), None, (2, 1))
     assert run(zk_connect, "--list").stdout == (
-        "Current partition reassignments:\n[t,0]: replicas: 1. target: 2,3. isr: 1.\n"
+        "Current partition reassignments:\n"
+        "[t,0]: replicas: 1. target: 2,3. isr: 1.\n"
+        "[t,4]: replicas: 2. target: 3. isr: 2,1.\n"
     )
-    (item,) = json.loads(run(zk_connect, "--list", "--output", "json").stdout)["items"]
-    assert item == {"topic": "t", "partition": 0, "from": [1], "to": [2, 3], "status": "in_progress", "isr": [1]}
+    items = json.loads(run(zk_connect, "--list", "--output", "json").stdout)["items"]
+    assert items == [
+        {"topic": "t", "partition": 0, "from": [1], "to": [2, 3], "status": "in_progress", "isr": [1]},
+        {"topic": "t", "partition": 4, "from": [2], "to": [3], "status": "in_progress", "isr": [2, 1]},
+    ]
     tsv = run(zk_connect, "--list", "--output", "tsv").stdout.splitlines()
-    assert tsv == ["TOPIC\tPARTITION\tFROM\tTO\tSTATUS\tISR\tERROR\tMESSAGE", "t\t0\t1\t2,3\tin_progress\t1\t\t"]
+    assert tsv == [
+        "TOPIC\tPARTITION\tFROM\tTO\tSTATUS\tISR\tERROR\tMESSAGE",
+        "t\t0\t1\t2,3\tin_progress\t1\t\t",
+        "t\t4\t2\t3\tin_progress\t2,1\t\t",
+    ]
