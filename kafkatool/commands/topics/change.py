@@ -165,8 +165,7 @@ def alter(
                         items.append({"topic": name, "change": "partitions", "value": added})
                         out.line("Adding partitions succeeded!")
             except RefusedError as e:
-                out.line(failure_text(e))
-                errors.append(error_item(e, topic=name))
+                _tell_refused(out, e, errors, topic=name)
         if replication_factor is not None and not errors:
             planned += _change_factor(out, zk, names, replication_factor, items, errors, dry_run=dry_run)
     return _finish(out, items, errors, id_of_cluster, planned if dry_run else None)
@@ -186,22 +185,29 @@ def _change_factor(
             out.note(f"note: every partition has {in_number(factor, 'replica', 'replicas')} already")
             return []
         prepared = submission.prepare(zk, plan)
+        if prepared.running is not None:
+            raise RefusedError("There is an existing assignment running.", now=submission.SHOWN_BY_LIST)
         if dry_run:
             return prepared.ops
-        if prepared.running is not None:
-            raise RefusedError("There is an existing assignment running.")
         out.line(f"{CURRENT_ASSIGNMENT}\n\n{plan_json(prepared.current)}\n")
         out.line(f"{PROPOSED_ASSIGNMENT}\n{plan_json(plan)}")
         submission.start(zk, prepared)
     except RefusedError as e:
-        out.line(failure_text(e))
-        errors.append(error_item(e, topic=",".join(names)))
+        _tell_refused(out, e, errors, topic=",".join(names))
         return []
     out.line(f"Successfully started reassignment of partitions {plan_json(plan)}")
     for name in names:
         value = {str(p.partition): list(replicas) for p, replicas in plan.items() if p.topic == name}
         items.append({"topic": name, "change": "replication_factor", "value": value})
     return []
+
+
+def _tell_refused(out: Output, error: RefusedError, errors: Rows, *, topic: str) -> None:
+    """Print the error in Kafka's words and what to do now, and note it for the answer; others may still succeed."""
+    out.line(failure_text(error))
+    if error.now is not None:
+        out.note(error.now)
+    errors.append(error_item(error, topic=topic))
 
 
 def _finish(out: Output, items: Rows, errors: Rows, cluster_id: str | None, planned: list["Op"] | None = None) -> int:

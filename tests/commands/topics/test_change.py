@@ -303,7 +303,10 @@ def test_another_replication_factor_starts_a_reassignment_after_telling_its_plan
     assert '"replicas":[1,2,3]' in text.splitlines()[2]  # the way back
     assert text.splitlines()[-3:-1] == ["Proposed partition reassignment configuration", plan]
     assert data(zk, ReassignmentZnode.PATH).decode() == plan
-    assert refusal(zk_connect, "alter", *args).endswith("There is an existing assignment running.")
+    for flags in ((), ("--dry-run",)):
+        again = topics(zk_connect, "alter", *args, *flags)
+        assert again.exit_code == 1 and again.stdout.endswith("There is an existing assignment running.\n")
+        assert again.stderr.startswith("kt reassign --list shows")
 
 
 @pytest.mark.spec("TOP-29X")
@@ -320,6 +323,28 @@ def test_the_plan_of_another_replication_factor_is_told_before_it_is_sent(
     assert title == "Current partition replica assignment" and way_back.endswith('"replicas":[2,3,4]}]}')
     assert proposed == "Proposed partition reassignment configuration" and plan.endswith('"replicas":[3,4]}]}')
     assert last == "Error while executing topic command : not sent"
+
+
+@pytest.mark.spec("TOP-29X")
+def test_a_replication_factor_that_is_refused_is_told_with_what_to_do_now(zk: ZooKeeper, zk_connect: str) -> None:
+    zk.delete("/brokers/ids/4")
+    before = nodes.tree(zk)
+    for factor, why, now in (
+        (
+            4,
+            "replication factor: 4 larger than available brokers: 3",
+            "only registered brokers count: start the missing",
+        ),
+        (
+            2,
+            "The proposed assignment contains non-existent brokerIDs: 4",
+            "replicas that stay are on brokers that are d",
+        ),
+    ):
+        result = topics(zk_connect, "alter", "--topic", "orders", "--replication-factor", factor)
+        assert (result.exit_code, result.stdout) == (1, f"Error while executing topic command : {why}\n")
+        assert result.stderr.startswith(now)
+    assert nodes.tree(zk) == before
 
 
 @pytest.mark.spec("TOP-15")

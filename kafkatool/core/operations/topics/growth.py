@@ -7,7 +7,7 @@ from kafkatool.core.errors import NoNodeError, RefusedError, VersionConflictErro
 from kafkatool.core.model.assignment import add_partitions
 from kafkatool.core.model.replication_factor import change_replication_factor
 from kafkatool.core.model.topic_names import OFFSETS_TOPIC
-from kafkatool.core.model.values import Assignment, TopicPartition, in_number
+from kafkatool.core.model.values import Assignment, TopicPartition, in_number, join_ids
 from kafkatool.core.operations.topics.creation import ATTEMPTS, registered_brokers
 from kafkatool.core.operations.topics.replica_lists import check_added_lists
 from kafkatool.core.zookeeper.cluster_view import read_cluster
@@ -114,4 +114,11 @@ def plan_replication_factor(
         in_sync = {p: state.leader_and_isr.isr for p, state in states.items() if state is not None}
         changed = change_replication_factor(brokers, assignment, in_sync, replication_factor)
         plan |= {TopicPartition(topic, p): replicas for p, replicas in changed.items()}
+    if down := sorted({b for replicas in plan.values() for b in replicas} - set(view.brokers)):
+        ids = join_ids(down)
+        raise RefusedError(
+            f"The proposed assignment contains non-existent brokerIDs: {ids}",
+            now=f"replicas that stay are on brokers that are down: start {ids}, or give these replicas to others first "
+            f"with kt reassign --generate --exclude-brokers {ids}",
+        )
     return plan
