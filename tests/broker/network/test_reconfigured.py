@@ -88,7 +88,7 @@ def answers(client: RawClient) -> bool:
         return False
 
 
-@pytest.mark.spec("BRK-125", "BRK-20")
+@pytest.mark.spec("BRK-125", "BRK-20", "SEC-95")
 def test_who_comes_is_held_against_the_limits_of_now(server: SocketServer) -> None:
     with connected(server) as first:
         assert first.ask(b"x") == b"x"

@@ -15,7 +15,7 @@ from kafkatool.broker.embedded.certificates import Authority, broker_names
 from kafkatool.broker.network.request_channel import Request
 from kafkatool.core.protocol.codec.file_region import FileRegion
 from kafkatool.core.security import scram
-from tests.broker.network.raw_client import RawClient, echo, frame, wait_until
+from tests.broker.network.raw_client import RawClient, connected, echo, frame, serving, wait_until
 from tests.broker.network.secured import (
     ALICE,
     HANDSHAKE_0,
@@ -640,6 +640,28 @@ def test_the_broker_as_a_whole_takes_no_more_than_so_many_that_have_not_logged_i
         assert len(late.ask(VERSIONS_0)) > 100  # who has logged in counts no more
         for peer in (*first, stranger, again, late):
             peer.close()
+
+
+@pytest.mark.spec("SEC-95")
+def test_a_flood_of_clients_keeps_no_broker_out_that_has_a_listener_of_its_own() -> None:
+    listeners = {
+        "listeners": "INNER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener_security_protocol_map": "INNER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter_broker_listener_name": "INNER",
+    }
+    with (
+        serving(echo, max_connections="1", **listeners) as server,
+        connected(server, 1) as client,
+        connected(server, 1) as waiting,
+    ):
+        assert client.ask(b"\0\0x") == b"\0\0x"
+        waiting.send(b"\0\0y")
+        assert waiting.answers_nothing_for(0.3), "the broker's one place is taken"
+        for _ in range(2):
+            with connected(server, 0) as broker:
+                assert broker.ask(b"\0\0x") == b"\0\0x"
+        client.close()
+        assert waiting.receive() == b"\0\0y"
 
 
 @pytest.mark.spec("SEC-95")

@@ -633,7 +633,7 @@ def test_a_half_closed_client_still_gets_its_answers(server: SocketServer) -> No
         assert client.is_closed_by_server()
 
 
-@pytest.mark.spec("BRK-20")
+@pytest.mark.spec("BRK-20", "SEC-95")
 def test_connections_of_one_address_are_capped_and_a_close_frees_a_slot() -> None:
     with serving(max_connections_per_ip="2") as server:
         port = server.endpoints[0].port
@@ -668,7 +668,7 @@ def test_each_address_has_its_own_share_and_a_close_frees_one_slot_of_it() -> No
     assert [quotas.admit(host) for host in ("127.0.0.2", "127.0.0.3")] == [False, False], "nor with its last one"
 
 
-@pytest.mark.spec("BRK-20")
+@pytest.mark.spec("BRK-20", "SEC-95")
 def test_an_override_wins_over_the_cap() -> None:
     limits = {"max_connections_per_ip": "0", "max_connections_per_ip_overrides": "localhost:1"}
     with serving(echo, (), **limits) as server, connected(server) as client:

@@ -311,15 +311,19 @@ def test_the_controllers_words_are_passed_on_after_the_warning_about_the_name(br
 
 @pytest.mark.spec("ADM-54")
 @pytest.mark.parametrize(
-    ("partitions", "config", "code"), [(2, "retention.ms=1", 0), (3, "retention.ms=1", 1), (2, "retention.ms=2", 1)]
+    ("partitions", "factor", "config", "code"),
+    [
+        *((2, 1, "retention.ms=1", 0), (3, 1, "retention.ms=1", 1)),
+        *((2, 2, "retention.ms=1", 1), (2, 1, "retention.ms=2", 1)),
+    ],
 )
 def test_a_topic_there_after_a_lost_answer_is_the_one_asked_for_if_it_looks_like_it(
-    broker: FakeBroker, partitions: int, config: str, code: int
+    broker: FakeBroker, partitions: int, factor: int, config: str, code: int
 ) -> None:
     _tell(broker, _topic("t", _partition(0, 1, [1], [1]), _partition(1, 1, [1], [1])))
     answers = iter([None, _created(ErrorCode.TOPIC_ALREADY_EXISTS)])
     broker.answers[create_topics.API.key] = lambda _: next(answers)
-    flags = ["--partitions", partitions, "--replication-factor", 1, "--config", config]
+    flags = ["--partitions", partitions, "--replication-factor", factor, "--config", config]
     assert _run(broker, "create", "--topic", "t", *flags).exit_code == code
     assert broker.count(create_topics.API) == 2
 

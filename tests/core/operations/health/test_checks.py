@@ -146,6 +146,12 @@ def test_dead_brokers_degrade_and_are_critical_where_they_alone_are_in_sync() ->
     assert (Level.CRITICAL, "1 partition in sync on dead brokers alone", ("t-0",)) in found(alone)["brokers"]
 
 
+@pytest.mark.parametrize(("elsewhere", "level"), [(1, None), (2, Level.DEGRADED)])
+def test_more_than_a_tenth_of_a_brokers_leaders_elsewhere_degrades(elsewhere: int, level: Level | None) -> None:
+    moved = {TopicPartition("t", p): state(2, 1, 2, 3) for p in range(elsewhere)}
+    assert levels(reading(assigned=dict.fromkeys(range(10), (1, 2, 3)), states=moved)).get("leaders") is level
+
+
 def test_no_controller_is_critical_only_after_ten_seconds() -> None:
     def without(at_s: float) -> Reading:
         return reading(at_s=at_s, controller=None, controller_since_s=None)
