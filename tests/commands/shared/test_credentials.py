@@ -9,10 +9,11 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.commands.shared.test_output_contract import commands
 from tests.core.zookeeper import cluster_nodes
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nodes(zk: ZooKeeper) -> None:
     cluster_nodes.make_cluster(zk, topics={"t": {0: [1, 2]}})
 
@@ -31,6 +32,7 @@ def topics(connect: str, *flags: str, action: Sequence[str] = ("list",), **envir
 
 
 @pytest.mark.spec("SEC-21", "SEC-23")
+@pytest.mark.usefixtures("nodes")
 def test_a_zookeeper_without_sasl_is_said_at_once_and_never_used_without_the_login(
     zk_connect: str, tmp_path: Path
 ) -> None:
@@ -43,6 +45,7 @@ def test_a_zookeeper_without_sasl_is_said_at_once_and_never_used_without_the_log
 
 
 @pytest.mark.spec("SEC-6")
+@pytest.mark.usefixtures("nodes")
 def test_a_file_of_another_user_is_refused_and_a_pipe_is_not(
     zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +69,7 @@ def test_a_file_of_another_user_is_refused_and_a_pipe_is_not(
 
 
 @pytest.mark.spec("SEC-4")
+@pytest.mark.usefixtures("nodes")
 def test_a_login_file_that_is_not_there_ends_it_if_kt_was_told_of_it_and_else_is_a_warning(
     zk_connect: str, tmp_path: Path
 ) -> None:
@@ -94,3 +98,20 @@ def test_tls_that_would_be_less_than_was_asked_for_is_wrong_usage(tmp_path: Path
     refused = topics("127.0.0.1:1", "--zk-tls-config-file", file)  # nobody is asked there
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert why in refused.stderr and setting.partition("=")[0] in refused.stderr
+
+
+@pytest.mark.spec("SEC-2")
+@pytest.mark.parametrize("words", [words for words, _ in commands(kt)], ids=" ".join)
+def test_no_command_takes_a_secret_as_an_argument(words: tuple[str, ...]) -> None:
+    secrets = (
+        "password=geheim",
+        "--config=ssl.key.password = geheim",
+        "SCRAM-SHA-256=[iterations=8192,password=geheim]",
+    )
+    for secret in (*secrets, "scram-sha-512=[geheim]"):
+        refused = CliRunner().invoke(kt, [*words, secret])
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr == (
+            "kt: a password on the command line is seen by every user of this machine: use --password-file FILE, or - "
+            "for standard input\n"
+        )
