@@ -650,7 +650,7 @@ def test_a_flood_of_clients_keeps_no_broker_out_that_has_a_listener_of_its_own()
         "inter_broker_listener_name": "INNER",
     }
     with (
-        serving(echo, max_connections="1", **listeners) as server,
+        serving(echo, (), max_connections="1", **listeners) as server,
         connected(server, 1) as client,
         connected(server, 1) as waiting,
     ):
