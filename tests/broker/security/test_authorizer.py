@@ -109,6 +109,7 @@ def test_a_refusal_is_told_in_kafkas_words_and_not_more_than_a_hundred_times_a_s
         "Topic:LITERAL:orders for request = Produce with resourceRefCount = 1"
     }
     assert len(caplog.records) == 100
+    assert {record.levelname for record in caplog.records} == {"INFO"}
     now[0] += 1
     reads(authorizer)
     assert "50 more refusals" in caplog.records[100].getMessage()

@@ -64,6 +64,7 @@ def test_the_systems_authorities_count_only_without_a_truststore(monkeypatch: py
 def test_the_host_name_is_checked_unless_told_otherwise_which_is_noted() -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"[Hh]ostname|name"):
         handshake(CLIENT, SERVER, name="broker.example")
+    assert handshake(CLIENT | NO_NAME, SERVER, name="broker.example").version() == "TLSv1.3"
     settings = read_tls_settings(NO_NAME, "client.properties")
     assert settings.notes == (
         "client.properties: ssl.endpoint.identification.algorithm is empty: "

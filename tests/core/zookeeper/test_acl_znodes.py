@@ -76,3 +76,51 @@ def test_changes_are_read_in_each_form(kind: PatternType, data: bytes, pattern: 
 def test_what_cannot_be_read_is_said(data: bytes) -> None:
     with pytest.raises(ZnodeFormatError, match="/kafka-acl/Topic/orders"):
         AclZnode.decode(ResourcePattern(ResourceType.TOPIC, "orders", LITERAL), data)
+
+
+@pytest.mark.spec("SEC-78")
+@pytest.mark.parametrize(
+    ("operation", "word"),
+    [
+        *((Operation.READ, "Read"), (Operation.WRITE, "Write"), (Operation.CREATE, "Create")),
+        *((Operation.DELETE, "Delete"), (Operation.ALTER, "Alter"), (Operation.DESCRIBE, "Describe")),
+        *((Operation.CLUSTER_ACTION, "ClusterAction"), (Operation.DESCRIBE_CONFIGS, "DescribeConfigs")),
+        *((Operation.ALTER_CONFIGS, "AlterConfigs"), (Operation.IDEMPOTENT_WRITE, "IdempotentWrite")),
+        (Operation.ALL, "All"),
+    ],
+)
+@pytest.mark.parametrize(("permission", "other"), [(ALLOW, "Allow"), (DENY, "Deny")])
+def test_each_word_is_written_as_kafka_does_and_read_in_any_case(
+    operation: Operation, word: str, permission: Permission, other: str
+) -> None:
+    pattern = ResourcePattern(ResourceType.TOPIC, "t", LITERAL)
+
+    def data(permission_type: str, name: str) -> bytes:
+        entry = f'"principal":"User:a","permissionType":"{permission_type}","operation":"{name}","host":"*"'
+        return f'{{"version":1,"acls":[{{{entry}}}]}}'.encode()
+
+    entries = frozenset({Entry("User:a", "*", operation, permission)})
+    assert AclZnode.encode(entries) == data(other, word)
+    for spelling in (str, str.upper, str.lower):
+        assert AclZnode.decode(pattern, data(spelling(other), spelling(word))) == entries
+
+
+@pytest.mark.spec("SEC-78")
+@pytest.mark.parametrize(
+    ("kind", "word", "later"),
+    [
+        (ResourceType.TOPIC, "Topic", "TOPIC"),
+        (ResourceType.GROUP, "Group", "GROUP"),
+        (ResourceType.CLUSTER, "Cluster", "CLUSTER"),
+        (ResourceType.TRANSACTIONAL_ID, "TransactionalId", "TRANSACTIONAL_ID"),
+        (ResourceType.DELEGATION_TOKEN, "DelegationToken", "DELEGATION_TOKEN"),
+    ],
+)
+def test_each_type_has_its_path_and_its_changes_are_read_as_each_release_writes_them(
+    kind: ResourceType, word: str, later: str
+) -> None:
+    pattern = ResourcePattern(kind, "x", LITERAL)
+    assert AclZnode.path(pattern) == f"/kafka-acl/{word}/x"
+    assert AclChangeZnode.encode(pattern) == f"{word}:x".encode()
+    for told in (word, later, word.lower()):
+        assert AclChangeZnode.decode(LITERAL, f"{told}:x".encode()) == pattern
