@@ -373,7 +373,7 @@ def test_a_listener_serves_by_a_key_and_certificates_in_pem(form: str, authority
     given = {"ssl_keystore_location": str(file)}
     if form == "text":
         given = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": chain}
-    mine = authority.certificate("alice", "CN=alice", PASSWORD)
+    mine = authority.certificate("one-more", "CN=one-more", PASSWORD)
     given |= {"ssl_client_auth": "required", "ssl_truststore_certificates": trusted}
     with secured("SSL", None, echo, **given) as server:
         peer = tls_client(server, authority, certificate=mine.certificate, key=mine.key)
