@@ -129,6 +129,36 @@ def test_topics_from_their_making_to_their_end(kafka: RealKafka) -> None:
     assert _kt(kafka, "topics", "list").stdout == ""
 
 
+@pytest.mark.spec("ADM-20", "ADM-26", "ADM-27")
+def test_a_dry_run_is_refused_what_the_run_would_be(kafka: RealKafka) -> None:
+    made = _kt(kafka, "topics", "create", "--topic", "d", "--replica-assignment", "1:2,2:3")
+    assert made.exit_code == 0, made.output
+    _await_told(kafka, "d")
+    few = ("--partitions", 1, "--replication-factor", 4)
+    refused = {
+        ("create", "--topic", "d", "--partitions", 1, "--replication-factor", 1): "Topic 'd' already exists.",
+        ("create", "--topic", "new", *few): "replication factor",
+        ("create", "--topic", "new", "--replica-assignment", "1", "--config", "nonsense=1"): "nonsense",
+        ("alter", "--topic", "d", "--partitions", 1): "partition",
+        ("alter", "--topic", "d", "--partitions", 3, "--replica-assignment", "1:2,2:3,9:1"): "9",
+    }
+    if kafka.version > "2.3":
+        refused["alter", "--topic", "d", "--config", "segment.ms=soon"] = "segment.ms"
+    for action, why in refused.items():
+        found = _kt(kafka, "topics", *action, "--dry-run")
+        assert found.exit_code == 1, found.output
+        assert found.stdout.startswith("Error while executing topic command : "), found.output
+        assert why in found.stdout.splitlines()[0] or why in found.stdout.lower(), found.output
+    for action in (
+        ("create", "--topic", "new", "--replica-assignment", "1"),
+        ("alter", "--topic", "d", "--partitions", 3),
+    ):
+        found = _kt(kafka, "topics", *action, "--dry-run")
+        assert found.exit_code == 0 and "brokers were asked" in found.stderr, found.output
+    assert _kt(kafka, "topics", "list").stdout == "d\n" and len(_items(kafka, "d")) == 2
+    _delete(kafka, "d")
+
+
 @pytest.mark.spec("ADM-6", "ADM-45", "ADM-46", "ADM-48")
 def test_elections_beside_kafkas_own_tool(kafka: RealKafka) -> None:
     if kafka.version < "2.4":

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 
 from kafkatool.commands.acls.way import Acls
-from kafkatool.commands.shared.options import read_cluster_id
+from kafkatool.commands.shared.options import read_cluster_id, show_planned
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.model.acls import Entry, Filter, ResourcePattern
 from kafkatool.core.operations import acls as operations
@@ -33,10 +33,14 @@ class AclsByZnode:
             operations.change_acls(self._zk, pattern, _removing(entries))
 
     def dry_run_add(self, out: Output, wanted: Acls) -> None:
-        _show(out, [operations.plan_change(self._zk, p, _adding(entries)) for p, entries in wanted.items()])
+        self._show(out, [operations.plan_change(self._zk, p, _adding(entries)) for p, entries in wanted.items()])
 
     def dry_run_remove(self, out: Output, doomed: Acls) -> None:
-        _show(out, [operations.plan_change(self._zk, p, _removing(entries)) for p, entries in doomed.items()])
+        self._show(out, [operations.plan_change(self._zk, p, _removing(entries)) for p, entries in doomed.items()])
+
+    def _show(self, out: Output, changes: Iterable[AclChange]) -> None:
+        told = [f"{path}/acl_changes_" for path in AclChangeZnode.PATHS.values()]
+        show_planned(out, self._zk, [op for change in changes for op in change.ops], sequential_paths=told)
 
 
 def _adding(entries: Collection[Entry]) -> Callable[[Entries], Entries]:
@@ -45,8 +49,3 @@ def _adding(entries: Collection[Entry]) -> Callable[[Entries], Entries]:
 
 def _removing(entries: Collection[Entry]) -> Callable[[Entries], Entries]:
     return lambda before: before - set(entries)
-
-
-def _show(out: Output, changes: Iterable[AclChange]) -> None:
-    told = [f"{path}/acl_changes_" for path in AclChangeZnode.PATHS.values()]
-    out.planned([op for change in changes for op in change.ops], sequential_paths=told)

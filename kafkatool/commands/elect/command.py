@@ -33,6 +33,7 @@ from kafkatool.commands.shared.options import (
     output_option,
     partition_form_option,
     same_cluster,
+    show_planned,
     writing_options,
 )
 from kafkatool.commands.shared.output import Answer, Output, error_item
@@ -268,7 +269,8 @@ def _run(o: Options) -> int:
             election.check_can_start(selection.view)
         if not o.dry_run:
             return _elect(o, zk, selection, batches)
-        o.out.planned([Create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode(batch)) for batch in batches])
+        ops = [Create(PreferredElectionZnode.PATH, PreferredElectionZnode.encode(batch)) for batch in batches]
+        show_planned(o.out, zk, ops)
     return 0
 
 

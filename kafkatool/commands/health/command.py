@@ -16,6 +16,7 @@ from kafkatool.commands.shared.options import (
     connect,
     dry_run_option,
     output_option,
+    show_planned,
     zookeeper_option,
 )
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
@@ -117,7 +118,7 @@ def health(
         if remove_throttles and (entities := checks.forgotten(reading, memory)):
             if dry_run:
                 ops = [op for write in forgotten.plan_removal(zk, entities) for op in write.ops]
-                out.planned(ops, sequential_paths=(ConfigChangeZnode.PREFIX,))
+                show_planned(out, zk, ops, sequential_paths=(ConfigChangeZnode.PREFIX,))
                 return 0
             _remove(zk, access, out, entities)
             reading, memory = _look(zk, access, Memory())

@@ -41,7 +41,6 @@ from kafkatool.core.planner.plan_files import (
     read_text,
     write_file,
 )
-from kafkatool.core.protocol.messages import alter_partition_reassignments, incremental_alter_configs
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -103,8 +102,7 @@ class RequestPlanMode(RequestMode, PlanMode):
                     "other partitions are being moved: the throttle stays; --verify takes it off when they are"
                 )
             return
-        topics = read_topics(client)
-        found = throttles.find(client, topics, {p.topic for p in plan})
+        found = self.found_throttles(client, plan)
         if own is not None:
             found = throttles.with_own(client, found, own)
         if found.brokers:
@@ -118,6 +116,10 @@ class RequestPlanMode(RequestMode, PlanMode):
             self.out.note(
                 f"broker {join_ids(down)} cannot be asked, being down: a throttle may be left there when it returns"
             )
+
+    def found_throttles(self, client: "ClusterClient", plan: Moves) -> throttles.Set:
+        """Read which throttles are set that are the plan's, or those of moves."""
+        return throttles.find(client, read_topics(client), {p.topic for p in plan})
 
     def await_end(self, client: "ClusterClient", plan: Iterable[TopicPartition], timeout_s: float | None) -> bool:
         """Wait until nothing of the plan moves; False: the time was up first."""
@@ -287,17 +289,12 @@ class ExecuteByRequest(RequestPlanMode):
     def _plan_requests(
         self, client: "ClusterClient", throttle: Throttle | None, requests: Sequence[Any], least: int
     ) -> int:
-        shown = []
+        changes = []
         if throttle is not None and self.throttle is not None:
-            configs = incremental_alter_configs.API
-            rates = dict.fromkeys(throttles.RATES, self.throttle)
-            for broker in throttle.brokers:
-                if broker in client.brokers:
-                    shown.append(planned.plan(client, configs, throttles.broker_request(broker, rates), broker=broker))
-            shown.append(planned.plan(client, configs, throttle.topic_request()))
-        api = alter_partition_reassignments.API
-        shown += [planned.plan(client, api, request, least=least) for request in requests]
-        self.out.planned_requests(shown)
+            changes = throttles.setting_requests(client, throttle, self.throttle)
+            throttles.carry_out(client, changes, validate_only=True)
+        shown = [*planned.plan_configs(client, changes), *planned.plan_moves(client, requests, least=least)]
+        self.out.planned_requests(shown, judged=bool(changes))
         return 0
 
     def _save_way_back(self, checked: Checked) -> None:
@@ -422,9 +419,7 @@ class CancelByRequest(RequestPlanMode):
             moving = sorted(read_moves(client, plan, needed=True))
             requests = reassignments.requests(client, dict.fromkeys(moving))
             if self.dry_run:
-                api = alter_partition_reassignments.API
-                self.out.planned_requests(planned.plan(client, api, request) for request in requests)
-                return 0
+                return self._plan_only(client, plan, origin, requests)
             refused = {
                 p: e
                 for p, e in _refused(reassignments.send(client, requests)).items()
@@ -454,6 +449,21 @@ class CancelByRequest(RequestPlanMode):
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             self.show_items([item(m) for m in self.compared(client, plan)], client.cluster_id)
         return 0 if ended and not refused and not strange else 1
+
+    def _plan_only(self, client: "ClusterClient", plan: Moves, origin: Moves, requests: Sequence[Any]) -> int:
+        """Show what would be asked for, if nothing ended meanwhile; throttles come off when nothing moves any more."""
+        shown = planned.plan_moves(client, requests)
+        moving = read_moves(client)
+        if self.rollback:
+            current = replicas_in(read_topics(client, sorted({p.topic for p in origin})), origin)
+            back = {p: to for p, to in origin.items() if p in current and p not in moving and current[p] != to}
+            shown += planned.plan_moves(client, reassignments.requests(client, back))
+        if not self.preserve_throttles and not set(moving).difference(plan):
+            removal = throttles.removal_requests(self.found_throttles(client, plan))
+            throttles.carry_out(client, removal, validate_only=True)
+            shown += planned.plan_configs(client, removal)
+        self.out.planned_requests(shown)
+        return 0
 
     def _go_back(self, client: "ClusterClient", origin: Moves) -> bool:
         """Move what has ended back to where it was, under the throttle that is set, and wait for it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kafkatool.commands.reassign.modes import Mode, PlanMode
 from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, left_throttle_text, status_lines
 from kafkatool.commands.reassign.run_output import RunOutput
-from kafkatool.commands.shared.options import read_cluster_id
+from kafkatool.commands.shared.options import read_cluster_id, show_planned
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.model.values import in_number, join_ids
@@ -42,7 +42,8 @@ class Verify(PlanMode):
         with self.session() as zk:
             if self.dry_run:
                 removal = status.verify(zk, plan, preserve_throttles=self.preserve_throttles).removal
-                self.out.planned([op for write in removal for op in write.ops], sequential_paths=NUMBERED)
+                ops = [op for write in removal for op in write.ops]
+                show_planned(self.out, zk, ops, sequential_paths=NUMBERED)
                 return 0
             run = Run(zk, plan, self.files, name_of=self.name_of, on_progress=output.progress)
             if self.wait:

@@ -3,7 +3,7 @@
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -45,7 +45,7 @@ from kafkatool.core.zookeeper.connect_string import without_spaces
 if TYPE_CHECKING:
     from kafkatool.core.model.values import Endpoint
     from kafkatool.core.planner.plan_files import PartitionName
-    from kafkatool.core.zookeeper.session import ZooKeeper
+    from kafkatool.core.zookeeper.session import Op, ZooKeeper
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -196,9 +196,11 @@ def output_option(function: F) -> F:
 
 
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Print operation, path and value of each write to ZooKeeper; write nothing."
+    "--dry-run",
+    is_flag=True,
+    help="Print operation, path and value of each write to ZooKeeper; write nothing. Refused where the run would be.",
 )
-"""``--dry-run``; passes ``dry_run: bool``. Render with ``Output.planned``."""
+"""``--dry-run``; passes ``dry_run: bool``. Render with ``show_planned``."""
 
 cluster_id_option = click.option(
     "--cluster-id",
@@ -359,6 +361,20 @@ def _note_no_cluster(zk: "ZooKeeper") -> None:
     found = [f"{zk.connect.rstrip('/')}/{name}" for name, ids in zip(names, inside, strict=True) if ids is not None]
     there = f"is the chroot missing? There is {', '.join(found)}" if found else "is the chroot right?"
     click.echo(f"kt: no Kafka cluster at {zk.connect}, where {BrokersZnode.PATH} is missing: {there}", err=True)
+
+
+def show_planned(
+    out: Output,
+    zk: "ZooKeeper",
+    ops: "Iterable[Op]",
+    *,
+    sequential_paths: Sequence[str] = (),
+    errors: Sequence[dict[str, Any]] = (),
+) -> None:
+    """Show what a dry run would write, if it may be written. Raises NoPermissionError, as the run itself would (SEC-25)."""
+    shown = list(ops)
+    zk.check_permitted(shown)
+    out.planned(shown, sequential_paths=sequential_paths, errors=errors)
 
 
 def read_cluster_id(zk: "ZooKeeper") -> str | None:

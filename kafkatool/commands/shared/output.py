@@ -138,16 +138,21 @@ class Output:
         self.show(Answer(lines, items, ("operation", "path", "value"), errors=errors))
         self.note("dry run: nothing was written")
 
-    def planned_requests(self, requests: Iterable["PlannedRequest"]) -> None:
-        """Print what ``--dry-run`` would ask brokers for (ADM-20)."""
+    def planned_requests(
+        self, requests: Iterable["PlannedRequest"], *, judged: bool = False, errors: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        """Print what ``--dry-run`` would ask brokers for (ADM-20). ``judged``: they were asked whether they would do it.
+
+        ``errors`` are of what they would refuse.
+        """
         items = [{"broker": r.broker, "api": r.api, "version": r.version, "fields": r.fields} for r in requests]
         lines = [
             f"broker {i['broker']} {i['api']} {i['version']} {orjson.dumps(i['fields'], default=list).decode()}"
             for i in items
         ]
         rows = items if self.form != "tsv" else [{**i, "fields": orjson.dumps(i["fields"]).decode()} for i in items]
-        self.show(Answer(lines, rows, ("broker", "api", "version", "fields")))
-        self.note("dry run: nothing was sent")
+        self.show(Answer(lines, rows, ("broker", "api", "version", "fields"), errors=errors))
+        self.note("dry run: nothing was changed; brokers were asked" if judged else "dry run: nothing was sent")
 
     # --- stderr -------------------------------------------------------------------------------------------------
 

@@ -144,7 +144,8 @@ def create(
                 topic = _assigned(client, topic, spread)
             if dry_run:
                 request = topics.creation_request(client, topic)
-                out.planned_requests([planned.plan(client, create_topics.API, request, least=topic.least_version)])
+                shown = [planned.plan(client, create_topics.API, request, least=topic.least_version)]
+                out.planned_requests(shown, judged=topics.check_creation(client, topic))
                 return 0
             topics.create(client, topic)
             made = {} if out.is_text else topics.read_topics(client, [topic.name])
@@ -225,11 +226,15 @@ def alter(
         try:
             found = _matching(client, pattern, if_exists=if_exists)
             agree(list(found), f"Change {len(found)} topics", force=force or dry_run)
-            if dry_run:
-                return _plan_alter(out, client, found, partitions, groups, configs, removed)
-            outcome = topics.change_configs(client, list(found), configs, removed) if configs or removed else {}
+            changes = bool(configs or removed) and bool(found)
+            outcome = (
+                topics.change_configs(client, list(found), configs, removed, validate_only=dry_run) if changes else {}
+            )
         except RefusedError as e:
             return failed(out, e, topic=pattern)
+        if dry_run:
+            _plan_alter(out, client, found, outcome, partitions, groups, configs, removed, errors)
+            return 1 if errors else 0
         now = topics.read_configs(client, found) if outcome and not out.is_text else {}
         for name, error in outcome.items():
             if error is not None:
@@ -259,20 +264,36 @@ def _plan_alter(
     out: Output,
     client: "ClusterClient",
     found: Mapping[str, Topic],
+    outcome: Mapping[str, BrokerAnswerError | None],
     partitions: int | None,
     groups: Sequence[tuple[int, ...]] | None,
     configs: Mapping[str, str],
     removed: Sequence[str],
-) -> int:
+    errors: list[dict[str, Any]],
+) -> None:
+    """Show the requests, and what brokers say they would refuse; that goes to ``errors`` too."""
     requests = []
-    if configs or removed:
+
+    def refused(name: str, error: RefusedError) -> None:
+        out.line(failure_text(error))
+        errors.append(error_item(error, topic=name))
+
+    if outcome:
+        for name, error in outcome.items():
+            if error is not None:
+                refused(name, error)
         request = topics.config_request(list(found), configs, removed)
         requests.append(planned.plan(client, incremental_alter_configs.API, request))
-    if partitions is not None:
-        grown = [topics.growth_request(client, topic, partitions, groups) for topic in found.values()]
-        requests += [planned.plan(client, create_partitions.API, request) for request in grown]
-    out.planned_requests(requests)
-    return 0
+    for name, topic in found.items() if partitions is not None else ():
+        assert partitions is not None
+        try:
+            topics.grow(client, topic, partitions, groups, validate_only=True)
+            growth = topics.growth_request(client, topic, partitions, groups)
+        except RefusedError as e:
+            refused(name, e)
+            continue
+        requests.append(planned.plan(client, create_partitions.API, growth))
+    out.planned_requests(requests, judged=True, errors=errors)
 
 
 def delete(

@@ -103,6 +103,7 @@ def alter(
     from kafkatool.core.model.topic_names import OFFSETS_TOPIC
     from kafkatool.core.operations.topics import configs as topic_configs
     from kafkatool.core.operations.topics import growth as topic_growth
+    from kafkatool.core.operations.topics.permission import check_may_alter
     from kafkatool.core.operations.topics.replica_lists import parse_replica_lists
 
     if bootstrap is not None:
@@ -143,6 +144,13 @@ def alter(
             agree(names, f"Change {len(names)} topics", force=force or dry_run)
         except RefusedError as e:
             return failed(out, e, topic=topic)
+        check_may_alter(
+            zk,
+            names,
+            configs=bool(config or delete_config),
+            partitions=partitions is not None,
+            replication_factor=replication_factor is not None,
+        )
         for name in names:
             try:
                 if config or delete_config:
@@ -292,6 +300,8 @@ def delete(
             except RefusedError as e:
                 out.line(failure_text(e))
                 errors.append(error_item(e, topic=name))
+        if dry_run:
+            zk.check_permitted(planned)
         if wait is not None and not dry_run:
             with out.progress("deleting") as update:
                 left = deletion.wait_until_gone(zk, status, wait, update)

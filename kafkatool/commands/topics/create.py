@@ -12,6 +12,7 @@ from kafkatool.commands.shared.options import (
     connect,
     output_option,
     read_cluster_id,
+    show_planned,
     writing_options,
 )
 from kafkatool.commands.shared.output import Answer, Output
@@ -130,7 +131,7 @@ def create(
             planned = creation.plan_creation(zk, topic, assignment, configs, known_to_brokers=also)
             note_unwritable(out, configs, assignment)
             if dry_run:
-                out.planned(planned.ops)
+                show_planned(out, zk, planned.ops)
                 if groups is None and None in (start_index, replica_shift):
                     drawn = ",".join(":".join(map(str, assignment[p])) for p in sorted(assignment))
                     out.note(

@@ -1,6 +1,6 @@
 """SCRAM users in the nodes of ZooKeeper: they can be made before the first broker starts."""
 
-from kafkatool.commands.shared.options import read_cluster_id
+from kafkatool.commands.shared.options import read_cluster_id, show_planned
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.users.way import Change
 from kafkatool.core.operations import users
@@ -37,7 +37,7 @@ class UsersByZnode:
         check_deleted(read.config, change.deleted)
         hidden = dict.fromkeys((*change.added, *(m for m in MECHANISMS if m in read.config)), "[hidden]")
         ops = read.setting(hidden).dropping(change.deleted).ops
-        out.planned(ops, sequential_paths=(ConfigChangeZnode.PREFIX,))
+        show_planned(out, self._zk, ops, sequential_paths=(ConfigChangeZnode.PREFIX,))
 
     def altered(self, name: str) -> str:
         return f"Completed updating config for entity: user-principal '{name}'."

@@ -49,6 +49,7 @@ _TURN_S = 1.0  # of waiting, before it is asked whether there is still time
 _IMPATIENT_S, _CLOSE_S = 1.0, 5.0  # for an answer, and for the end of the session, once there is no more time to wait
 _NEVER = float("inf")
 _NO_VERSION = 2**31 - 1  # that no node has
+_PROBED_AT_ONCE = 500  # writes: far from the largest packet that a server takes
 _TOGETHER = 256  # nodes read by one request; fewer than a quarter of that are not worth asking whether it is known
 _CREATE_BYTES, _SET_BYTES, _TRANSACTION_BYTES = 47, 20, 110  # what a packet adds to path and data (COM-10X)
 
@@ -450,12 +451,14 @@ class ZooKeeper:
         They are sent as one transaction that cannot succeed: rights are tested before versions, member by member. Where
         something else stands in the way it is not told, and shows when the writes are made.
         """
-        kinds = {op.path: replace(op, data=b"") if isinstance(op, Create | SetData) else op for op in ops}
-        try:
-            self.commit([*kinds.values(), Check("/", _NO_VERSION)])
-        except TransactionError as e:
-            if e.index < len(kinds) and isinstance(e.cause, NoPermissionError):
-                raise e.cause from e
+        by_path = {op.path: replace(op, data=b"") if isinstance(op, Create | SetData) else op for op in ops}
+        probed = list(by_path.values())
+        for kinds in (probed[i : i + _PROBED_AT_ONCE] for i in range(0, len(probed), _PROBED_AT_ONCE)):
+            try:
+                self.commit([*kinds, Check("/", _NO_VERSION)])
+            except TransactionError as e:
+                if e.index < len(kinds) and isinstance(e.cause, NoPermissionError):
+                    raise e.cause from e
 
     def _outcome(self, reply: Reply[list[int | None]], ops: Sequence[Op]) -> list[int | None]:
         """Wait for a transaction's outcome; one that was lost before it took effect is committed again."""

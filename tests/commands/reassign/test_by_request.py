@@ -115,7 +115,7 @@ class Cluster:
         return describe_configs.DescribeConfigsResponse(results=results)
 
     def set(self, request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
-        for r in request.resources:
+        for r in request.resources if not request.validate_only else ():
             config = self.configs.setdefault((r.resource_type, r.resource_name), {})
             for c in r.configs:
                 if c.config_operation == 1:
@@ -314,12 +314,15 @@ def test_another_number_of_replicas_is_refused_by_the_controller_or_where_it_can
 
 
 @pytest.mark.spec("ADM-20")
-def test_a_dry_run_shows_the_requests_in_their_order_and_sends_none(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_requests_in_their_order_and_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     plan = _plan(tmp_path, {0: [3, 2], 1: [2, 3]})
     found = _execute(cluster, plan, "--throttle", 1000, "--batch-partitions", 1, "--dry-run")
     shown = [line.split(" ")[:4] for line in found.stdout.splitlines()]
     configs = [["broker", b, "IncrementalAlterConfigs", "1"] for b in ("1", "2", "3", "1")]
     assert shown == [*configs, *[["broker", "1", "AlterPartitionReassignments", "1"]] * 2]
+    assert all(request.validate_only for _, request in cluster.asked("IncrementalAlterConfigs"))
+    assert len(cluster.asked("IncrementalAlterConfigs")) == len(configs)
+    assert not cluster.asked("AlterPartitionReassignments")
     assert not cluster.configs and not cluster.moving and [f.name for f in tmp_path.iterdir()] == ["plan.json"]
 
 
@@ -437,6 +440,36 @@ def test_a_cancel_leaves_throttles_while_others_move_and_takes_all_that_moves_ha
         (2, "u"): {},
         (2, "w"): {LEADERS: "*"},  # an administrator's
     }
+
+
+@pytest.mark.spec("ADM-20", "ADM-37", "ADM-38")
+def test_a_dry_run_of_cancel_shows_the_way_back_and_the_throttles_that_come_off(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    plan = _plan(tmp_path, {0: [1, 3], 2: [3, 4]})
+    _plan(tmp_path, {0: [1, 2], 2: [1, 2]}, "plan.rollback.json")
+    cluster.moving = {0: ([1, 3, 2], [3], [2])}
+    cluster.replicas[2] = [3, 4]
+    cluster.configs = {(4, "2"): dict.fromkeys(RATES, "1"), (2, "t"): {LEADERS: "0:1"}}
+    before = {entity: dict(config) for entity, config in cluster.configs.items()}
+
+    def told(*flags: str) -> list[tuple[str, Any]]:
+        found = cluster.run("cancel", "--reassignment-json-file", plan, "--dry-run", *flags)
+        assert found.exit_code == 0, found.output
+        rows = [line.split(" ", 4) for line in found.stdout.splitlines()]
+        return [(api, orjson.loads(fields)) for _, _, api, _, fields in rows]
+
+    (name, cancel), (_, rates), (_, lists) = told()
+    assert name == "AlterPartitionReassignments"
+    assert [(p["partition"], p["replicas"]) for p in cancel["topics"][0]["partitions"]] == [(0, None)]
+    assert {c["name"] for c in rates["resources"][0]["configs"]} == RATES
+    assert [c["name"] for c in lists["resources"][0]["configs"]] == [LEADERS]
+    _, (_, back), _, _ = told("--rollback")
+    assert [(p["partition"], p["replicas"]) for p in back["topics"][0]["partitions"]] == [(2, [1, 2])]
+    assert len(told("--preserve-throttles")) == 1
+    cluster.moving[1] = ([2, 1, 3], [3], [])
+    assert len(told()) == 1  # another's move: the throttle stays
+    assert cluster.configs == before and not cluster.asked("AlterPartitionReassignments")
 
 
 @pytest.mark.spec("ADM-37")

@@ -329,14 +329,49 @@ def test_a_topic_there_after_a_lost_answer_is_the_one_asked_for_if_it_looks_like
 
 
 @pytest.mark.spec("ADM-20")
-def test_a_dry_run_tells_the_request_and_sends_none(broker: FakeBroker) -> None:
+def test_a_dry_run_tells_the_request_and_has_it_judged_alone(broker: FakeBroker) -> None:
+    broker.answers[create_topics.API.key] = lambda _: _created()
     found = _run(broker, "create", "--topic", "t", "--replica-assignment", "2:1", "--config", "a=b", "--dry-run")
     target, number, api, version, fields = found.stdout.split(" ", 4)
     assert (target, number, api, version) == ("broker", "1", "CreateTopics", "7")
     assert list(orjson.loads(fields)) == ["topics", "timeout_ms", "validate_only"]
     (topic,) = orjson.loads(fields)["topics"]
     assert topic["assignments"] == [{"partition": 0, "broker_ids": [2, 1]}]
+    ((_, asked),) = _asked(broker, "CreateTopics")
+    assert asked.validate_only and asked.topics[0].name == "t"  # type: ignore[attr-defined]
+    assert "nothing was changed; brokers were asked" in found.stderr
+    broker.answers[create_topics.API.key] = lambda _: _created(ErrorCode.POLICY_VIOLATION, "too few replicas")
+    refused = _run(broker, "create", "--topic", "t", "--partitions", 1, "--replication-factor", 1, "--dry-run")
+    assert (refused.exit_code, refused.stdout) == (1, f"{FAILED}too few replicas\n")
+
+
+@pytest.mark.spec("ADM-20")
+def test_a_broker_that_cannot_judge_without_doing_it_is_not_asked(broker: FakeBroker) -> None:
+    broker.apis[create_topics.API] = (0, 0)
+    found = _run(broker, "create", "--topic", "t", "--partitions", 1, "--replication-factor", 1, "--dry-run")
+    assert found.exit_code == 0 and "dry run: nothing was sent" in found.stderr, found.output
     assert not _asked(broker, "CreateTopics")
+
+
+@pytest.mark.spec("ADM-20", "ADM-26", "ADM-27")
+def test_a_dry_run_of_alter_tells_what_brokers_would_refuse(broker: FakeBroker) -> None:
+    def judged(request: incremental_alter_configs.IncrementalAlterConfigsRequest) -> object:
+        assert request.validate_only
+        return incremental_alter_configs.IncrementalAlterConfigsResponse(
+            responses=[AlterConfigsResult(resource_type=2, resource_name="orders", error_code=40, error_message="bad")]
+        )
+
+    broker.answers[incremental_alter_configs.API.key] = judged
+    broker.answers[create_partitions.API.key] = lambda _: _grown()
+    flags = ["--topic", "orders", "--partitions", 4, "--config", "a=b", "--dry-run"]
+    found = _run(broker, "alter", *flags, "--output", "json")
+    document = orjson.loads(found.stdout)
+    assert found.exit_code == 1 and [e["message"] for e in document["errors"]] == ["bad"]
+    assert [i["api"] for i in document["items"]] == ["IncrementalAlterConfigs", "CreatePartitions"]
+    broker.answers[create_partitions.API.key] = lambda _: _grown(ErrorCode.INVALID_PARTITIONS)
+    fewer = _run(broker, "alter", "--topic", "orders", "--partitions", 1, "--dry-run")
+    assert (fewer.exit_code, fewer.stdout) == (1, f"{FAILED}no\n")
+    assert all(request.validate_only for _, request in _asked(broker, "CreatePartitions"))  # type: ignore[attr-defined]
 
 
 # --- alter and delete ------------------------------------------------------------------------------------------

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.operations.requests.throttles import Change
 from kafkatool.core.protocol.codec.schema import Api, fields_of
 from kafkatool.core.protocol.codec.types import UUID
-from kafkatool.core.protocol.messages import alter_partition_reassignments
+from kafkatool.core.protocol.messages import alter_partition_reassignments, incremental_alter_configs
 from kafkatool.core.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
 
@@ -29,9 +30,16 @@ def plan(
     return PlannedRequest(target, api.name, version, fields_in_order(request, version))
 
 
-def plan_moves(client: ClusterClient, requests: Iterable[AlterPartitionReassignmentsRequest]) -> list[PlannedRequest]:
+def plan_configs(client: ClusterClient, changes: Iterable[Change]) -> list[PlannedRequest]:
+    """Plan changes of configs, each by the broker it goes to."""
+    return [plan(client, incremental_alter_configs.API, request, broker=broker) for broker, request in changes]
+
+
+def plan_moves(
+    client: ClusterClient, requests: Iterable[AlterPartitionReassignmentsRequest], *, least: int = 0
+) -> list[PlannedRequest]:
     """Plan requests that begin or cancel moves."""
-    return [plan(client, alter_partition_reassignments.API, request) for request in requests]
+    return [plan(client, alter_partition_reassignments.API, request, least=least) for request in requests]
 
 
 def fields_in_order(message: object, version: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkatool.core.client.cluster import ClusterClient
@@ -63,12 +63,29 @@ def broker_request(broker: int, rates: Mapping[str, int]) -> IncrementalAlterCon
     return _request([(BROKER, str(broker), [(key, str(rate)) for key, rate in rates.items()])])
 
 
+Change = tuple[int | None, IncrementalAlterConfigsRequest]
+"""A request, and the broker that it goes to; None: any."""
+
+
+def setting_requests(client: ClusterClient, throttle: Throttle, rate: int) -> list[Change]:
+    """Make the requests that set rates, then lists.
+
+    A broker that is down was forced: it is told when kt is told to go on.
+    """
+    rates = dict.fromkeys(RATES, rate)
+    live = [broker for broker in throttle.brokers if broker in client.brokers]
+    return [*((broker, broker_request(broker, rates)) for broker in live), (None, throttle.topic_request())]
+
+
+def carry_out(client: ClusterClient, changes: Iterable[Change], *, validate_only: bool = False) -> None:
+    """Send those requests, or have them judged alone. Raises BrokerAnswerError."""
+    for broker, request in changes:
+        _alter(client, replace(request, validate_only=validate_only), broker)
+
+
 def set_throttle(client: ClusterClient, throttle: Throttle, rate: int) -> None:
     """Set rates, then lists. Raises BrokerAnswerError."""
-    for broker in throttle.brokers:
-        if broker in client.brokers:  # else it was forced: whoever is down is told when kt is told to go on
-            _alter(client, broker_request(broker, dict.fromkeys(RATES, rate)), broker)
-    _alter(client, throttle.topic_request())
+    carry_out(client, setting_requests(client, throttle, rate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +122,21 @@ def with_own(client: ClusterClient, found: Set, own: Throttle) -> Set:
     return Set({**found.brokers, **rates}, {**found.topics, **{t: list(REPLICAS) for t in own.lists}})
 
 
+def removal_requests(found: Set) -> list[Change]:
+    """Make the requests that delete just those keys."""
+    changes: list[Change] = [
+        (broker, _request([(BROKER, str(broker), [(key, None) for key in keys])]))
+        for broker, keys in found.brokers.items()
+    ]
+    if found.topics:
+        lists = _request((TOPIC, t, [(key, None) for key in keys]) for t, keys in found.topics.items())
+        changes.append((None, lists))
+    return changes
+
+
 def remove(client: ClusterClient, found: Set) -> None:
     """Delete just those keys. Raises BrokerAnswerError."""
-    for broker, keys in found.brokers.items():
-        _alter(client, _request([(BROKER, str(broker), [(key, None) for key in keys])]), broker)
-    if found.topics:
-        _alter(client, _request((TOPIC, t, [(key, None) for key in keys]) for t, keys in found.topics.items()))
+    carry_out(client, removal_requests(found))
 
 
 def _request(

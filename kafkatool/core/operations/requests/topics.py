@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.errors import BrokerAnswerError, RefusedError
+from kafkatool.core.errors import BrokerAnswerError, RefusedError, UnsupportedApiError
 from kafkatool.core.model.uuids import uuid_text
 from kafkatool.core.model.values import Assignment, TopicPartition, in_number
 from kafkatool.core.operations.requests.moving import Moving, read_moves
@@ -39,6 +39,7 @@ TOPIC: Final = 2  # kind of a config's resource
 SET, DELETE = 0, 1  # config operations
 DEFAULT_SOURCE: Final = 5
 DEFAULTS_SINCE: Final = 4  # version of CreateTopics that takes -1 for the cluster's default
+VALIDATED_SINCE: Final = 1  # version of CreateTopics that can be asked what it would do
 MIN_IN_SYNC: Final = "min.insync.replicas"
 PAGE_PARTITIONS: Final = 2000
 
@@ -205,8 +206,8 @@ class NewTopic:
         return DEFAULTS_SINCE if left_open else 0
 
 
-def creation_request(client: ClusterClient, topic: NewTopic) -> CreateTopicsRequest:
-    """Make the request that creates it."""
+def creation_request(client: ClusterClient, topic: NewTopic, *, validate_only: bool = False) -> CreateTopicsRequest:
+    """Make the request that creates it; ``validate_only``: that has it judged, from version 1 on."""
     assigned = topic.assignment or {}
     wanted = create_topics.CreateTopicsTopic(
         name=topic.name,
@@ -217,7 +218,7 @@ def creation_request(client: ClusterClient, topic: NewTopic) -> CreateTopicsRequ
         ],
         configs=[create_topics.CreateTopicsConfig(name=k, value=v) for k, v in topic.configs.items()],
     )
-    return CreateTopicsRequest(topics=[wanted], timeout_ms=client.request_ms)
+    return CreateTopicsRequest(topics=[wanted], timeout_ms=client.request_ms, validate_only=validate_only)
 
 
 def create(client: ClusterClient, topic: NewTopic) -> None:
@@ -235,6 +236,27 @@ def create(client: ClusterClient, topic: NewTopic) -> None:
         return
     if result.error_code != ErrorCode.NONE:
         raise answer_error(result.error_code, result.error_message)
+
+
+def check_creation(client: ClusterClient, topic: NewTopic) -> bool:
+    """Have the controller judge the topic, which is not made. False: it is too old to judge without making it.
+
+    Raises BrokerAnswerError with its words.
+    """
+    least = max(topic.least_version, VALIDATED_SINCE)
+    try:
+        client.version_of(create_topics.API, least=least)
+    except UnsupportedApiError:
+        return False
+    (result,) = client.controller(
+        create_topics.API,
+        creation_request(client, topic, validate_only=True),
+        least=least,
+        codes=lambda answer: [t.error_code for t in answer.topics],
+    ).topics
+    if result.error_code != ErrorCode.NONE:
+        raise answer_error(result.error_code, result.error_message)
+    return True
 
 
 def _is_as_asked(client: ClusterClient, topic: NewTopic) -> bool:
@@ -256,9 +278,14 @@ def _is_as_asked(client: ClusterClient, topic: NewTopic) -> bool:
 
 
 def growth_request(
-    client: ClusterClient, topic: Topic, partitions: int, groups: Sequence[tuple[int, ...]] | None
+    client: ClusterClient,
+    topic: Topic,
+    partitions: int,
+    groups: Sequence[tuple[int, ...]] | None,
+    *,
+    validate_only: bool = False,
 ) -> CreatePartitionsRequest:
-    """Make the request that brings a topic to so many partitions.
+    """Make the request that brings a topic to so many partitions; ``validate_only``: that has it judged.
 
     ``groups``: a replica list for each partition, those of the existing ones being skipped. Raises RefusedError: too few.
     """
@@ -272,20 +299,27 @@ def growth_request(
         new = groups[len(topic.partitions) : partitions]
         added = [CreatePartitionsAssignment(broker_ids=list(group)) for group in new]
     wanted = create_partitions.CreatePartitionsTopic(name=topic.name, count=partitions, assignments=added)
-    return CreatePartitionsRequest(topics=[wanted], timeout_ms=client.request_ms)
+    return CreatePartitionsRequest(topics=[wanted], timeout_ms=client.request_ms, validate_only=validate_only)
 
 
-def grow(client: ClusterClient, topic: Topic, partitions: int, groups: Sequence[tuple[int, ...]] | None = None) -> None:
-    """Bring the topic to so many partitions. Raises BrokerAnswerError, RefusedError.
+def grow(
+    client: ClusterClient,
+    topic: Topic,
+    partitions: int,
+    groups: Sequence[tuple[int, ...]] | None = None,
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Bring the topic to so many partitions, or have that judged alone. Raises BrokerAnswerError, RefusedError.
 
     The number there are is one broker's word, which on KRaft may be behind: refused for its assignment, it is read again.
     """
     try:
-        _grow(client, topic, partitions, groups)
+        _grow(client, topic, partitions, groups, validate_only)
     except BrokerAnswerError as e:
         again = read_topics(client, [topic.name]).get(topic.name)
         if e.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT and again and len(again.partitions) != len(topic.partitions):
-            _grow(client, again, partitions, groups)
+            _grow(client, again, partitions, groups, validate_only)
         elif not (e.code == ErrorCode.INVALID_PARTITIONS and client.repeated and again_has(again, partitions)):
             raise
 
@@ -295,10 +329,16 @@ def again_has(topic: Topic | None, partitions: int) -> bool:
     return topic is not None and len(topic.partitions) == partitions
 
 
-def _grow(client: ClusterClient, topic: Topic, partitions: int, groups: Sequence[tuple[int, ...]] | None) -> None:
+def _grow(
+    client: ClusterClient,
+    topic: Topic,
+    partitions: int,
+    groups: Sequence[tuple[int, ...]] | None,
+    validate_only: bool,
+) -> None:
     (result,) = client.controller(
         create_partitions.API,
-        growth_request(client, topic, partitions, groups),
+        growth_request(client, topic, partitions, groups, validate_only=validate_only),
         codes=lambda answer: [r.error_code for r in answer.results],
     ).results
     if result.error_code != ErrorCode.NONE:
@@ -306,9 +346,12 @@ def _grow(client: ClusterClient, topic: Topic, partitions: int, groups: Sequence
 
 
 def config_request(
-    topics: Sequence[str], changed: Mapping[str, str], removed: Iterable[str]
+    topics: Sequence[str], changed: Mapping[str, str], removed: Iterable[str], *, validate_only: bool = False
 ) -> IncrementalAlterConfigsRequest:
-    """Make the request that sets and deletes just those configs; a name that is in both is deleted."""
+    """Make the request that sets and deletes just those configs; a name that is in both is deleted.
+
+    ``validate_only``: it has that judged alone.
+    """
     gone = list(dict.fromkeys(removed))
     operations = [
         *(ConfigOperation(name=k, config_operation=SET, value=v) for k, v in changed.items() if k not in gone),
@@ -317,14 +360,23 @@ def config_request(
     resources = [
         IncrementalAlterConfigsResource(resource_type=TOPIC, resource_name=t, configs=operations) for t in topics
     ]
-    return IncrementalAlterConfigsRequest(resources=resources)
+    return IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
 
 
 def change_configs(
-    client: ClusterClient, topics: Sequence[str], changed: Mapping[str, str], removed: Iterable[str]
+    client: ClusterClient,
+    topics: Sequence[str],
+    changed: Mapping[str, str],
+    removed: Iterable[str],
+    *,
+    validate_only: bool = False,
 ) -> dict[str, BrokerAnswerError | None]:
-    """Set and delete just those configs; two that do so at once lose nothing (ADM-27). Return what became of each topic."""
-    answer = client.any(incremental_alter_configs.API, config_request(topics, changed, removed))
+    """Set and delete just those configs; two that do so at once lose nothing (ADM-27). Return what became of each topic.
+
+    ``validate_only``: what would become of it.
+    """
+    request = config_request(topics, changed, removed, validate_only=validate_only)
+    answer = client.any(incremental_alter_configs.API, request)
     return {
         r.resource_name: None if not r.error_code else answer_error(r.error_code, r.error_message)
         for r in answer.responses
