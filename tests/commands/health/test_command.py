@@ -83,7 +83,7 @@ def test_a_page_and_an_exit_code_for_a_cluster_that_is_well_and_one_that_is_not(
         assert "and 7 more" not in run(cluster.zookeeper, "--all").stdout
 
 
-@pytest.mark.spec("ADM-107")
+@pytest.mark.spec("ADM-107", "COM-3X")
 @pytest.mark.usefixtures("at_once")
 def test_what_is_critical_exits_with_2_and_what_is_not_known_with_3(zk: ZooKeeper, zk_connect: str) -> None:
     nodes.make_cluster(zk, brokers=(), topics={"t": {0: (1, 2)}}, states={}, controller=None)

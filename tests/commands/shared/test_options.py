@@ -9,6 +9,7 @@ from kafkatool.commands.main import kt
 from kafkatool.core.security.zookeeper_security import ZooKeeperSecurity
 from kafkatool.core.zookeeper import session
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.commands.shared.test_output_contract import commands
 from tests.commands.topics.runner import make_orders
 from tests.ports import free_port
 
@@ -22,31 +23,56 @@ BOTH_WAYS = (
 )
 
 
-@pytest.mark.spec("COM-1", "COM-3X")
-@pytest.mark.parametrize(
-    "command",
-    [
-        "topics create --topic t --partitions 1 --replication-factor 1",
-        "topics list",
-        "topics describe",
-        "topics alter --topic t --partitions 2",
-        "topics delete --topic t",
-        "reassign --generate --topics-to-move-json-file topics.json --broker-list 1",
-        f"reassign --execute {PLAN}",
-        f"reassign --verify {PLAN}",
-        f"reassign --cancel {PLAN}",
-        "reassign --list",
-        "elect",
-        "elect --report",
-    ],
+TOUCHING_A_CLUSTER = (
+    "topics create --topic t --partitions 1 --replication-factor 1",
+    "topics list",
+    "topics describe",
+    "topics alter --topic t --partitions 2",
+    "topics delete --topic t",
+    "reassign --generate --topics-to-move-json-file topics.json --broker-list 1",
+    f"reassign --execute {PLAN}",
+    f"reassign --verify {PLAN}",
+    f"reassign --cancel {PLAN}",
+    "reassign --list",
+    "elect",
+    "elect --report",
+    "replica-verify --once",
+    "acls list",
+    "acls add --allow-principal User:a --operation Read --topic t",
+    "acls remove --topic t --force",
+    "users list",
+    "users describe --entity-name a",
+    "users alter --entity-name a --delete-config SCRAM-SHA-256",
+    "zk-acl --check",
+    "zk-acl --zookeeper.acl secure",
+    "brokers",
+    "health",
+    "drain 1 --no-throttle",
+    "migrate check",
 )
+
+
+@pytest.mark.spec("COM-1")
+def test_no_tool_that_takes_a_zookeeper_is_left_out() -> None:
+    taking = {
+        " ".join(words)
+        for words, command in commands(kt)
+        if "--zookeeper" in {o for p in command.params for o in p.opts}
+    }
+    servers = {words for words in taking if words.startswith(("broker ", "cluster ", "controller "))}
+    tried = {words for words in taking if any(f"{line} ".startswith(f"{words} ") for line in TOUCHING_A_CLUSTER)}
+    assert tried == taking - servers
+
+
+@pytest.mark.spec("COM-1", "COM-3X")
+@pytest.mark.parametrize("command", TOUCHING_A_CLUSTER)
 def test_no_tool_touches_a_cluster_whose_zookeeper_is_not_named(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("KAFKATOOL_ZOOKEEPER", raising=False)
     result = CliRunner().invoke(kt, command.split(" "))
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert (result.exit_code, result.stdout) == (3 if command == "health" else 2, "")  # a monitor's word for unknown
     assert "no ZooKeeper is named" in result.stderr and "KAFKATOOL_ZOOKEEPER" in result.stderr
 
 
