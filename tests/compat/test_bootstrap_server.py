@@ -159,7 +159,7 @@ def test_a_dry_run_is_refused_what_the_run_would_be(kafka: RealKafka) -> None:
     _delete(kafka, "d")
 
 
-@pytest.mark.spec("ADM-6", "ADM-45", "ADM-46", "ADM-48")
+@pytest.mark.spec("ADM-6", "ADM-22", "ADM-45", "ADM-46", "ADM-48")
 def test_elections_beside_kafkas_own_tool(kafka: RealKafka) -> None:
     if kafka.version < "2.4":
         pytest.skip("ElectLeaders came with 2.2")
@@ -220,7 +220,7 @@ def _reassign_tool(kafka: RealKafka, *args: str) -> str:
     return kafka.tool(main, "--bootstrap-server", kafka.bootstrap, *args).stdout
 
 
-@pytest.mark.spec("ADM-33", "ADM-34", "ADM-35", "ADM-36", "ADM-37", "ADM-38", "ADM-41")
+@pytest.mark.spec("ADM-22", "ADM-33", "ADM-34", "ADM-35", "ADM-36", "ADM-37", "ADM-38", "ADM-41")
 def test_a_move_from_its_start_over_a_cancel_to_its_end(kafka: RealKafka, tmp_path: Path) -> None:
     if kafka.version < "2.4":
         pytest.skip("AlterPartitionReassignments came with 2.4")

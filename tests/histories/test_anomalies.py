@@ -117,6 +117,7 @@ NEARLY: list[tuple[str, Any]] = [
     ("G1c-realtime", "0 p x:a@0 ∥ 1 s x=a@0"),
     ("G1c-process", "0 (s x=a@0 ; p x:a@0)"),
     ("G0-realtime", "0 s x=a@5 ∥ 1 s x=b@3"),
+    ("G0-process", "0 s x=a@5 ; 1 s x=b@3"),
     ("G0", "0 (s x=a@0 ; s y=c@1) ∥ 1 (s x=b@1 ; s y=d@0)"),
     ("G1c-ww", "0 (s x=a@5 ; s x=b@3) ; 1 [s y=c@0]"),
     ("G0-realtime", "0i s x=a@5 ; 1 s x=b@3 ; 2 p x:b@3,a@5"),

@@ -14,7 +14,7 @@ from kafkatool.core.errors import (
     RefusedError,
     UnsupportedApiError,
 )
-from kafkatool.core.protocol.messages import create_topics, describe_configs, elect_leaders
+from kafkatool.core.protocol.messages import create_topics, describe_configs, elect_leaders, metadata
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
 from kafkatool.core.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
@@ -105,7 +105,9 @@ def test_a_lost_answer_is_asked_for_again_and_told(brokers: list[FakeBroker]) ->
     answers = iter([None, None, NOTHING_MOVES])
     brokers[1].answers[listing.API.key] = lambda _: next(answers)
     with _client(brokers[0]) as client:
+        read = sum(b.count(metadata.API) for b in brokers)
         assert client.controller(listing.API, LIST) == NOTHING_MOVES and client.repeated
+        assert sum(b.count(metadata.API) for b in brokers) >= read + 2, "anew after each"
         brokers[1].answers[listing.API.key] = lambda _: NOTHING_MOVES
         client.controller(listing.API, LIST)
         assert not client.repeated
