@@ -109,6 +109,12 @@ def test_no_server_is_reported_within_the_connection_timeout() -> None:
         pass
 
 
+@pytest.mark.spec("Z-5", "COM-1")
+def test_the_session_timeout_is_what_zookeeper_is_asked_for(zk_connect: str) -> None:
+    with ZooKeeper(zk_connect, session_timeout_ms=47_000) as session:
+        assert vars(link_of(session).client)["_session_timeout"] == 47_000
+
+
 @pytest.mark.spec("Z-17")
 def test_writes_are_bound_to_the_version_read(zk: ZooKeeper) -> None:
     zk.create("/a", b"1")
