@@ -92,7 +92,7 @@ def test_leaders_and_data_move_back_and_forth(mixed: Mixed, controller: int) -> 
     mixed.check_replicas()
 
 
-@pytest.mark.spec("BRK-2", "BRK-59", "BRK-66", "BRK-121", "BRK-137", "CTL-10", "CTL-13", "CTL-24", "CTL-37", "CTL-43")
+@pytest.mark.spec("BRK-2", "BRK-59", "BRK-66", "BRK-121", "BRK-137", "CTL-24", "CTL-37", "CTL-43")
 def test_leaders_that_are_controllers_are_killed_in_turn(mixed: Mixed) -> None:
     """With only one of theirs beside ours, each kill -9 leaves both jobs to the other kind."""
     mixed.create("killed", {0: (1, OURS), 1: (OURS, 1)}, min_in_sync=1)

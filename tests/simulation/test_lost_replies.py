@@ -20,7 +20,7 @@ def _cluster() -> Cluster:
     return cluster
 
 
-@pytest.mark.spec("Z-40", "CTL-15")
+@pytest.mark.spec("Z-40")
 def test_an_empty_node_of_another_writer_does_not_make_a_lost_transaction_look_done() -> None:
     cluster = _cluster()
     process, server = cluster.processes[1], cluster.server

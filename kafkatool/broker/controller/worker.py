@@ -22,6 +22,7 @@ from kafkatool.core.errors import (
     NodeExistsError,
     SessionExpiredError,
     TermOverError,
+    ZnodeFormatError,
 )
 from kafkatool.core.zookeeper.session import Node, SessionState, WatchEvent
 from kafkatool.core.zookeeper.znodes import ControllerZnode
@@ -158,7 +159,11 @@ class ControllerWorker:
 
     def _on_controller_change(self) -> None:
         """Follow a change of ``/controller``: created, changed or deleted (CTL-7, CTL-8)."""
-        node = self._read()
+        try:
+            node = self._read()
+        except ZnodeFormatError:
+            self.step_down()  # it names us no more; the own node makes room for one that names somebody
+            raise
         if self.term is not None and not (self._is_ours(node) and self.known_id == self._broker_id):
             log.info("broker %d is not controller any more", self._broker_id)
             self.resign()

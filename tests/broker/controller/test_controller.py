@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
 )
+from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
     BrokerZnode,
@@ -57,7 +59,7 @@ def state(zk: ZooKeeper) -> LeaderAndIsr | None:
     return PartitionStateZnode.decode(T0, node.data) if node else None
 
 
-@pytest.mark.spec("CTL-4", "CTL-10", "CTL-49", "CTL-51", "CTL-71", "CTL-117", "BRK-3", "Z-8", "Z-15")
+@pytest.mark.spec("CTL-4", "CTL-10", "CTL-12", "CTL-49", "CTL-51", "CTL-71", "CTL-117", "BRK-3", "Z-8", "Z-15")
 def test_a_topic_gets_its_leader_and_the_broker_is_told(
     base: ZooKeeper, zk_connect: str, broker: StubBroker, tmp_path: Path
 ) -> None:
@@ -75,13 +77,15 @@ def test_a_topic_gets_its_leader_and_the_broker_is_told(
         assert version == 2
         node = base.get(BrokerZnode.path(1))
         assert node is not None
-        assert told.broker_epoch == node.czxid
+        sent: list[Any] = [m for _, m in broker.requests]
+        assert {type(m) for m in sent} == {LeaderAndIsrRequest, UpdateMetadataRequest}
+        assert {m.broker_epoch for m in sent} == {node.czxid}
         eventually(lambda: "for request LEADER_AND_ISR" in (tmp_path / "state-change.log").read_text(), "the answer")
         assert found.gauges()["ActiveControllerCount"] == 1
     log.close()
 
 
-@pytest.mark.spec("CTL-5", "CTL-8", "CTL-22", "CTL-112", "CTL-16", "BRK-34")
+@pytest.mark.spec("CTL-8", "CTL-22", "CTL-112", "BRK-34")
 def test_the_second_takes_over_when_the_first_stops(base: ZooKeeper, zk_connect: str) -> None:
     log = StateChangeLog(None)
     with controller(zk_connect, 2, log) as second_to_rule:
@@ -137,7 +141,7 @@ def test_a_controlled_shutdown_that_fails_is_answered_with_a_code_and_logged_onc
     assert caplog.messages.count(logged) == 1
 
 
-@pytest.mark.spec("CTL-15", "CTL-28", "Z-42")
+@pytest.mark.spec("CTL-28", "Z-42")
 def test_a_wide_topic_is_led_and_deleted_in_fenced_transactions(
     base: ZooKeeper, zk_connect: str, broker: StubBroker
 ) -> None:
@@ -179,7 +183,7 @@ def test_the_request_versions_follow_the_inter_broker_protocol(
         assert broker.versions() == {kind: {version} for kind, version in zip(kinds, versions, strict=True)}
 
 
-@pytest.mark.spec("CTL-21", "CTL-121")
+@pytest.mark.spec("CTL-21", "CTL-50", "CTL-121")
 @pytest.mark.parametrize(
     ("owner", "name"), [(TopicChanges, "read"), (request_batch, "UpdateMetadataRequest")], ids=["work", "sending"]
 )

@@ -24,7 +24,7 @@ from kafkatool.core.zookeeper.znodes import (
 from tests.broker.controller.fake_cluster import FakeCluster
 
 
-@pytest.mark.spec("CTL-1", "CTL-2", "CTL-3", "CTL-4", "CTL-10", "CTL-118")
+@pytest.mark.spec("CTL-3", "CTL-4", "CTL-10", "CTL-118")
 def test_exactly_one_broker_wins_and_the_others_follow(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     cluster = FakeCluster(2, 1, 3)
@@ -107,15 +107,38 @@ def test_who_reads_that_another_rules_tries_no_create_and_no_node_is_nobody() ->
 
 @pytest.mark.spec("CTL-7", "CTL-16")
 def test_a_controller_whose_node_names_another_resigns() -> None:
-    cluster = FakeCluster(1, 2)
+    cluster = FakeCluster(1, 2, 3)
     term = cluster.controller.term
     node = cluster.zk.get(ControllerZnode.PATH)
     assert term is not None and node is not None
     cluster.zk.set(ControllerZnode.PATH, ControllerZnode.encode(2, 0), node.version)
+    for follower in (2, 3):
+        cluster.work(follower)
+        assert cluster.workers[follower].known_id == 2, "as the node says"
     cluster.run()
     assert term.is_over
     assert cluster.controller_epoch == 2, "what it leaves is its own node, which makes room for the next"
     assert cluster.controller.known_id == cluster.controller_id
+
+
+@pytest.mark.spec("CTL-7", "Z-18")
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_controller_whose_node_names_nobody_resigns_and_deletes_it_if_it_is_its_own(is_own: bool) -> None:
+    cluster = FakeCluster(1, 2)
+    term = cluster.controller.term
+    if is_own:
+        cluster.zk.set(ControllerZnode.PATH, b"rubbish", -1)
+    else:
+        cluster.zk.commit([Delete(ControllerZnode.PATH), Create(ControllerZnode.PATH, b"rubbish")])
+    cluster.work(2)
+    assert cluster.workers[2].known_id is None, "nor does who follows take the last one for it"
+    cluster.run()
+    assert term is not None and term.is_over
+    if not is_own:
+        assert {(w.term, w.known_id) for w in cluster.workers.values()} == {(None, None)}
+        cluster.zk.delete(ControllerZnode.PATH)
+        cluster.run()
+    assert cluster.controller_epoch == 2 and cluster.controller.known_id == cluster.controller_id
 
 
 @pytest.mark.spec("CTL-7", "CTL-20")
@@ -456,7 +479,7 @@ def test_an_error_in_an_election_deletes_no_other_brokers_node() -> None:
 
     session.get = refused  # type: ignore[method-assign, assignment]
     cluster.workers[2].elect()
-    assert session.get == read
+    assert session.get == read and cluster.workers[2].known_id is None
     assert before is not None and cluster.zk.get(ControllerZnode.PATH) == before
     cluster.run()
     assert cluster.controller is cluster.workers[1] and cluster.controller_epoch == 1
@@ -614,7 +637,7 @@ def test_the_queue_keeps_the_order_and_discards_at_the_end() -> None:
     assert seen[-1] == "late"
 
 
-@pytest.mark.spec("CTL-14", "CTL-15")
+@pytest.mark.spec("CTL-42")
 def test_one_bad_write_does_not_keep_back_the_others_of_its_transaction() -> None:
     cluster = FakeCluster(1, 2, 3)
     cluster.create_topic("t", {n: [2, 3] for n in range(40)})

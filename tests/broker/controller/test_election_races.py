@@ -139,6 +139,7 @@ def test_an_unreadable_controller_is_an_error_and_not_no_controller(
     idle.run()
     idle.workers[1].elect()
     assert [w.term for w in idle.workers.values()] == [None, None]
+    assert [w.known_id for w in idle.workers.values()] == [None, None]
     assert ("ERROR", "Error while electing or becoming leader on broker 1") in said(caplog)
     node = idle.zk.get(ControllerZnode.PATH)
     assert node is not None and node.data == data, "it is not ours to delete"

@@ -28,7 +28,6 @@ def states() -> int:
     return sum(isinstance(o, (LeaderAndIsrPartition, UpdateMetadataPartition)) for o in gc.get_objects())
 
 
-@pytest.mark.spec("CTL-49")
 @pytest.mark.usefixtures("collector")
 def test_a_request_that_was_answered_is_gone() -> None:
     cluster = FakeCluster(1, 2, 3)

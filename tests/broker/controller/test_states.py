@@ -358,7 +358,7 @@ def test_a_follower_out_of_sync_goes_offline_without_a_write_and_one_of_a_delete
     assert cluster.state("t") == LeaderAndIsr(None, 2, (2,), 1)
 
 
-@pytest.mark.spec("CTL-63", "CTL-65", "CTL-68", "CTL-33", "CTL-32")
+@pytest.mark.spec("CTL-28", "CTL-63", "CTL-65", "CTL-68", "CTL-33", "CTL-32")
 def test_the_states_a_term_begins_with() -> None:
     cluster = FakeCluster(9, 1, 2, 3, 4, properties=STABLE)
     names = {

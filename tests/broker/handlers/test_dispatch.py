@@ -104,11 +104,14 @@ def test_a_newer_controllers_request_closes_the_connection_and_says_what_to_lowe
 
 
 @pytest.mark.spec("BRK-11")
-@pytest.mark.parametrize("version", [4, 9])
-def test_a_newer_api_versions_is_answered_in_the_oldest_layout_and_the_connection_stays(version: int) -> None:
+@pytest.mark.parametrize("version", [4, 9, 32767])
+@pytest.mark.parametrize("body", [b"", b"whatever it brings", b"\x01\x03kt\x021\x00"])
+def test_a_newer_api_versions_is_answered_in_the_oldest_layout_and_the_connection_stays(
+    version: int, body: bytes
+) -> None:
     both = served(heartbeat.API, beat) | served(api_versions.API, fail_with(AssertionError()))
     with broker_of(both, handler_context()) as client:
-        client.send(struct.pack(">hhih", 18, version, 77, -1) + b"whatever it brings")
+        client.send(struct.pack(">hhih", 18, version, 77, -1) + body)
         assert client.receive() == struct.pack(">ihihhh", 77, 35, 1, 18, 0, 3)
         assert client.call(heartbeat.API, 0, BEAT).error_code == 0
 

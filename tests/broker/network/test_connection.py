@@ -49,7 +49,7 @@ def made() -> Iterator[tuple[Connection, Epoll, socket.socket]]:
 
 
 @pytest.mark.spec("BRK-8")
-@pytest.mark.parametrize("length", [-1, 2**31 - 1])
+@pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
 def test_for_a_length_out_of_bounds_no_body_is_allocated(
     made: tuple[Connection, Epoll, socket.socket], length: int
 ) -> None:
@@ -60,6 +60,7 @@ def test_for_a_length_out_of_bounds_no_body_is_allocated(
     try:
         with pytest.raises(ProtocolError):
             connection.receive()
+        assert connection._body is None  # noqa: SLF001
         assert tracemalloc.get_traced_memory()[1] < 64 << 10
     finally:
         tracemalloc.stop()

@@ -140,7 +140,7 @@ def test_a_foreign_node_is_tried_for_as_long_as_a_session_may_live_on(monkeypatc
     assert node is not None and node.data == b"{}", "nobody else's node is touched"
 
 
-@pytest.mark.spec("CTL-18", "CTL-20")
+@pytest.mark.spec("CTL-18")
 def test_a_mere_disconnection_makes_no_new_registration() -> None:
     ensemble = MemoryEnsemble()
     session = MemoryZooKeeper(ensemble)

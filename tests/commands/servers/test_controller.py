@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.spec("CTL-22")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_while_zookeeper_does_not_answer(tmp_path: Path, number: signal.Signals) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:

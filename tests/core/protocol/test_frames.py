@@ -70,6 +70,13 @@ def test_controlled_shutdown_0_has_no_client_id() -> None:
 
 
 @pytest.mark.spec("BRK-9")
+def test_a_header_1_has_the_client_id_with_its_length_in_two_bytes_and_nothing_behind_it() -> None:
+    frame = encode_request(metadata.API, 1, 5, "\u00e4b", metadata.MetadataRequest(topics=None))
+    assert frame.hex() == "00000011" + "0003000100000005" + "0003c3a462" + "ffffffff"
+    assert decode_header(metadata.API, frame[4:]) == (RequestHeader(3, 1, 5, "\u00e4b"), 13)
+
+
+@pytest.mark.spec("BRK-9")
 def test_a_null_client_id() -> None:
     frame = encode_request(metadata.API, 1, 5, None, metadata.MetadataRequest(topics=None))
     assert frame.hex() == "0000000e0003000100000005ffffffffffff"

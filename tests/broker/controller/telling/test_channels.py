@@ -115,12 +115,15 @@ class Script:
         self.done: list[str] = []
         self.waits: list[float | None] = []
         self.on_wire = 0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         self._failures = failures
 
     def answer(self, number: int) -> UpdateMetadataResponse:
         self.on_wire += 1
         assert self.on_wire == 1, "one in flight"
         self.done.append(f"send {number}")
+        assert self.may_answer.wait(60)
         self.on_wire -= 1
         if number == 1 and self._failures:
             self._failures -= 1
@@ -156,6 +159,7 @@ def test_requests_go_in_order_each_repeated_over_a_new_connection_until_it_is_an
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = Script(failures=3)
+    script.may_answer.clear()
     found = scripted(script, monkeypatch)
     answered = threading.Semaphore(0)
     order: list[int] = []
@@ -166,6 +170,8 @@ def test_requests_go_in_order_each_repeated_over_a_new_connection_until_it_is_an
             answered.release()
 
         found.send(update(number)._replace(on_answer=note))
+    eventually(lambda: script.on_wire == 1, "the first to be on its way, with two behind it", 60)
+    script.may_answer.set()
     for _ in range(3):
         assert answered.acquire(timeout=60)
     found.close()

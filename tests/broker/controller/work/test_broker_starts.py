@@ -127,7 +127,9 @@ def test_channels_are_opened_to_the_new_and_closed_to_the_dead(caplog: pytest.Lo
     cluster.start(5)
     cluster.start(4)
     cluster.work(1)
-    assert sorted(term.context.brokers) == [1, 4, 5]
+    nodes = {b: cluster.zk.get(BrokerZnode.path(b)) for b in (1, 4, 5)}
+    known = {b: (info.endpoints[0].host, info.epoch) for b, info in term.context.brokers.items()}
+    assert known == {b: (f"host{b}", node and node.czxid) for b, node in nodes.items()}
     assert [b in term.channels for b in (1, 2, 3, 4, 5)] == [True, False, False, True, True]
     started = calls.index(("OnlineReplica", 0))
     assert started < calls.index(("OfflineReplica", 0)), "the new before the dead"

@@ -239,12 +239,21 @@ def test_when_all_die_at_once_the_former_leader_stays_in_the_isr() -> None:
 def test_a_broker_that_bounced_between_two_reads_is_dead_and_then_new() -> None:
     cluster = FakeCluster(1, 2, 3)
     cluster.create_topic("t", {0: [2, 3]})
+    former = cluster.brokers[2].epoch
     cluster.kill(2)
     cluster.start(2)
+    cluster.sent.clear()
     cluster.run()
     assert cluster.state("t").leader == 3
     assert cluster.state("t").isr == (3, 2)
-    assert [m.broker_epoch for b, m in cluster.metadata() if b == 2][-1] == cluster.brokers[2].epoch
+    told = [m for b, m in cluster.sent if b == 2]
+    assert {type(m) for m in told} >= {LeaderAndIsrRequest, UpdateMetadataRequest}
+    assert {m.broker_epoch for m in told} == {cluster.brokers[2].epoch} != {former}
+    went = [line for line in cluster.log.told("Changed state of replica 2 for partition t-0") if "Offline" in line]
+    assert [line.partition(" from ")[2] for line in went] == [
+        "OnlineReplica to OfflineReplica",
+        "OfflineReplica to OnlineReplica",
+    ], "dead, and then new"
 
 
 @pytest.mark.spec("CTL-31", "CTL-32", "CTL-54")
@@ -285,13 +294,13 @@ def test_a_state_written_by_a_newer_controller_is_left_alone(caplog: pytest.LogC
     cluster = FakeCluster(1, 2, 3)
     cluster.create_topic("t", {0: [2, 3]})
     path = PartitionStateZnode.path(TopicPartition("t", 0))
-    foreign = LeaderAndIsr(2, 7, (2, 3), 99)
+    foreign = LeaderAndIsr(2, 7, (2, 3), 2)  # one above ours
     cluster.zk.set(path, PartitionStateZnode.encode(foreign), -1)
     cluster.sent.clear()
     cluster.kill(2)
     cluster.run()
-    assert cluster.state("t") == foreign
-    assert not cluster.leader_and_isr()
+    assert cluster.controller_epoch == 1 and cluster.state("t") == foreign
+    assert not cluster.leader_and_isr() and not cluster.stops()
     assert not [s for _, m in cluster.metadata() for s in m.partition_states]
     assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 2, "the election and the ISR, each once"
 
