@@ -18,6 +18,8 @@ from kafkatool.core.errors import NodeExistsError
 from kafkatool.core.model.acls import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from kafkatool.core.protocol.messages import alter_user_scram_credentials as altering
 from kafkatool.core.protocol.messages import create_acls as creating
+from kafkatool.core.protocol.messages import delete_acls as deleting
+from kafkatool.core.protocol.messages import describe_acls as describing
 from kafkatool.core.protocol.messages import describe_groups, fetch, sasl_authenticate, sasl_handshake
 from kafkatool.core.protocol.messages.create_acls import AclCreation
 from kafkatool.core.security import scram
@@ -118,6 +120,53 @@ def test_an_acl_that_cannot_be_made_is_refused_and_the_others_of_its_request_are
         codes = [r.error_code for r in client.call(creating.API, 1, request).results]
     assert codes == [0, 42, 0]
     assert {pattern.name for pattern, _ in authorizer.table} == {"orders"}
+
+
+@pytest.mark.spec("SEC-88")
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({}, {"orders", "*", "ord", "pay", "g"}),
+        ({"resource_type": ResourceType.TOPIC}, {"orders", "*", "ord", "pay"}),
+        ({"resource_name": "orders"}, {"orders"}),
+        ({"resource_name": "orders", "pattern_type": PatternType.MATCH}, {"orders", "*", "ord"}),
+        ({"resource_name": "ord", "pattern_type": PatternType.PREFIXED}, {"ord"}),
+        ({"resource_name": "ord", "pattern_type": PatternType.LITERAL}, set()),
+        ({"pattern_type": PatternType.PREFIXED}, {"ord", "pay"}),
+        ({"principal": "User:bob"}, {"pay"}),
+        ({"host": "10.0.0.9"}, {"g"}),
+        ({"operation": Operation.WRITE}, {"ord"}),
+        ({"permission_type": Permission.DENY}, {"*"}),
+    ],
+    ids=range(11),
+)
+def test_a_filter_selects_by_each_field_it_has_and_takes_away_just_that(
+    fields: dict[str, object], found: set[str], zk: MemoryZooKeeper, authorizer: Authorizer, follower: AclFollower
+) -> None:
+    admin = AclAdmin(zk, authorizer, follower, prefixed_allowed=True)
+    handlers = {key: HANDLERS[key] for key in (29, 30, 31)}
+    with broker_of(handlers, handler_context(authorizer=authorizer, acl_admin=admin)) as client:
+        made: tuple[dict[str, object], ...] = (
+            {},
+            {"resource_name": "*", "permission_type": Permission.DENY},
+            {"resource_name": "ord", "pattern_type": PatternType.PREFIXED, "operation": Operation.WRITE},
+            {"resource_name": "pay", "pattern_type": PatternType.PREFIXED, "principal": "User:bob"},
+            {"resource_type": ResourceType.GROUP, "resource_name": "g", "host": "10.0.0.9"},
+        )
+        creations = [AclCreation(**(GOOD | one)) for one in made]  # type: ignore[arg-type]
+        results = client.call(creating.API, 2, creating.CreateAclsRequest(creations=creations)).results
+        assert [r.error_code for r in results] == [0] * 5
+        anything = {"resource_type": 1, "pattern_type": PatternType.ANY, "operation": 1, "permission_type": 1}
+        if "resource_name" in fields and "pattern_type" not in fields:
+            anything["pattern_type"] = PatternType.LITERAL
+        wanted_ = anything | fields
+        told = client.call(describing.API, 2, describing.DescribeAclsRequest(**wanted_))  # type: ignore[arg-type]
+        assert {r.resource_name for r in told.resources} == found
+        one = deleting.DeleteAclsFilter(**wanted_)  # type: ignore[arg-type]
+        (result,) = client.call(deleting.API, 2, deleting.DeleteAclsRequest(filters=[one])).filter_results
+        assert {a.resource_name for a in result.matching_acls} == found
+        assert {a.error_code for a in result.matching_acls} <= {0}
+    assert {pattern.name for pattern, _ in authorizer.table} == {"orders", "*", "ord", "pay", "g"} - found
 
 
 @pytest.mark.spec("SEC-88")
