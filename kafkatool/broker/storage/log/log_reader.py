@@ -182,7 +182,7 @@ def _find_timestamp(segments: Segments, start_offset: int, timestamp_ms: int, up
 
 
 def _aborted_transactions(segments: Segments, found: LogRead, upper: int) -> list[AbortedTransaction]:
-    """Return those with records or their marker in what was read below ``upper`` (BRK-103)."""
+    """Return those with records or their marker in what was read below ``upper``, by first offset (BRK-103, TXN-65)."""
     if not found.size_bytes:
         return []
     start = found.start.offset
@@ -194,7 +194,7 @@ def _aborted_transactions(segments: Segments, found: LogRead, upper: int) -> lis
             break
     if overlapping:  # seldom: only now look where the read ends
         end = _end_offset(found)
-        return [aborted for aborted in overlapping if aborted.first_offset < end]
+        return sorted((one for one in overlapping if one.first_offset < end), key=lambda one: one.first_offset)
     return []
 
 
