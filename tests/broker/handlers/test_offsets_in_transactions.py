@@ -1,0 +1,280 @@
+"""AddOffsetsToTxn and TxnOffsetCommit over raw sockets; both coordinators are real, what is verified is the test's word."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkatool.broker.groups.coordinator import OffsetToCommit
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked
+from kafkatool.broker.groups.records import OffsetValue
+from kafkatool.broker.groups.states import GroupState
+from kafkatool.broker.groups.writer import TransactionalProducer
+from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.metadata_cache import MetadataCache
+from kafkatool.broker.transactions.coordinator import DescribedTransaction
+from kafkatool.broker.transactions.transaction import Identity
+from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import add_offsets_to_txn
+from kafkatool.core.protocol.messages import txn_offset_commit as wire
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import read_header
+from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, B, Stage, owned_group
+from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
+from tests.broker.transactions.stage import OFFSETS, OWN
+from tests.broker.transactions.stage import stage as transactions_stage
+
+NONE, AWAY, LOADING = ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+UNKNOWN, OLD, FENCED = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID
+SERVED = {28: load_handlers()[28]}
+VERSIONS = range(4)
+
+
+@dataclass
+class Verified:
+    """Stands for the leader's verification: what it says of the next appends; those allowed are in the log at once."""
+
+    stage: Stage
+    codes: list[ErrorCode] = field(default_factory=list)
+    batches: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def append(
+        self,
+        entries: Mapping[TopicPartition, bytearray],
+        _headers: object,
+        transactional_id: str,
+        *,
+        on_done: Callable[[Mapping[TopicPartition, Any]], None],
+        **_: Any,
+    ) -> None:
+        (batch,) = entries.values()
+        self.batches.append((transactional_id, bytes(batch)))
+        error = self.codes.pop(0) if self.codes else NONE
+        on_done({OFFSETS_PARTITION: SimpleNamespace(error=error, base_offset=len(self.batches))})
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path / "data")
+    made.lead()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def verified(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Verified:
+    made = Verified(stage)
+    monkeypatch.setattr(stage.replica, "verified_appends", made, raising=False)
+    return made
+
+
+@pytest.fixture
+def client(stage: Stage, verified: Verified) -> Iterator[Client]:
+    cache = MetadataCache(1)
+    cache.update(update(state("t", 0, 1, [1]), state("t", 1, 1, [1]), brokers=[live(1)]))
+    context = handler_context(groups=stage.coordinator, metadata_cache=cache, config=stage.config)
+    with broker_of(SERVED, context) as made:
+        yield made
+
+
+def commit(
+    client: Client, version: int, *places: TopicPartition, group: str = "g", metadata: str = "", **fields: Any
+) -> list[int]:
+    topics = [
+        wire.TxnOffsetCommitRequestTopic(
+            topic=p.topic,
+            partitions=[
+                wire.TxnOffsetCommitRequestPartition(
+                    partition=p.partition, committed_offset=5, committed_metadata=metadata if p == A else None
+                )
+            ],
+        )
+        for p in places or (A,)
+    ]
+    request = wire.TxnOffsetCommitRequest(
+        transactional_id="id", group_id=group, producer_id=7, producer_epoch=2, topics=topics, **fields
+    )
+    answer = client.call(wire.API, version, request)
+    assert [(t.topic, p.partition) for t in answer.topics for p in t.partitions] == list(places or (A,))
+    return [p.error_code for t in answer.topics for p in t.partitions]
+
+
+# --- TxnOffsetCommit -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("TXN-82")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_commit_is_refused_in_the_order_of_the_checks(
+    stage: Stage, client: Client, verified: Verified, version: int
+) -> None:
+    unknown = TopicPartition("gone", 0)
+    partitions = stage.coordinator.groups.partitions
+    assert commit(client, version, group="") == [ErrorCode.INVALID_GROUP_ID]
+    assert commit(client, version, unknown, group="") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    stage.follow()
+    assert commit(client, version, A, unknown) == [ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    partitions.begin_load(0, stage.epoch + 1)
+    assert commit(client, version) == [AWAY if version < 2 else LOADING], "older clients die of 14"
+    partitions.end(0, None)
+    assert not verified.batches and stage.coordinator.groups.all() == []
+    stage.lead()
+    too_long = "m" * (stage.config.offset_metadata_max_bytes + 1)
+    assert commit(client, version, A, B, unknown, metadata=too_long) == [
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    described = stage.coordinator.describe("g")
+    assert (described.state, described.protocol_type) == ("Empty", ""), "made, and simple"
+    owned_group(stage).group.die()
+    assert commit(client, version) == [AWAY]
+    stage.coordinator.shutdown()
+    assert commit(client, version) == [AWAY]
+
+
+def member_of(stage: Stage, instance_id: str | None = None) -> str:
+    """Give the group g one member, in generation 1, which nobody has synced in."""
+    told: list[JoinResult] = []
+    request = JoinRequest("", instance_id, "c", "/h", 60_000, 60_000, "consumer", (("range", b"r"),), False)
+    stage.coordinator.join("g", request, Parked(told.append, lambda: None))
+    return told[0].member_id
+
+
+@pytest.mark.spec("TXN-82")
+def test_who_commits_in_a_transaction_is_checked_by_what_it_tells_of_itself(stage: Stage, client: Client) -> None:
+    assert commit(client, 3, member_id="anybody") == [NONE], "the group has no members"
+    assert commit(client, 3, member_id="anybody", generation_id=0) == [UNKNOWN]
+    assert commit(client, 3, generation_id=0) == commit(client, 3, group_instance_id="i") == [UNKNOWN]
+    member = member_of(stage, "i")
+    (known,) = owned_group(stage).group.members.values()
+    known.session_deadline_ms = 1e15
+    told: list[tuple[dict[str, Any], ErrorCode]] = [
+        ({}, NONE),
+        ({"member_id": member, "generation_id": 1}, NONE),  # CompletingRebalance, which is not told: 27 is fatal
+        ({"member_id": member, "generation_id": 1, "group_instance_id": "i"}, NONE),
+        ({"member_id": "another", "generation_id": 9, "group_instance_id": "i"}, FENCED),
+        ({"member_id": member, "generation_id": 9, "group_instance_id": "other"}, UNKNOWN),
+        ({"member_id": "another", "generation_id": 9}, UNKNOWN),
+        ({"member_id": "another"}, UNKNOWN),
+        ({"generation_id": 1}, UNKNOWN),
+        ({"member_id": member, "generation_id": 0}, OLD),
+        ({"member_id": member}, OLD),
+    ]
+    for fields, code in told:
+        assert commit(client, 3, **fields) == [code], fields
+    for now in (GroupState.PREPARING_REBALANCE, GroupState.STABLE):
+        owned_group(stage).group.state = now
+        assert commit(client, 3) == commit(client, 3, member_id=member, generation_id=1) == [NONE], now
+    assert known.session_deadline_ms == 1e15, "no sign of life"
+    for version in range(3):
+        assert commit(client, version) == [NONE], "these tell nothing"
+
+
+@pytest.mark.spec("TXN-83")
+def test_its_batch_has_the_transactions_bit_and_identity_and_the_sequence_0_each_time(
+    client: Client, verified: Verified
+) -> None:
+    assert [commit(client, 3, A, B) for _ in range(2)] == [[NONE, NONE]] * 2
+    for transactional_id, batch in verified.batches:
+        header = read_header(batch)
+        assert header is not None and transactional_id == "id"
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 0)
+        assert (header.attributes & 0x30, header.record_count) == (0x10, 2), "in a transaction, and no control batch"
+
+
+@pytest.mark.spec("TXN-83")
+@pytest.mark.parametrize(
+    ("appended", "told"),
+    [(47, 47), (48, 48), (49, 49), (19, 15), (20, 15), (3, 15), (6, 16), (56, 16), (7, 7), (10, 28), (18, 28)],
+)
+def test_the_codes_of_its_append(client: Client, verified: Verified, appended: int, told: int) -> None:
+    verified.codes = [ErrorCode(appended)]
+    assert commit(client, 3, A, B) == [told, told]
+
+
+@pytest.mark.spec("TXN-86")
+@pytest.mark.parametrize("refused", [47, 19, 7])
+def test_a_commit_that_is_refused_changes_no_pending_one(
+    stage: Stage, client: Client, verified: Verified, refused: int
+) -> None:
+    assert commit(client, 3) == [NONE]
+    verified.codes = [ErrorCode(refused)]
+    assert commit(client, 3, B, A) != [NONE, NONE]
+    stage.coordinator.end_transaction(0, 7, committed=True, log_offset=9)
+    assert stage.fetch() == (NONE, {A: 5})
+
+
+@pytest.mark.spec("TXN-86")
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in their order", "the later one first"])
+def test_of_two_commits_of_a_transaction_the_later_in_the_log_counts(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, order: tuple[int, int]
+) -> None:
+    acknowledge: list[Callable[[], None]] = []
+
+    def append(*_: Any, on_done: Callable[[Any], None], **__: Any) -> None:
+        result = SimpleNamespace(error=NONE, base_offset=len(acknowledge))
+        acknowledge.append(lambda: on_done({OFFSETS_PARTITION: result}))
+
+    monkeypatch.setattr(stage.replica, "verified_appends", SimpleNamespace(append=append), raising=False)
+    told: list[Any] = []
+    for offset in (5, 6):
+        wanted = {A: OffsetToCommit(OffsetValue(offset, None, "", 1, None), False)}
+        stage.coordinator.commit_in_transaction(
+            "g", TransactionalProducer("id", 7, 2), "", None, -1, wanted, told.append
+        )
+    for number in order:
+        acknowledge[number]()
+    assert told == [{A: NONE}] * 2 and stage.fetch() == (NONE, {})
+    stage.coordinator.end_transaction(0, 7, committed=True, log_offset=9)
+    assert stage.fetch() == (NONE, {A: 6})
+
+
+# --- AddOffsetsToTxn -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("TXN-36")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_groups_partition_is_added_and_its_topic_made_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    made: list[str] = []
+    with transactions_stage(tmp_path, monkeypatch) as on:
+        context = handler_context(
+            transactions=on.coordinator,
+            metadata_cache=on.world.cache,
+            groups=SimpleNamespace(partition_of=lambda group: 1 if group == "elsewhere" else 0),
+            topic_admin=SimpleNamespace(create_internal_offsets_topic=lambda: made.append(OFFSETS.topic)),
+        )
+        _, mine = on.init("id")
+        with broker_of({25: load_handlers()[25]}, context) as client:
+
+            def add(group: str, who: Identity = mine, id_: str = "id") -> int:
+                request = add_offsets_to_txn.AddOffsetsToTxnRequest(
+                    transactional_id=id_, producer_id=who.producer_id, producer_epoch=who.epoch, group_id=group
+                )
+                code: int = client.call(add_offsets_to_txn.API, version, request).error_code
+                return code
+
+            def partitions() -> set[TopicPartition]:
+                found = on.coordinator.describe("id")
+                assert isinstance(found, DescribedTransaction)
+                return set(found.partitions)
+
+            assert add("g", id_="") == ErrorCode.INVALID_REQUEST
+            assert add("g", Identity(77, 0)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            fenced = ErrorCode.INVALID_PRODUCER_EPOCH if version < 2 else ErrorCode.PRODUCER_FENCED
+            assert add("g", Identity(mine.producer_id, mine.epoch + 1)) == fenced
+            assert (partitions(), made) == (set(), [])
+            assert (add("g"), partitions()) == (NONE, {OFFSETS})
+            end = on.world.partition(OWN).log.log_end_offset
+            assert (add("h"), add(""), partitions()) == (NONE, NONE, {OFFSETS}), "the same partition, once"
+            assert on.world.partition(OWN).log.log_end_offset == end, "nothing is written for it"
+            assert (add("elsewhere"), partitions()) == (NONE, {OFFSETS, OFFSETS._replace(partition=1)})
+            on.world.know(OFFSETS, leader=-2)  # the topic is deleted
+            assert (add("g", Identity(77, 0)), made) == (AWAY, [OFFSETS.topic]), "before anything else"
+            on.world.know(OFFSETS)
+            on.coordinator.shutdown()
+            assert (add("g"), made) == (AWAY, [OFFSETS.topic])
