@@ -50,10 +50,12 @@ def test_a_port_picked_is_none_that_is_kept_and_a_port_given_is_kept_by_nobody_e
     assert found[1:] == [9002, 9003, 9004] and len(set(found)) == 4
 
 
-@pytest.mark.spec("GRP-5")
-@pytest.mark.parametrize(("brokers", "replicas"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
-def test_the_offsets_topics_factor_and_no_delay_are_in_the_properties_that_can_be_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brokers: int, replicas: str
+@pytest.mark.spec("GRP-5", "TXN-4")
+@pytest.mark.parametrize(
+    ("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "2"), (3, "3", "2"), (5, "3", "2")]
+)
+def test_the_factors_of_coordinators_topics_and_no_delay_are_in_the_properties_that_can_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brokers: int, replicas: str, in_sync: str
 ) -> None:
     def start(*_: object) -> None:
         raise NotStartedError
@@ -64,6 +66,10 @@ def test_the_offsets_topics_factor_and_no_delay_are_in_the_properties_that_can_b
         EmbeddedCluster(brokers, directory=tmp_path).up(owned=False)
     lines = ClusterFiles(tmp_path).properties(1).read_text().splitlines()
     assert {f"offsets.topic.replication.factor={replicas}", "group.initial.rebalance.delay.ms=0"} <= set(lines)
+    assert {
+        f"transaction.state.log.replication.factor={replicas}",
+        f"transaction.state.log.min.isr={in_sync}",
+    } <= set(lines)
 
 
 def test_a_client_of_an_open_cluster_needs_its_address_alone(tmp_path: Path) -> None:

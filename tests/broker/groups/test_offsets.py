@@ -145,8 +145,8 @@ def test_a_group_in_another_state_keeps_also_what_has_an_expiry_of_its_own(state
     assert (group.offsets.in_force.keys(), group.state) == ({A, B}, state)
 
 
-@pytest.mark.spec("GRP-55")
-@pytest.mark.parametrize("why", ["in force", "pending", "under way", "pending id"])
+@pytest.mark.spec("GRP-55", "TXN-86")
+@pytest.mark.parametrize("why", ["in force", "pending", "pending over an old one", "under way", "pending id"])
 def test_whatever_a_group_may_still_need_keeps_it(why: str) -> None:
     group = Group("g", store=lambda _: None)
     match why:
@@ -154,6 +154,9 @@ def test_whatever_a_group_may_still_need_keeps_it(why: str) -> None:
             group.offsets.apply(A, commit(1, at=0, expire_ms=10**12))
         case "pending":
             group.offsets.transactional[7] = {A: commit(1, at=0)}
+        case "pending over an old one":
+            group.offsets.apply(A, commit(1, at=0))
+            group.offsets.transactional[7] = {A: commit(2, at=1)}
         case "under way":
             group.offsets.begin([A])
         case _:

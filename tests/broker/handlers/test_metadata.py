@@ -309,7 +309,7 @@ class FakeProducerIds:
         return 4711
 
 
-@pytest.mark.spec("BRK-163")
+@pytest.mark.spec("BRK-163", "TXN-24")
 def test_producer_ids_without_a_transactional_id_are_fresh_whatever_identity_is_told() -> None:
     with broker_of({22: load_handlers()[22]}, handler_context(producer_ids=FakeProducerIds())) as client:
         for version in range(5):

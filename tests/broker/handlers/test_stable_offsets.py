@@ -1,20 +1,26 @@
 """OffsetFetch while a transaction may be about to change an offset (KIP-447), and what outlives a load."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from kafkatool.broker.groups.coordinator import OffsetToCommit
 from kafkatool.broker.groups.records import OffsetKey, OffsetValue, encode_key, encode_offset
+from kafkatool.broker.groups.writer import TransactionalProducer
 from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import offset_fetch as wire
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, encode_batch
-from tests.broker.groups.test_coordinator import A, B, Stage
+from tests.broker.groups.test_coordinator import OFFSETS_PARTITION, A, B, Stage
 from tests.broker.handlers.served import Client, broker_of, handler_context
 
+C = A._replace(partition=2)
 UNSTABLE = ("", -1, -1, 88)
 NOTHING = ("", -1, -1, 0)
 SERVED = {9: load_handlers()[9]}
@@ -64,14 +70,16 @@ def end(stage: Stage, producer: int, *, committed: bool) -> None:
     stage.coordinator.end_transaction(0, producer, committed=committed, log_offset=at)
 
 
-@pytest.mark.spec("TXN-87", "TXN-88", "TXN-86")
+@pytest.mark.spec("TXN-87", "TXN-88", "TXN-86", "GRP-56")
 def test_what_a_transaction_may_change_is_unstable_also_over_an_older_offset(stage: Stage, client: Client) -> None:
     write(stage, A, 3)
     write(stage, A, 5, producer=7)
     write(stage, B, 6, producer=7)
+    write(stage, C, 9)
     stage.lead()
-    a, b = (tuple(A), tuple(B))
-    assert fetch(client, A, B) == {a: UNSTABLE, b: UNSTABLE}
+    a, b, c = (tuple(A), tuple(B), tuple(C))
+    assert fetch(client, A, B, C) == {a: UNSTABLE, b: UNSTABLE, c: ("m", 9, 4, 0)}
+    stage.coordinator.on_partitions_deleted([C])
     assert fetch(client, A, B, stable=False) == {a: ("m", 3, 4, 0), b: NOTHING}
     assert fetch(client, A, B, version=6, stable=False) == {a: ("m", 3, 4, 0), b: NOTHING}, "6 cannot ask for it"
     assert fetch(client, everything=True) == {a: UNSTABLE}, "the one with nothing but a pending commit is left out"
@@ -79,6 +87,30 @@ def test_what_a_transaction_may_change_is_unstable_also_over_an_older_offset(sta
     end(stage, 7, committed=True)
     assert fetch(client, A, B) == {a: ("m", 5, 4, 0), b: ("m", 6, 4, 0)}
     assert fetch(client, everything=True) == {a: ("m", 5, 4, 0), b: ("m", 6, 4, 0)}
+
+
+@pytest.mark.spec("TXN-87")
+def test_what_is_being_written_in_a_transaction_is_unstable_already(
+    stage: Stage, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(stage, A, 3)
+    stage.lead()
+    stored: list[Callable[[ErrorCode], None]] = []
+
+    def store(_entries: Any, _headers: Any, _id: str, *, on_done: Callable[[Any], None], **_: Any) -> None:
+        stored.append(lambda code: on_done({OFFSETS_PARTITION: SimpleNamespace(error=code, base_offset=1)}))
+
+    monkeypatch.setattr(stage.replica, "verified_appends", SimpleNamespace(append=store), raising=False)
+    for code, then in ((ErrorCode.NOT_ENOUGH_REPLICAS, ("m", 3, 4, 0)), (ErrorCode.NONE, UNSTABLE)):
+        told: list[Any] = []
+        wanted = {A: OffsetToCommit(OffsetValue(5, 4, "m", 1, None), False)}
+        stage.coordinator.commit_in_transaction(
+            "g", TransactionalProducer("id", 7, 0), "", None, -1, wanted, told.append
+        )
+        assert fetch(client, A) == {tuple(A): UNSTABLE} and told == []
+        assert fetch(client, A, stable=False) == {tuple(A): ("m", 3, 4, 0)}
+        stored.pop()(code)
+        assert len(told) == 1 and fetch(client, A) == {tuple(A): then}
 
 
 @pytest.mark.spec("TXN-87", "TXN-88")

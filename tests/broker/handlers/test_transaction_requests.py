@@ -57,9 +57,11 @@ class Served:
         answer = self.client.call(init_producer_id.API, version, request)
         return answer.error_code, Identity(answer.producer_id, answer.producer_epoch)
 
-    def add(self, version: int, identity: Identity, *places: TopicPartition) -> dict[TopicPartition, int]:
+    def add(
+        self, version: int, identity: Identity, *places: TopicPartition, id_: str = "id"
+    ) -> dict[TopicPartition, int]:
         request = add.AddPartitionsToTxnRequest(
-            transactional_id="id",
+            transactional_id=id_,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             topics=topics(*places),
@@ -114,7 +116,7 @@ def test_an_identity_is_asked_for_in_every_version(on: Served) -> None:
         assert on.init(4, expected=half)[0] == ErrorCode.INVALID_REQUEST, "before the coordinator is looked at"
 
 
-@pytest.mark.spec("TXN-31", "TXN-38", "TXN-5")
+@pytest.mark.spec("TXN-31", "TXN-35", "TXN-38", "TXN-5")
 @pytest.mark.parametrize("version", range(4))
 def test_partitions_are_looked_at_before_who_asks(on: Served, version: int) -> None:
     me = on.init(0)[1]
@@ -135,6 +137,8 @@ def test_partitions_are_looked_at_before_who_asks(on: Served, version: int) -> N
     on.stage.coordinator.shutdown()
     assert on.add(version, me, HERE) == {HERE: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert on.add(version, me, HERE, OFFSETS) == {HERE: not_tried, OFFSETS: internal}, "the coordinator is not asked"
+    assert on.add(version, me, HERE, id_="") == {HERE: ErrorCode.INVALID_REQUEST}, "nor for an empty id"
+    assert on.add(version, me, HERE, OFFSETS, id_="") == {HERE: not_tried, OFFSETS: internal}
 
 
 def described(on: Served) -> DescribedTransaction:
@@ -143,7 +147,7 @@ def described(on: Served) -> DescribedTransaction:
     return found
 
 
-@pytest.mark.spec("TXN-34")
+@pytest.mark.spec("TXN-34", "TXN-35")
 def test_version_4_adds_where_it_is_not_to_verify_alone(on: Served) -> None:
     me = on.init(0)[1]
     internal, not_tried = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -201,6 +205,7 @@ def test_a_broker_asks_for_several_transactions_at_once_and_changes_nothing(on: 
         ("id", {HERE: ErrorCode.OPERATION_NOT_ATTEMPTED, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
         ("id", {OFFSETS: ErrorCode.INVALID_TXN_STATE}),
     ]
+    assert described(on).partitions == {HERE}
     assert on.end(3, me) == NONE
     found: list[dict[TopicPartition, int]] = []
 

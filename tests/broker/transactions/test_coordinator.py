@@ -1,12 +1,13 @@
 """The coordinator's answers: which, in which order of checks, and at which moment."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from kafkatool.broker.transactions.coordinator import DescribedTransaction
+from kafkatool.broker.transactions.marker_writes import Codes, MarkerWrite
 from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.broker.transactions.transaction import Identity
 from kafkatool.core.errors import ZooKeeperError
@@ -63,19 +64,30 @@ def test_an_empty_id_is_no_id_and_a_strange_one_is_unknown(on: Stage) -> None:
     assert on.coordinator.describe("other") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
-@pytest.mark.spec("TXN-8", "TXN-16", "TXN-24", "TXN-34", "TXN-94")
+@pytest.mark.spec("TXN-8", "TXN-16", "TXN-24", "TXN-31", "TXN-34", "TXN-39", "TXN-94")
 def test_who_stops_or_has_lost_the_partition_says_so_first(on: Stage) -> None:
     mine = given(on)
     on.world.follow(OWN, epoch=5)
     on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
     assert all_say(on, mine) == {ErrorCode.NOT_COORDINATOR}
-    answers: list[ErrorCode] = []
-    for id_, timeout_ms in (("", 1), ("id", 0)):  # what is wrong with the request itself comes before
-        on.coordinator.give_identity(id_, timeout_ms, None, lambda code, given: answers.append(code))
-    assert answers == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_TRANSACTION_TIMEOUT]
+    assert wrong_in_itself(on, mine) == WRONG
     on.coordinator.shutdown()
     assert all_say(on, mine) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert wrong_in_itself(on, mine) == WRONG, "before that it stops, too"
     assert on.coordinator.list() == (ErrorCode.COORDINATOR_NOT_AVAILABLE, ())
+
+
+WRONG = [*[ErrorCode.INVALID_REQUEST] * 5, *[ErrorCode.INVALID_TRANSACTION_TIMEOUT] * 3]
+
+
+def wrong_in_itself(on: Stage, mine: Identity) -> list[object]:
+    """Return the codes of requests with an empty id, and of such with a timeout that is none, which need no coordinator."""
+    codes: list[object] = [on.add("", mine, HERE), on.end("", mine, committed=True), on.coordinator.describe("")]
+    codes += on.coordinator.verify("", mine, frozenset({HERE})).values()
+    longest = on.world.config.transaction_max_timeout_ms
+    for id_, timeout_ms in (("", 0), ("id", 0), ("id", -1), ("id", longest + 1)):
+        on.coordinator.give_identity(id_, timeout_ms, None, lambda code, given: codes.append(code))
+    return codes
 
 
 def all_say(on: Stage, mine: Identity) -> set[object]:
@@ -171,6 +183,7 @@ def test_an_answer_goes_out_when_its_record_is_replicated_and_not_before(on: Sta
     on.coordinator.end("id", mine, committed=True, done=codes.append)
     on.settle()
     assert len(codes) == 2 and not any(on.markers(place, mine.producer_id) for place in DATA)
+    assert described(on).state is TransactionState.ONGOING
     acknowledge(on)
     assert codes[2:] == [ErrorCode.NONE]
     assert all(on.markers(place, mine.producer_id) == [(mine.epoch, True)] for place in DATA)
@@ -205,13 +218,16 @@ def test_the_repeat_of_who_fenced_raises_the_epoch_once_more_and_one_by_its_own_
     assert on.init("own", own) == (ErrorCode.PRODUCER_FENCED, NOBODY)
 
 
-@pytest.mark.spec("TXN-13", "TXN-14")
+@pytest.mark.spec("TXN-13", "TXN-14", "TXN-20")
 @pytest.mark.parametrize("how", ["followed", "stopped"])
 def test_what_is_in_flight_when_the_partition_goes_is_answered_with_16(on: Stage, how: str) -> None:
     mine = given(on)
+    ending, open_ = given(on, "ending"), given(on, "open")
+    assert on.add("ending", ending, *DATA) is on.add("open", open_, *DATA) is ErrorCode.NONE
     replicated(on)
     acknowledge(on)
     codes: list[ErrorCode] = []
+    on.coordinator.end("ending", ending, committed=True, done=codes.append)
     on.coordinator.add_partitions("id", mine, frozenset({HERE}), codes.append)
     on.coordinator.end("id", mine, committed=True, done=codes.append)  # parked behind it
     on.world.follow(OWN, epoch=5)  # the coordinator has not been told yet
@@ -221,12 +237,44 @@ def test_what_is_in_flight_when_the_partition_goes_is_answered_with_16(on: Stage
         on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
     else:
         on.coordinator.on_partitions_stopped([OWN])
-    assert codes == [ErrorCode.NOT_COORDINATOR] * 3, "before the control request is answered"
+    assert codes == [ErrorCode.NOT_COORDINATOR] * 4, "before the control request is answered"
     on.passed_ms += 60_001
     on.coordinator.time_out()
     on.settle()
-    assert len(codes) == 3 and on.world.partition(OWN).log.log_end_offset == end
-    assert not any(on.markers(place, mine.producer_id) for place in DATA)
+    assert len(codes) == 4 and on.world.partition(OWN).log.log_end_offset == end
+    assert not any(on.markers(place, who.producer_id) for who in (mine, ending, open_) for place in DATA)
+
+
+@pytest.mark.spec("TXN-57")
+def test_an_answer_to_a_marker_that_comes_after_the_partition_was_lost_changes_nothing(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = given(on)
+    assert on.add("id", mine, HERE) is ErrorCode.NONE
+    writes = on.coordinator._endings._marker_writes  # noqa: SLF001  # its answers are held back, nothing else
+    write = writes.write
+    answers: list[Callable[[], None]] = []
+
+    def held_back(markers: Sequence[MarkerWrite], done: Callable[[Sequence[Codes]], None]) -> None:
+        write(markers, lambda outcomes: answers.append(lambda: done(outcomes)))
+
+    monkeypatch.setattr(writes, "write", held_back)
+    on.coordinator.end("id", mine, committed=True, done=lambda _: None)
+    on.settle()
+    on.world.follow(OWN, epoch=5)
+    on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    on.world.lead(OWN, epoch=6)
+    on.coordinator.on_leadership_change([on.world.partition(OWN)], [])
+    on.settle()
+    end = on.world.partition(OWN).log.log_end_offset
+    former, present = answers
+    former()
+    on.settle()
+    assert described(on).state is TransactionState.PREPARE_COMMIT and described(on).partitions == {HERE}
+    assert on.world.partition(OWN).log.log_end_offset == end
+    present()
+    on.settle()
+    assert described(on).state is TransactionState.COMPLETE_COMMIT
 
 
 @pytest.mark.spec("TXN-20", "TXN-21")
@@ -243,7 +291,7 @@ def test_a_record_that_was_refused_though_the_partition_stays_leaves_the_id_as_i
     assert on.add("id", mine, HERE) is ErrorCode.NONE
 
 
-@pytest.mark.spec("TXN-22")
+@pytest.mark.spec("TXN-22", "TXN-18")
 def test_a_request_waits_for_the_one_before_it_and_for_the_markers(on: Stage) -> None:
     mine = given(on)
     replicated(on)
@@ -326,7 +374,7 @@ def test_an_id_that_is_being_forgotten_is_not_listed(on: Stage) -> None:
     assert on.coordinator.list() == (ErrorCode.NONE, [])
 
 
-@pytest.mark.spec("TXN-55")
+@pytest.mark.spec("TXN-55", "TXN-93")
 def test_a_partition_that_the_metadata_do_not_name_is_asked_for_and_waited_for(on: Stage) -> None:
     mine = given(on)
     gone = TopicPartition("gone", 0)

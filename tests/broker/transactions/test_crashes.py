@@ -198,7 +198,7 @@ def test_whoever_comes_next_finishes_what_the_log_says(
             assert died.dead
 
 
-@pytest.mark.spec("TXN-95", "TXN-104")
+@pytest.mark.spec("TXN-95", "TXN-104", "TXN-42")
 def test_also_when_the_next_one_dies_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with stage(tmp_path, monkeypatch) as made:
         steps = play(made, commit)

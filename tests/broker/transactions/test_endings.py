@@ -175,6 +175,16 @@ def test_all_markers_of_a_lost_connection_are_sent_again(sending: Sending) -> No
 
 
 @pytest.mark.spec("TXN-54")
+def test_each_destination_has_waits_of_its_own(sending: Sending) -> None:
+    sending.codes = [ErrorCode.REQUEST_TIMED_OUT] * 3
+    sending.send(HERE)
+    assert [sending.end_wait() for _ in range(2)] == [100, 200]
+    sending.send(THERE)
+    sending.channels.lose()
+    assert [delay_ms for delay_ms, _ in sending.waits] == [400, 100]
+
+
+@pytest.mark.spec("TXN-54")
 @pytest.mark.parametrize("leader", [-1, 3], ids=["no leader", "a leader that is not alive"])
 def test_where_there_is_no_leader_is_waited_for(sending: Sending, leader: int) -> None:
     sending.broker.know(HERE, leader=leader, brokers={1: 9001, 2: 9002})

@@ -1,5 +1,6 @@
 """What a coordinator does beside requests: loads in pieces, damaged records, ids that expire, records that fail."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,68 @@ def test_what_waits_is_told_to_come_again_when_its_patience_is_over(on: Stage, m
     on.coordinator.end("id", mine, committed=True, done=codes.append)
     on.coordinator.give_identity("id", 60_000, None, lambda code, _: codes.append(code))
     eventually(lambda: codes == [ErrorCode.CONCURRENT_TRANSACTIONS] * 3, "51 for each", 60)
+
+
+@pytest.mark.spec("TXN-22")
+def test_what_waits_for_the_markers_is_decided_anew_when_they_are_there(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinators, "PATIENCE_MS", 600_000)
+    mine = on.init("id")[1]
+    gone = TopicPartition("gone", 0)
+    assert on.add("id", mine, gone) is NONE
+    on.coordinator.end("id", mine, committed=True, done=lambda _: None)  # its marker waits for the metadata
+    told: list[object] = []
+    on.coordinator.end("id", mine, committed=True, done=told.append)
+    on.coordinator.end("id", mine, committed=False, done=told.append)
+    on.coordinator.give_identity("id", 60_000, None, lambda code, given: told.append((code, given)))
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), told.append)
+    for job in on.take_jobs():
+        job()
+    assert told == []
+    on.deleted.add(gone)
+    on.settle()
+    raised = Identity(mine.producer_id, mine.epoch + 1)
+    assert told == [NONE, ErrorCode.INVALID_TXN_STATE, (NONE, raised), ErrorCode.PRODUCER_FENCED], (
+        "from the first check"
+    )
+
+
+@pytest.mark.spec("TXN-44", "TXN-47")
+def test_timeouts_and_expiry_are_looked_for_at_their_intervals(on: Stage) -> None:
+    for name, period_ms in (
+        ("transaction_abort_timed_out_transaction_cleanup_interval_ms", 1234),
+        ("transaction_remove_expired_transaction_cleanup_interval_ms", 5678),
+    ):
+        object.__setattr__(on.world.config, name, period_ms)
+    on.coordinator.startup()
+    periodic = on.world.scheduler.periodic
+    assert periodic["transaction-timeouts"] == (on.coordinator.time_out, 1234)
+    assert periodic["transaction-expiry"] == (on.coordinator.expire, 5678)
+
+
+@pytest.mark.spec("TXN-19")
+def test_a_record_is_a_plain_batch_of_now_that_all_replicas_must_have(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appends = on.world.manager.appends
+    append = appends.append
+    asked: list[tuple[int, int]] = []
+
+    def noting(entries: Any, *, acks: int, timeout_ms: int, **options: Any) -> None:
+        asked.append((acks, timeout_ms))
+        append(entries, acks=acks, timeout_ms=timeout_ms, **options)
+
+    monkeypatch.setattr(appends, "append", noting)
+    before_ms = int(time.time() * 1000)
+    assert on.init("id")[0] is NONE
+    after_ms = int(time.time() * 1000)
+    assert asked == [(-1, on.world.config.request_timeout_ms)]
+    ((_, header),) = iter_batches(everything(on.world.partition(OWN).log))
+    assert before_ms <= header.max_timestamp <= after_ms
+    assert (header.producer_id, header.attributes) == (-1, 0), "CreateTime, no codec, no transaction"
+    on.world.logs.update_topic_config(OWN.topic, {"min.insync.replicas": "2"})
+    assert on.init("other")[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE, "one replica is too few"
 
 
 @pytest.mark.spec("TXN-17")

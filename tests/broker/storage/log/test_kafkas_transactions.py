@@ -16,6 +16,7 @@ from kafkatool.broker.groups.loader import load as load_groups
 from kafkatool.broker.storage.batches.transaction_markers import Marker, encode_marker
 from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.producers.producer_snapshot import read_snapshot, snapshots
+from kafkatool.broker.storage.segment.transaction_index import read_aborted
 from kafkatool.broker.transactions.loader import load as load_transactions
 from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.core.model.values import TopicPartition
@@ -136,6 +137,13 @@ def test_indexes_that_are_lost_are_made_anew_as_kafka_wrote_them(left: Left, par
     left.is_clean = False
     left.open(partition)
     assert left.indexes(partition) == before
+    earlier = [
+        entry
+        for name in before
+        for entry in read_aborted(left.directory / partition / name)
+        if entry.first_offset < int(name.partition(".")[0])
+    ]
+    assert bool(earlier) is partition.startswith("small"), "starts that lie in a segment before the marker's"
 
 
 @pytest.mark.spec("TXN-64")
@@ -154,16 +162,21 @@ def test_followers_write_the_same_index_as_the_leader_and_cut_it_with_the_log(le
 
 @pytest.mark.spec("TXN-66", "TXN-59", "TXN-67")
 def test_the_same_markers_are_refused_after_a_stop_and_after_a_kill(left: Left) -> None:
-    log = left.open("in-0")
     (of_0,) = [p for p in left.told["in-0"]["producers"] if p["producer_id"] == 0]
     assert of_0["coordinator_epoch"] == 0
-    for epoch, coordinator_epoch, code in ((-1, 9, 47), (0, -1, 52), (0, 0, None), (0, 3, None), (0, 2, 52)):
-        found = None
-        try:
-            log.append_as_leader(encode_marker(0, epoch, Marker(False, coordinator_epoch), 1), 1, origin_client=False)
-        except Exception as e:  # noqa: BLE001  # its code is what is looked at
-            found = e.code  # type: ignore[attr-defined]
-        assert found == code, (epoch, coordinator_epoch)
+    refused = [(-1, 9, 47), (0, -1, 52)]
+    for life, markers in (("Kafka's", refused), ("ours", [*refused, (0, 0, None), (0, 3, None), (0, 2, 52)])):
+        log = left.open("in-0")
+        for epoch, coordinator_epoch, code in markers:
+            found = None
+            marker = encode_marker(0, epoch, Marker(False, coordinator_epoch), 1)
+            try:
+                log.append_as_leader(marker, 1, origin_client=False)
+            except Exception as e:  # noqa: BLE001  # its code is what is looked at
+                found = e.code  # type: ignore[attr-defined]
+            assert found == code, (life, epoch, coordinator_epoch)
+        log.close()
+        left.is_clean = True
 
 
 @pytest.mark.spec("TXN-60")

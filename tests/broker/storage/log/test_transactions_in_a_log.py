@@ -1,5 +1,6 @@
 """What open and ended transactions mean to a log: its start moved over them, followers, producers known by markers."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from kafkatool.broker.storage.log.log import Log
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.broker.storage.segment.transaction_index import read_aborted
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from tests.broker.replication.world import world
 from tests.broker.storage.batch_builders import batch, marker
 from tests.broker.storage.logs import make_log
 
@@ -127,3 +129,18 @@ def test_a_producer_known_by_its_marker_alone_is_forgotten_by_the_markers_time(t
     assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     log.expire_producers(1001)
     assert list(log.active_producers()) == []
+
+
+@pytest.mark.spec("TXN-49", "BRK-91")
+def test_idle_producers_are_forgotten_after_the_expiration_of_ids_and_none_with_an_open_transaction(
+    tmp_path: Path,
+) -> None:
+    hour_ms = 3_600_000
+    now_ms = int(time.time() * 1000)
+    with world(tmp_path, transactional_id_expiration_ms=str(2 * hour_ms)) as broker:
+        log = broker.lead().log
+        for producer_id, age_ms, attributes in ((6, hour_ms, 0), (7, 3 * hour_ms, 0), (8, 3 * hour_ms, _TRANSACTIONAL)):
+            sent = batch(producer=(producer_id, 0, 0), attributes=attributes, timestamp=now_ms - age_ms)
+            log.append_as_leader(sent, 0, verification=UNVERIFIED if attributes else None)
+        broker.logs.apply_retention()
+        assert [one.producer_id for one in log.active_producers()] == [6, 8]
