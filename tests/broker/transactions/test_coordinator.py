@@ -189,7 +189,7 @@ def test_an_answer_goes_out_when_its_record_is_replicated_and_not_before(on: Sta
     assert all(on.markers(place, mine.producer_id) == [(mine.epoch, True)] for place in DATA)
 
 
-@pytest.mark.spec("TXN-51", "TXN-27")
+@pytest.mark.spec("TXN-51", "TXN-27", "TXN-58")
 def test_a_fence_holds_before_its_record_is_replicated_and_its_markers_have_the_raised_epoch(on: Stage) -> None:
     mine = given(on)
     assert (on.add("id", mine, *DATA), on.produce("id", mine, HERE)) == (ErrorCode.NONE, ErrorCode.NONE)

@@ -83,6 +83,7 @@ def test_of_a_damaged_value_the_id_alone_is_not_served_until_it_expires(on: Stag
     mine = Identity(7, 0)
     assert on.init("damaged")[0] is LOADING and on.coordinator.describe("damaged") is LOADING
     assert on.add("damaged", mine, HERE) is LOADING and on.end("damaged", mine, committed=True) is LOADING
+    assert on.coordinator.verify("damaged", mine, frozenset({HERE})) == {HERE: LOADING}
     assert on.add("whole", mine, HERE) is NONE and on.init("other")[0] is NONE
     on.coordinator.expire()
     assert on.init("damaged")[0] is LOADING, "the clock is not trusted yet"

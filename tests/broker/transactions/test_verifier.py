@@ -12,9 +12,11 @@ from kafkatool.broker.transactions import verifier
 from kafkatool.broker.transactions.verifier import Verifier
 from kafkatool.core.model.topic_names import TRANSACTION_TOPIC
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import add_offsets_to_txn
 from kafkatool.core.protocol.messages import add_partitions_to_txn as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.replication.world import world
+from tests.waiting import eventually
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 NONE, FENCED, AGAIN = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED, ErrorCode.NETWORK_EXCEPTION
@@ -28,7 +30,7 @@ class Held(Generic[Item]):
 
     def __init__(self, *args: Any) -> None:
         Held.made = self
-        self._exchange = args[-2]
+        self._exchange, self._failed = args[-2:]
         self.queue: list[Item] = []
 
     def put(self, broker_id: int, item: Item) -> None:
@@ -44,6 +46,11 @@ class Held(Generic[Item]):
     def exchange(self, peer: Any) -> None:
         now, self.queue = self.queue, []
         self._exchange(2, peer, now)
+
+    def fail(self) -> None:
+        """Have the connection break, or not come about."""
+        now, self.queue = self.queue, []
+        self._failed(2, now)
 
 
 class Coordinator:
@@ -87,9 +94,17 @@ class Asking:
         self.channels = Held.made
         self.told: dict[str, dict[TopicPartition, int]] = {}
 
-    def ask(self, name: str, epoch: int, *partitions: TopicPartition, id_: str = "id") -> None:
-        question = Question(id_, 7, epoch, partitions)
-        self._verifier.ask(question, 60_000, lambda answer: self.told.update({name: dict(answer)}))
+    def ask(
+        self,
+        name: str,
+        epoch: int,
+        *partitions: TopicPartition,
+        id_: str = "id",
+        group: str | None = None,
+        timeout_ms: float = 60_000,
+    ) -> None:
+        question = Question(id_, 7, epoch, partitions, group)
+        self._verifier.ask(question, timeout_ms, lambda answer: self.told.update({name: dict(answer)}))
 
 
 @pytest.fixture
@@ -155,6 +170,59 @@ def test_of_unequal_epochs_the_lower_is_fenced_whichever_came_first(asking: Aski
     asking.channels.exchange(coordinator)
     assert [t.producer_epoch for t in coordinator.requests[0].transactions] == [1]
     assert asking.told["epoch 1"] == codes(A, code=NONE)
+
+
+@pytest.mark.spec("TXN-74")
+def test_who_has_no_connection_to_the_coordinator_is_told_13(asking: Asking) -> None:
+    asking.ask("one", 0, A)
+    asking.ask("other", 0, B, id_="other")
+    asking.channels.fail()
+    assert asking.told == {"one": codes(A, code=AGAIN), "other": codes(B, code=AGAIN)}
+
+
+@pytest.mark.spec("TXN-77")
+def test_a_question_waits_no_longer_than_its_request(asking: Asking) -> None:
+    asking.ask("patient", 0, A)
+    asking.ask("hasty", 0, B, timeout_ms=1)
+    eventually(lambda: bool(asking.told), "the end of the wait")
+    assert asking.told == {"hasty": codes(B, code=ErrorCode.REQUEST_TIMED_OUT)}
+    asking.channels.exchange(Coordinator())
+    assert asking.told == {"hasty": codes(B, code=ErrorCode.REQUEST_TIMED_OUT), "patient": codes(A, code=NONE)}, "once"
+
+
+class Older:
+    """A coordinator of before Kafka 3.6, which knows no verification; it notes what it is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int, Any]] = []
+
+    def newest(self, api: Any) -> int:
+        return 3
+
+    def send(self, api: Any, version: int, request: Any) -> Any:
+        self.sent.append((api.key, version, request))
+        if api.key == add_offsets_to_txn.API.key:
+            return add_offsets_to_txn.AddOffsetsToTxnResponse(error_code=NONE)
+        partition = wire.AddPartitionsToTxnResponsePartition(partition=A.partition, error_code=FENCED)
+        return wire.AddPartitionsToTxnResponse(
+            topics=[wire.AddPartitionsToTxnResponseTopic(topic=A.topic, partitions=[partition])]
+        )
+
+
+@pytest.mark.spec("TXN-79")
+def test_a_coordinator_that_does_not_verify_is_asked_by_additions_of_the_producer_itself(asking: Asking) -> None:
+    older = Older()
+    offsets = TopicPartition("__consumer_offsets", 3)
+    asking.ask("of a log", 5, A)
+    asking.ask("of a group", 5, offsets, id_="other", group="g")
+    asking.channels.exchange(older)
+    assert [(key, version) for key, version, _ in older.sent] == [(24, 3), (25, 3)]
+    added, of_group = (request for _, _, request in older.sent)
+    assert [(t.topic, t.partitions) for t in added.topics] == [(A.topic, [A.partition])]
+    for request, id_ in ((added, "id"), (of_group, "other")):
+        assert (request.transactional_id, request.producer_id, request.producer_epoch) == (id_, 7, 5)
+    assert of_group.group_id == "g"
+    assert asking.told == {"of a log": codes(A, code=FENCED), "of a group": codes(offsets, code=NONE)}
 
 
 @pytest.mark.spec("TXN-74")
