@@ -10,7 +10,7 @@ import click
 from kafkatool.commands.acls.flags import NO_RESOURCE, Meant, entry_options, resource_options
 from kafkatool.commands.acls.open_way import open_way
 from kafkatool.commands.acls.way import Acls, Way
-from kafkatool.commands.shared.options import KtCommand, output_option, same_cluster, writing_options
+from kafkatool.commands.shared.options import KtCommand, output_option, to_type, writing_options
 from kafkatool.commands.shared.output import Answer, Output
 from kafkatool.core.errors import UsageError
 from kafkatool.core.model.acls import (
@@ -215,8 +215,8 @@ def _ways_back(meant: Meant, cluster_id: str | None, removed: Acls) -> Iterable[
         for principal, host, operation, permission in sorted(entries):
             side = permission.name.lower()
             who = f"--{side}-principal {shlex.quote(principal)} --{side}-host {shlex.quote(host)}"
-            way = same_cluster(meant.zookeeper, cluster_id, meant.bootstrap)
-            yield f"kt acls add{way} {who} --operation {operation.word} {resource}"
+            entry = f"{who} --operation {operation.word} {resource}"
+            yield to_type("acls add", meant.zookeeper, cluster_id, meant.bootstrap, entry)
 
 
 def _warn_of_consequences(out: Output, way: Way, wanted: Acls) -> None:

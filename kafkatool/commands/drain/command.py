@@ -19,7 +19,7 @@ from kafkatool.commands.shared.options import (
     connect,
     output_option,
     read_cluster_id,
-    same_cluster,
+    to_type,
     writing_options,
     zookeeper_option,
 )
@@ -30,6 +30,7 @@ from kafkatool.core.operations.drain.drain import Drain, Proven, Terms
 from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError
 from kafkatool.core.operations.reassignment.events import Cancelled, Event
 from kafkatool.core.operations.reassignment.run_lock import HeldError
+from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
@@ -58,7 +59,14 @@ class Options:
     @property
     def again(self) -> str:
         """Return what to type for the same brokers."""
-        return f"kt drain {' '.join(map(str, self.brokers))}{same_cluster(self.zookeeper, self.cluster_id)}"
+        return to_type(f"drain {' '.join(map(str, self.brokers))}", self.zookeeper, self.cluster_id)
+
+    @property
+    def resuming(self) -> str:
+        """Return what to type to go on; further rounds are moved as this one."""
+        throttle = f" --throttle {self.throttle}" if self.throttle is not None else " --no-throttle" * self.no_throttle
+        batch = f" --batch-partitions {self.batch_partitions}" if self.batch_partitions != DEFAULT_BATCH else ""
+        return f"{self.again}{throttle}{batch}{' --disable-rack-aware' * self.disable_rack_aware} --resume"
 
     @property
     def terms(self) -> Terms:
@@ -111,6 +119,8 @@ def drain(**flags: Any) -> int:
             terminated_like_interrupted(),
             connect(o.zookeeper, cluster_id=o.cluster_id, zk_max_bytes=o.zk_max_bytes) as zk,
         ):
+            if not o.cancel:  # nothing is moved whose end could not be proven
+                broker_access().check(read_cluster(zk, [], states=False).brokers.values())
             return _plan_only(o, zk) if o.dry_run else _carry_out(o, zk)
     except HeldError as e:
         return o.out.failed(RefusedError(f"another kt is draining: {e}"))
@@ -139,13 +149,13 @@ def _plan_only(o: Options, zk: ZooKeeper) -> int:
     planned, prepared = Drain(zk, o.brokers, Path(), on_progress=lambda _: None, access=broker_access()).plan(
         1, o.terms
     )
-    DrainOutput(o.out, o.again).show_plan(planned)
+    DrainOutput(o.out, o.again, o.resuming).show_plan(planned)
     o.out.planned(prepared.ops, sequential_paths=(ConfigChangeZnode.PREFIX,))
     return 0
 
 
 def _carry_out(o: Options, zk: ZooKeeper) -> int:
-    output = DrainOutput(o.out, o.again)
+    output = DrainOutput(o.out, o.again, o.resuming)
     work = Drain(zk, o.brokers, Path(), on_progress=output.progress, timeout_s=o.timeout, access=broker_access())
     if o.cancel:
         return _cancel(o, zk, output, work)

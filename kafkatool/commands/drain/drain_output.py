@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.plan_table import broker_lines, throttled_line, total_line
-from kafkatool.commands.shared.run_progress import RunProgressLine, released_line
+from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.drain.drain import Planned, Proven
 from kafkatool.core.operations.drain.proof import Proof
@@ -22,11 +22,11 @@ SHOWN: Final = 10  # names of partitions in a line
 class DrainOutput(AbstractContextManager["DrainOutput"]):
     """The output of one drain. As a context it ends the line of progress, whatever happens.
 
-    ``again`` is what to type for the same drain, but for --resume and --cancel.
+    ``again`` is what to type for the same drain, but for --cancel; ``resuming`` to go on with it.
     """
 
-    def __init__(self, out: Output, again: str) -> None:
-        self._out, self._again = out, again
+    def __init__(self, out: Output, again: str, resuming: str) -> None:
+        self._out, self._again, self._resuming = out, again, resuming
         self._line = RunProgressLine(self._out.note)
         self._planned = False
 
@@ -63,6 +63,8 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
                     self._out.note(f"not moved as planned: {_names(failed)}")
                 if not event.finished:
                     self._out.note("not finished in time")
+                    if event.awaited:
+                        self._out.note(awaited_line(event.awaited))
             case events.ThrottleRemoved():
                 self._out.note("throttles are as they were before")
                 for path in event.changed:
@@ -72,7 +74,7 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
             case events.LeftUnfinished():
                 if event.moving:
                     self._out.note("the brokers go on with what was sent, without kt")
-                self._out.note(f"{self._again} --resume  # go on")
+                self._out.note(f"{self._resuming}  # go on")
                 self._out.note(f"{self._again} --cancel  # send no more, turn round what moves; --rollback: all of it")
             case events.SentBack():
                 what = in_number(event.partitions, "partition under way is", "partitions under way are")

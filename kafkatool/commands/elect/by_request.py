@@ -65,6 +65,8 @@ def wanted_of(
     if kind.lower() not in ("preferred", "unclean"):
         raise UsageError(f"Cannot parse argument '{kind}' of option election-type")
     selects = topic is not None or broker is not None or only_imbalanced
+    if kind.lower() == "preferred" and partition is None and not (selects or file is not None):
+        everything = True  # as with ZooKeeper; an unclean election of all has to be asked for
     if partition is not None and topic is None and (everything or file is not None):
         raise UsageError("Option partition is only allowed if topic is used")
     if [selects, file is not None, everything].count(True) != 1 or (partition is not None and topic is None):

@@ -32,8 +32,8 @@ from kafkatool.commands.shared.options import (
     optional_zookeeper_option,
     output_option,
     partition_form_option,
-    same_cluster,
     show_planned,
+    to_type,
     writing_options,
 )
 from kafkatool.commands.shared.output import Answer, Output, error_item
@@ -338,7 +338,8 @@ def _say_how_to_go_on(o: Options, asked: int, sent: int, batches: int) -> None:
     how += f" --interval {o.interval:g}" if o.interval else ""
     how += " --force" if o.force else ""
     how += " < FILE" if stdin else ""
-    o.out.note(f"kt elect{same_cluster(o.zookeeper, o.cluster_id)}{chosen} --only-imbalanced{how}")
+    rest = f"{chosen} --only-imbalanced{how}".strip()
+    o.out.note(to_type("elect", o.zookeeper, o.cluster_id, rest=rest))
 
 
 def _exit_code(o: Options, result: ElectionResult) -> int:

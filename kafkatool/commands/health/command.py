@@ -21,11 +21,12 @@ from kafkatool.commands.shared.options import (
 )
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
 from kafkatool.core.client.access import BrokerAccess
-from kafkatool.core.errors import KafkatoolError, UsageError
+from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.health import checks, forgotten
 from kafkatool.core.operations.health.checks import Level, Memory
 from kafkatool.core.operations.health.reading import Reading, read
+from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigChangeZnode
 
@@ -106,6 +107,7 @@ def health(
         raise UsageError("--dry-run needs --remove-throttles: nothing else is written")
     access = broker_access()
     with connect(zookeeper, cluster_id=cluster_id) as zk:
+        _note_unreachable(zk, access, out)
         reading, memory = _look(zk, access, Memory())
         while watch is not None:
             _show(out, reading, memory, all_names)
@@ -126,6 +128,14 @@ def health(
             out.planned(())
             return 0
         return EXIT_CODES[_show(out, reading, memory, all_names)]
+
+
+def _note_unreachable(zk: ZooKeeper, access: BrokerAccess, out: Output) -> None:
+    """Say at once that no broker can be asked, and what to give: what follows is told by ZooKeeper alone."""
+    try:
+        access.check(read_cluster(zk, [], states=False).brokers.values())
+    except RefusedError as e:
+        out.note(f"kt: warning: no broker can be asked: {e}")
 
 
 def _look(zk: ZooKeeper, access: BrokerAccess, memory: Memory) -> tuple[Reading, Memory]:

@@ -7,7 +7,7 @@ from kafkatool.commands.logs.report_data import Data
 from kafkatool.core.model.values import in_number
 from kafkatool.core.statelog.history.chronology import BACK, CONTROLLER, GONE
 from kafkatool.core.statelog.history.report import BROKER_EVENTS
-from kafkatool.core.statelog.history.verdict import CANNOT_SAY, COMPLETE
+from kafkatool.core.statelog.history.verdict import CANNOT_SAY, COMPLETE, NO_LOG_OF
 
 HIDDEN = "not visible"
 """Stands for what these logs cannot show (SCL-19X)."""
@@ -95,7 +95,7 @@ def verdict(data: Data) -> str:
 
 
 def _counts(data: Data) -> str:
-    totals, open_ = data["totals"], data["verdict"]["state"] == CANNOT_SAY
+    totals, open_ = data["totals"], _is_bound(data)
     visible = data["visibility"]
     shrinks = _count(totals["isr_shrinks"], "ISR shrink", bound=open_ or not visible["leader_isr_changes"])
     unclean = f"{_count(totals['unclean'], 'unclean election')} (records may be lost), " if totals["unclean"] else ""
@@ -168,9 +168,15 @@ def duration(length_ms: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def _is_bound(data: Data) -> bool:
+    """Tell whether figures are lower bounds: lines could not be read, or the logs of some brokers are not here."""
+    verdict = data["verdict"]
+    return verdict["state"] == CANNOT_SAY or any(reason.startswith(NO_LOG_OF) for reason in verdict["reasons"])
+
+
 def _without_leader(data: Data) -> str:
     totals, state = data["totals"], data["verdict"]["state"]
-    at_least = "At least " * (state == CANNOT_SAY or not data["visibility"]["offline"])
+    at_least = "At least " * (_is_bound(data) or not data["visibility"]["offline"])
     without, still = totals["without_leader"], totals["still_without_leader"]
     if without:
         worst = data["partitions"][0]

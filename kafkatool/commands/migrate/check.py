@@ -75,9 +75,12 @@ def _answer(e: Evidence, rows: Sequence[Row]) -> Answer:
     phase = phases.phase_of(e)
     steps = STEPS[phase]
     inconsistent = phase is Phase.INCONSISTENT
+    forward = steps.forward
+    if blocking := [row.id for row in rows if conditions.blocked([row], strict=False)]:
+        forward = f"remove what blocks, and check again: {', '.join(blocking)}"
     first = _item("phase", Severity.BLOCKER if inconsistent else Severity.OK, f"{phase}: {phases.told(e)}", "")
     items = [first, *(_item(r.id, r.severity, r.evidence, r.remedy) for r in rows if r.id != "phase")]
-    items += [_item("next", Severity.NOTE, "", steps.forward), _item("back", Severity.NOTE, "", steps.back)]
+    items += [_item("next", Severity.NOTE, "", forward), _item("back", Severity.NOTE, "", steps.back)]
     lines = [f"phase: {phase} ({phases.told(e)})"]
     for row in rows:
         if row.id != "phase":
@@ -85,7 +88,7 @@ def _answer(e: Evidence, rows: Sequence[Row]) -> Answer:
             lines.append(line.rstrip())
             if row.remedy and row.severity is not Severity.OK:
                 lines.append(f"{'':29}-> {row.remedy}")
-    lines += [f"next: {steps.forward}", f"way back: {steps.back}"]
+    lines += [f"next: {forward}", f"way back: {steps.back}"]
     return Answer(lines, items, COLUMNS, e.view.cluster_id)
 
 

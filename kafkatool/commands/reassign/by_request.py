@@ -6,7 +6,7 @@ What moves is what the controller lists, whoever began it; throttles go when not
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,10 +18,12 @@ from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import parse_broker_ids
 from kafkatool.commands.shared.output import Answer, error_item
 from kafkatool.commands.shared.plan_table import throttled_line
-from kafkatool.commands.shared.progress_line import ProgressLine
-from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
+from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line
+from kafkatool.core.errors import BrokerAnswerError, BrokerUnreachableError, RefusedError, UsageError
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
 from kafkatool.core.operations.reassignment.copy_progress import Replica, ToCopy, read_largest_share
+from kafkatool.core.operations.reassignment.events import Following
+from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.status import Move, Status
 from kafkatool.core.operations.requests import planned, reassignments, throttles
 from kafkatool.core.operations.requests.cluster_view import read_cluster
@@ -121,28 +123,57 @@ class RequestPlanMode(RequestMode, PlanMode):
         """Read which throttles are set that are the plan's, or those of moves."""
         return throttles.find(client, read_topics(client), {p.topic for p in plan})
 
-    def await_end(self, client: "ClusterClient", plan: Iterable[TopicPartition], timeout_s: float | None) -> bool:
-        """Wait until nothing of the plan moves; False: the time was up first."""
+    def await_end(
+        self,
+        client: "ClusterClient",
+        plan: Iterable[TopicPartition],
+        timeout_s: float | None,
+        *,
+        way_on: str = "--verify --wait",
+    ) -> bool:
+        """Wait until nothing of the plan moves; False: the time was up first. Cut short, it says what to type."""
         wanted = list(plan)
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        line = ProgressLine(self.out.note)
-        pause_s, before = FIRST_POLL_S, -1
+        begun = time.monotonic()
+        deadline = None if timeout_s is None else begun + timeout_s
+        line, pause_s, before = RunProgressLine(self.out.note), FIRST_POLL_S, -1
+        client.begin_anew()
+        moving = read_moves(client, wanted, needed=True)
+        lacking = frozenset(Replica(p, b) for p, m in moving.items() for b in m.adding)
         try:
+            line.begin(Following(ToCopy(lacking, dict(client.brokers))))
             while True:
-                client.begin_anew()
-                left = len(read_moves(client, wanted, needed=True))
-                line.show(f"{len(wanted) - left}/{len(wanted)} partitions", (len(wanted) - left) / len(wanted))
+                left = frozenset(moving)
+                down = sorted({b for m in moving.values() for b in m.adding} - set(client.brokers))
+                done, elapsed_s = len(wanted) - len(left), time.monotonic() - begun
+                line.show(Progress(done, len(wanted), 0, 0, elapsed_s, left=left, awaited=tuple(down)))
                 if not left:
                     return True
-                pause_s = FIRST_POLL_S if left != before else min(pause_s * 1.5, MAX_POLL_S)
-                before = left
+                pause_s = FIRST_POLL_S if len(left) != before else min(pause_s * 1.5, MAX_POLL_S)
+                before = len(left)
                 if deadline is not None:
                     pause_s = min(pause_s, deadline - time.monotonic())
                     if pause_s <= 0:
+                        line.end()
+                        if down:
+                            self.out.note(awaited_line(down))
+                        self._note_way_on(way_on)
                         return False
                 time.sleep(pause_s)
+                client.begin_anew()
+                moving = read_moves(client, wanted, needed=True)
+                with suppress(BrokerUnreachableError):  # who is up is told again at the next look
+                    client.refresh()
+        except KeyboardInterrupt:
+            line.end()
+            self._note_way_on(way_on)
+            raise
         finally:
             line.end()
+
+    def _note_way_on(self, mode: str) -> None:
+        """Say what goes on without this command, and what to type."""
+        self.out.note("what moves goes on without kt; to wait on, and to take the throttle off at its end:")
+        self.out.note(self.command(mode))
 
     def compared(self, client: "ClusterClient", plan: Moves) -> list[Move]:
         """Compare the plan with the cluster."""
@@ -349,12 +380,7 @@ class ExecuteByRequest(RequestPlanMode):
     def _follow(
         self, client: "ClusterClient", started: Sequence[TopicPartition], plan: Moves, throttle: Throttle | None
     ) -> bool:
-        try:
-            finished = self.await_end(client, started, self.timeout)
-        except KeyboardInterrupt:
-            self.out.note("the reassignment goes on without kt; to look, and to take the throttle off at its end:")
-            self.out.note(self.command("--verify"))
-            raise
+        finished = self.await_end(client, started, self.timeout)
         if not finished:
             self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
             return False
@@ -392,7 +418,8 @@ class VerifyByRequest(RequestPlanMode):
         if self.rollback:
             plan = self.read_rollback(plan)
         with self.client() as client:
-            if self.wait and not self.await_end(client, plan, self.timeout):
+            again = "--verify --wait" + f" --rollback{self.own_rollback}" * self.rollback
+            if self.wait and not self.await_end(client, plan, self.timeout, way_on=again):
                 self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
             found = self.compared(client, plan)
             self.out.lines(["Status of partition reassignment:", *_verify_lines(found), ""])
@@ -435,7 +462,7 @@ class CancelByRequest(RequestPlanMode):
                 self.out.line("None of the specified partition reassignments are active.")
             self.out.line("None of the specified partition moves are active.")
             limit_s = client.settings.whole_timeout_ms / 1000 if self.timeout is None else self.timeout
-            ended = not cancelled or self.await_end(client, cancelled, limit_s)
+            ended = not cancelled or self.await_end(client, cancelled, limit_s, way_on=self._again)
             if self.rollback and ended and not refused:
                 ended = self._go_back(client, origin)
             compared_with = origin if self.rollback else {p: origin[p] for p in cancelled if p in origin}
@@ -449,6 +476,10 @@ class CancelByRequest(RequestPlanMode):
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             self.show_items([item(m) for m in self.compared(client, plan)], client.cluster_id)
         return 0 if ended and not refused and not strange else 1
+
+    @property
+    def _again(self) -> str:
+        return "--cancel" + " --rollback" * self.rollback + self.own_rollback
 
     def _plan_only(self, client: "ClusterClient", plan: Moves, origin: Moves, requests: Sequence[Any]) -> int:
         """Show what would be asked for, if nothing ended meanwhile; throttles come off when nothing moves any more."""
@@ -478,7 +509,7 @@ class CancelByRequest(RequestPlanMode):
         refused = _refused(reassignments.send(client, reassignments.requests(client, back)))
         if refused:
             self.show_refusals("Error reassigning partition(s):", refused)
-        return not refused and self.await_end(client, back, self.timeout)
+        return not refused and self.await_end(client, back, self.timeout, way_on=self._again)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

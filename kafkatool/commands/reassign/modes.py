@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import click
 
 from kafkatool.commands.shared.bootstrap import Bootstrap
-from kafkatool.commands.shared.options import brokers_flags, connect, same_cluster
+from kafkatool.commands.shared.options import brokers_flags, connect, to_type
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import UsageError
 from kafkatool.core.model.values import Endpoint
@@ -50,7 +50,7 @@ class Mode(ABC):
 
     def to_type(self, rest: str) -> str:
         """Return what to type for another mode on the same cluster."""
-        return f"kt reassign{same_cluster(self.zookeeper, self.cluster_id, self.bootstrap)} {rest}"
+        return to_type("reassign", self.zookeeper, self.cluster_id, self.bootstrap, rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

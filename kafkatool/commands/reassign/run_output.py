@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line
-from kafkatool.commands.shared.run_progress import RunProgressLine, released_line
+from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
 from kafkatool.core.model.values import TopicPartition, in_number
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.following import Progress
@@ -129,6 +129,8 @@ class RunOutput(AbstractContextManager["RunOutput"]):
         moving = any(m.status is Status.IN_PROGRESS for m in event.moves)
         goes_on = "the reassignment goes on" if moving else "nothing is under way"
         self._out.note(f"not finished after {self._mode.timeout:g} s: {goes_on}")
+        if event.awaited:
+            self._out.note(awaited_line(event.awaited))
         if event.unsent:
             self._out.note(in_number(event.unsent, "partition was not sent", "partitions were not sent"))
 

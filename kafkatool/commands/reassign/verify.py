@@ -12,6 +12,7 @@ from kafkatool.commands.reassign.rows import COLUMNS, NUMBERED, item, left_throt
 from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.commands.shared.options import read_cluster_id, show_planned
 from kafkatool.commands.shared.output import Answer
+from kafkatool.commands.shared.run_progress import awaited_line
 from kafkatool.commands.shared.termination import terminated_like_interrupted
 from kafkatool.core.model.values import in_number, join_ids
 from kafkatool.core.operations.reassignment import status
@@ -96,9 +97,7 @@ class Verify(PlanMode):
         note, found = self.out.note, event.found
         counts = Counter(move.status for move in found.items)
         if found.awaited:
-            note(
-                f"what is in progress waits for brokers that are not registered: {join_ids(found.awaited)}; start them"
-            )
+            note(awaited_line(found.awaited))
         gone = sum(not move.current for move in found.items)
         if unsent := counts[Status.PENDING]:
             still_unsent = in_number(unsent, "partition has not been sent", "partitions have not been sent")

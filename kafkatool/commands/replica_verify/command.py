@@ -201,6 +201,8 @@ def _run(verifier: Verifier, out: Output, name_of: PartitionName, interval_s: fl
                 f"{local_time()}: max lag is {worst.lag} for partition {name_of(worst.partition)} at offset {worst.offset} "
                 f"among {len(verifier.reports)} partitions"
             )
+            for broker, why in verifier.unreachable.items():
+                out.note(f"compared without broker {broker}: {why}")
 
 
 def _say_news(

@@ -86,9 +86,7 @@ def bootstrap_of(text: str, config: Path | None, command: str) -> Bootstrap:
     settings = ClientSettings(client_id="-".join(["kt", *command.split()[1:2]]), software_version=__version__)
     if config is not None:
         properties, security = client_properties(config)
-        settings, ignored = settings_of(properties, replace(settings, security=security))
-        if ignored:
-            click.echo(f"kt: {config}: not heeded: {', '.join(ignored)}", err=True)
+        settings = settings_of(properties, replace(settings, security=security))
     return Bootstrap(text, parse_addresses(text), settings, config)
 
 

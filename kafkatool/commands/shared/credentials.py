@@ -166,6 +166,7 @@ def command_config() -> Path | None:
 
 def client_properties(file: Path) -> "tuple[Mapping[str, str], ClientSecurity]":
     """Read --command-config: all of it, and what it says of security. Raises UsageError."""
+    from kafkatool.core.client.java_keys import mistakes
     from kafkatool.core.java_properties import parse_properties
     from kafkatool.core.security.client_security import read_client_security
     from kafkatool.core.security.credential_files import read_credential_file
@@ -182,7 +183,8 @@ def client_properties(file: Path) -> "tuple[Mapping[str, str], ClientSecurity]":
         except ConfigError as e:
             raise UsageError(f"--command-config: {e}") from e
         secret = any("password" in key or key.startswith("sasl.jaas") or key.endswith(".key") for key in properties)
-        _warn((*(found.notes if secret else ()), *security.notes))
+        wrong = [f"{file}: {mistake}" for mistake in mistakes(properties)]
+        _warn((*(found.notes if secret else ()), *security.notes, *wrong))
         log.debug("brokers: %s, from %s", security.identity, file)
         return properties, security
 

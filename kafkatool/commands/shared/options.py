@@ -31,7 +31,7 @@ from kafkatool.commands.shared.credentials import (
 )
 from kafkatool.commands.shared.local_cluster import local_zookeeper
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, FORMATS, Output
-from kafkatool.commands.shared.settings import SettingOption
+from kafkatool.commands.shared.settings import SettingOption, chosen_context
 from kafkatool.core.errors import (
     NoPermissionError,
     NotZooKeeperError,
@@ -243,17 +243,29 @@ def partition_form_option(default: str) -> Callable[[F], F]:
     )
 
 
-def same_cluster(zookeeper: str | None, cluster_id: str | None, bootstrap: Bootstrap | None = None) -> str:
-    """Write the flags of this run's connection for a command that a person is told to type: guard, logins and all (COM-5X).
+def to_type(
+    command: str, zookeeper: str | None, cluster_id: str | None, bootstrap: Bootstrap | None = None, rest: str = ""
+) -> str:
+    """Write a command that a person is told to type, to be pasted as it is: the connection's flags, guard, logins and all.
 
-    What the environment or a settings file gave is written too: the command is for another shell as well.
+    What the environment or a settings file gave is written too: it may be another shell's. ``rest`` follows (COM-5X).
     """
-    way = ""
+    context = chosen_context()
+    kt = "kt" if context is None else f"kt --context {shlex.quote(context)}"
     if bootstrap is not None:
         way = f" --bootstrap-server {shlex.quote(bootstrap.text)}"
-    elif zookeeper is not None:
-        way = f" --zookeeper {shlex.quote(zookeeper)}"
-    return f"{way}{login_flags(by_zookeeper=bootstrap is None)}{_guard(cluster_id)}"
+    else:
+        way = f" --zookeeper {shlex.quote(zookeeper or '')}"
+    flags = f"{way}{login_flags(by_zookeeper=bootstrap is None)}{_packet_flag()}{_guard(cluster_id)}"
+    return f"{kt} {command}{flags}" + (f" {rest}" if rest else "")
+
+
+def _packet_flag() -> str:
+    """Write --zk-max-bytes, where it is not what it is by itself."""
+    ctx = click.get_current_context(silent=True)
+    given = DEFAULT_ZK_MAX_BYTES if ctx is None else ctx.params.get("zk_max_bytes", DEFAULT_ZK_MAX_BYTES)
+    by_zookeeper = ctx is not None and ctx.params.get("bootstrap") is None
+    return f" --zk-max-bytes {given}" if by_zookeeper and int(given) != DEFAULT_ZK_MAX_BYTES else ""
 
 
 def brokers_flags(endpoint: "Endpoint", cluster_id: str | None) -> str:

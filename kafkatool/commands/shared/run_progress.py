@@ -1,12 +1,12 @@
 """The progress of a plan that is carried out, as one line (RSN-33X)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from kafkatool.commands.shared.byte_sizes import byte_size, share_of_bytes
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.progress_line import ProgressLine, duration
-from kafkatool.core.model.values import in_number
+from kafkatool.core.model.values import in_number, join_ids
 from kafkatool.core.operations.reassignment.copy_progress import Copied, CopyWatch
 from kafkatool.core.operations.reassignment.events import Following, Released
 from kafkatool.core.operations.reassignment.following import Progress
@@ -42,7 +42,9 @@ class RunProgressLine:
 def progress_text(p: Progress, copied: Copied | None) -> str:
     """Return one line of about 80 columns, what matters most first; ETA by bytes where brokers tell them."""
     parts = [f"batch {p.batch}/{p.batches}"] if p.batches > 1 else []
-    parts.append(f"{p.finished}/{p.total} partitions, {p.in_sync}/{p.wanted} in sync")
+    parts.append(f"{p.finished}/{p.total} partitions" + (f", {p.in_sync}/{p.wanted} in sync" if p.wanted else ""))
+    if p.awaited:
+        parts.append(f"waiting for broker {join_ids(p.awaited)}, which is down")
     remaining_s = p.remaining_s
     if copied is not None:
         parts.append(share_of_bytes(copied.copied_bytes, copied.total_bytes))
@@ -59,6 +61,11 @@ def share_done(p: Progress, copied: Copied | None) -> float:
     if copied is not None:
         return min(1.0, copied.copied_bytes / copied.total_bytes)
     return p.finished / p.total if p.total else 1.0
+
+
+def awaited_line(brokers: Sequence[int]) -> str:
+    """Say which brokers keep moves from ending."""
+    return f"what is in progress waits for brokers that are not registered: {join_ids(brokers)}; start them"
 
 
 def released_line(event: Released) -> str:

@@ -77,6 +77,11 @@ def choose_context(ctx: click.Context, param: click.Parameter, value: str | None
     ctx.meta[CHOSEN] = value
 
 
+def chosen_context() -> str | None:
+    """Return the context that --context or KAFKATOOL_CONTEXT names; None: neither does."""
+    return _named(click.get_current_context(silent=True))
+
+
 def complete_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete names of contexts for the shell."""
     return [name for name in _contexts(_files()) if name.startswith(incomplete)]

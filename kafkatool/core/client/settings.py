@@ -16,10 +16,6 @@ _NUMBERS: Final = {
     "retries": "retries",
     "retry.backoff.ms": "retry_backoff_ms",
 }
-_WITHOUT_USE: Final = frozenset(  # known, and without effect on a client that lives as long as a command
-    {"bootstrap.servers", "connections.max.idle.ms", "metadata.max.age.ms", "reconnect.backoff.ms"}
-)
-_OF_SECURITY: Final = ("ssl.", "sasl.", "security.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +42,16 @@ class ClientSettings:
         return PLAINTEXT_ACCESS if self.security is None else BrokerAccess(self.security)
 
 
-def settings_of(properties: Mapping[str, str], defaults: ClientSettings) -> tuple[ClientSettings, list[str]]:
-    """Return the settings that a properties file makes of ``defaults``, and the keys in it that are not heeded.
+def settings_of(properties: Mapping[str, str], defaults: ClientSettings) -> ClientSettings:
+    """Return the settings that a properties file makes of ``defaults``.
 
-    Raises UsageError for numbers that are none. What is said of security is read elsewhere.
+    Raises UsageError for numbers that are none. What is said of security is read elsewhere, and so are wrong keys.
     """
-    changed: dict[str, Any] = {}
-    ignored = []
-    for key, value in properties.items():
-        if key in _NUMBERS:
-            changed[_NUMBERS[key]] = _number(key, value)
-        elif key != "client.id" and key not in _WITHOUT_USE and not key.startswith(_OF_SECURITY):
-            ignored.append(key)
+    changed: dict[str, Any] = {
+        _NUMBERS[key]: _number(key, value) for key, value in properties.items() if key in _NUMBERS
+    }
     settings = replace(defaults, **changed)
-    return replace(settings, client_id=properties.get("client.id") or defaults.client_id), ignored
+    return replace(settings, client_id=properties.get("client.id") or defaults.client_id)
 
 
 def _number(key: str, value: str) -> int:

@@ -137,6 +137,7 @@ def test_all_partitions_are_asked_for_by_null_and_those_already_right_come_from_
     assert found.stdout == "Successfully completed leader election (PREFERRED) for partitions t-1\n"
     document = orjson.loads(_run(broker, "--all-topic-partitions", "--output", "json").stdout)
     assert len(document["items"]) == len(LEADERS)
+    assert _run(broker).stdout == found.stdout  # as with ZooKeeper
     assert all(request.topics is None for request in _asked(broker))
 
 
@@ -144,7 +145,10 @@ def test_all_partitions_are_asked_for_by_null_and_those_already_right_come_from_
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("", "One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file"),
+        (
+            "--election-type unclean",
+            "One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file",
+        ),
         ("--partition 0", "One and only one of the following options is required"),
         ("--topic t --partition 0 --all-topic-partitions", "One and only one of the following options is required"),
         ("--partition 0 --all-topic-partitions", "Option partition is only allowed if topic is used"),

@@ -179,6 +179,7 @@ def test_a_broker_without_a_file_is_named(tmp_path: Path) -> None:
     log.write_bytes(record("00,001", ONLINE.replace("List(1)", "List(1, 7)")))
     text = run("report", "--logs", log, "--html", page).stdout
     assert "No log of broker 7 is here." in text
+    assert " leader change" in text.splitlines()[0] and "At least " in text.splitlines()[0]
     assert "None of" not in text
     assert 'class="verdict open"' in page.read_text()
 

@@ -45,7 +45,7 @@ def test_each_condition_has_its_row_and_nothing_is_written(cluster: EmbeddedClus
     assert (
         text.startswith("phase: none (")
         and "-> upgrade the brokers to 3.9 first" in text
-        and "next: start a quorum" in text
+        and "next: remove what blocks, and check again: ibp, software\n" in text
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
 from kafkatool.commands.reassign import by_request
+from kafkatool.commands.shared import run_progress
+from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages import describe_configs, describe_log_dirs, incremental_alter_configs, metadata
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
@@ -336,6 +339,48 @@ def test_a_run_that_is_waited_for_ends_with_the_throttles_off(cluster: Cluster, 
         "Clearing broker-level throttles on brokers 1,2,3\nClearing topic-level throttles on topic t\n"
     )
     assert not any(cluster.configs.values())
+
+
+@pytest.mark.spec("ADM-43")
+def test_the_wait_tells_bytes_who_is_down_and_when_it_is_cut_short_what_to_type(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = _plan(tmp_path, {0: [1, 9], 2: [3, 2]})
+    cluster.moving = {0: ([1, 9, 2], [9], [2])}
+    cut_short = cluster.run("verify", "--reassignment-json-file", plan, "--wait", "--timeout", 0)
+    assert cut_short.exit_code == 1
+    assert "waits for brokers that are not registered: 9; start them" in cut_short.stderr
+    way = f"kt reassign --bootstrap-server {cluster.brokers[0].address}"
+    assert f"{way} --verify --wait --reassignment-json-file {plan}" in cut_short.stderr.splitlines()
+
+    def sizes(size: int) -> describe_log_dirs.DescribeLogDirsResponse:
+        partition = describe_log_dirs.DescribeLogDirsPartition(partition=2, partition_size=size, offset_lag=0)
+        topic = describe_log_dirs.DescribeLogDirsTopic(topic="t", partitions=[partition])
+        return describe_log_dirs.DescribeLogDirsResponse(
+            results=[describe_log_dirs.DescribeLogDirsResult(log_dir="/data", topics=[topic])]
+        )
+
+    cluster.moving = {2: ([3, 2, 1], [3], [1])}
+    before = cluster.brokers[2].count(describe_log_dirs.API)
+    key = describe_log_dirs.API.key
+    cluster.brokers[0].answers[key] = lambda _: sizes(4 * 2**20)
+    cluster.brokers[2].answers[key] = lambda _: sizes(2**20)
+    listed = cluster.brokers[0].answers[listing.API.key]
+
+    def ends_once_read(request: Any) -> object:
+        if cluster.brokers[2].count(describe_log_dirs.API) > before + 1:  # so the first reading is complete
+            cluster.moving.clear()
+            cluster.replicas = {**cluster.replicas, 0: [1, 9], 2: [3, 2]}
+        return listed(request)
+
+    cluster.brokers[0].answers[listing.API.key] = ends_once_read
+    monkeypatch.setattr(by_request, "FIRST_POLL_S", 0.05)
+    monkeypatch.setattr(by_request, "MAX_POLL_S", 0.05)
+    monkeypatch.setattr(run_progress, "ProgressLine", partial(ProgressLine, interval_s=0.0))
+    waited = cluster.run("verify", "--reassignment-json-file", plan, "--wait")
+    assert waited.exit_code == 0, waited.output
+    assert "1/2 partitions, 1.0 of 4.0 MiB" in waited.stderr
+    assert waited.stderr.splitlines()[-1].startswith("2/2 partitions, 4.0 of 4.0 MiB")
 
 
 @pytest.mark.spec("ADM-44")

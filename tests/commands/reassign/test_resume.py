@@ -185,7 +185,7 @@ def test_a_signal_leaves_the_throttle_while_something_moves_and_says_how_to_go_o
     flags = ("--execute", "--reassignment-json-file", file)
     result = run(zk_connect, *flags, "--throttle", "5000", "--wait")
     sender.join(60)
-    assert result.exit_code == 130
+    assert result.exit_code == 130, (result.output, result.exception)
     assert "the brokers go on with what was sent, without kt; the throttle stays" in result.stderr
     given = f"--reassignment-json-file {file}  #"
     assert f"kt reassign --zookeeper {zk_connect} --execute --resume {given} go on; takes the thr" in result.stderr

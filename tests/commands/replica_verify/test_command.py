@@ -175,6 +175,26 @@ def test_an_endless_run_tells_of_a_broker_that_is_down_and_compares_the_others()
     assert "replica 1's offset 1 doesn't match replica 2's offset 2" in result.stdout
 
 
+@pytest.mark.spec("RPV-4", "RPV-9X")
+def test_each_report_of_an_endless_run_names_a_broker_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    same = batches(b"a", b"b", b"c")
+    with fake_cluster(replicas(same, same, same), down=[3]) as brokers:
+        answer, requests = brokers[2].answer, 0
+
+        def part_ways_later(key: int, version: int, request: object) -> object:
+            nonlocal requests
+            requests += 1
+            if requests > 8:
+                brokers[1].logs[T0] = [*same, batch(3, b"d"), batch(4, b"e")]
+                brokers[2].logs[T0] = [*same, b"", batch(4, b"e")]
+            return answer(key, version, request)
+
+        monkeypatch.setattr(brokers[2], "answer", part_ways_later)
+        result = run(brokers, "--time", "-2", "--report-interval-ms", "1")
+    reports = result.stdout.count("max lag")
+    assert reports > 1 and result.stderr.count("compared without broker 3: ") == reports
+
+
 @pytest.mark.spec("RPV-10X", "RPV-11X")
 def test_a_row_tells_what_was_skipped_and_how_far_each_replica_is() -> None:
     report = PartitionReport(T0, (1, 2), (1,), start=0, offset=8, end=9, entries=2)

@@ -137,8 +137,10 @@ def test_the_clients_properties_are_read_and_security_that_is_not_known_is_refus
         result = CliRunner().invoke(kt, ["topics", "list", *flags])
         return f"{result.exit_code} {result.stderr}"
 
-    assert run("request.timeout.ms=1000\nacks=all\n") == (
-        f"1 kt: {file}: not heeded: acks\nkt: no broker answers: {address}: refused\n"
+    assert run("request.timeout.ms=1000\nacks=all\n") == f"1 kt: no broker answers: {address}: refused\n"
+    assert run("request.timeout=1000\n") == (
+        f"1 kt: warning: {file}: unknown key request.timeout: is it request.timeout.ms?\n"
+        f"kt: no broker answers: {address}: refused\n"
     )
     refused = run("security.protocol=NOT_KNOWN")
     assert refused.startswith("2 ") and "security.protocol" in refused

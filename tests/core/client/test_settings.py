@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkatool.core.client.java_keys import KNOWN, mistakes
 from kafkatool.core.client.settings import ClientSettings, settings_of
 from kafkatool.core.errors import UsageError
 
@@ -9,7 +10,7 @@ DEFAULTS = ClientSettings(client_id="kt-topics")
 
 
 @pytest.mark.spec("ADM-3")
-def test_the_keys_of_time_and_name_are_heeded_and_others_named() -> None:
+def test_the_keys_of_time_and_name_are_heeded_and_no_others() -> None:
     properties = {
         "client.id": "me",
         "request.timeout.ms": "1",
@@ -22,17 +23,26 @@ def test_the_keys_of_time_and_name_are_heeded_and_others_named() -> None:
         "security.protocol": "PLAINTEXT",
         "acks": "all",
     }
-    settings, ignored = settings_of(properties, DEFAULTS)
-    assert settings == ClientSettings("me", "0", DEFAULTS.connect_timeout_ms, 1, 2, 3, 4)
-    assert ignored == ["acks"]
-    assert settings_of({}, DEFAULTS) == (DEFAULTS, [])
+    assert settings_of(properties, DEFAULTS) == ClientSettings("me", "0", DEFAULTS.connect_timeout_ms, 1, 2, 3, 4)
+    assert settings_of({}, DEFAULTS) == DEFAULTS
 
 
 @pytest.mark.spec("ADM-3")
 def test_what_cannot_be_done_as_asked_is_refused_with_its_key_and_security_is_read_elsewhere() -> None:
     with pytest.raises(UsageError, match="retries"):
         settings_of({"retries": "x"}, DEFAULTS)
-    assert settings_of({"security.protocol": "SASL_SSL", "ssl.truststore.location": "/t"}, DEFAULTS) == (DEFAULTS, [])
+    assert settings_of({"security.protocol": "SASL_SSL", "ssl.truststore.location": "/t"}, DEFAULTS) == DEFAULTS
+
+
+@pytest.mark.spec("ADM-3", "SEC-33")
+def test_a_key_that_no_client_knows_is_named_with_the_nearest_known_one() -> None:
+    assert mistakes(["acks", "group.id", "ssl.keystore.location", "config.providers.x.param.y", "retries"]) == []
+    assert mistakes(["sasl.mechansim", "security.protcol", "colour"]) == [
+        "unknown key sasl.mechansim: is it sasl.mechanism?",
+        "unknown key security.protcol: is it security.protocol?",
+        "unknown key colour",
+    ]
+    assert all(len(key.split()) == 1 and "." in key for key in KNOWN - {"acks", "retries"})
 
 
 @pytest.mark.spec("ADM-9")

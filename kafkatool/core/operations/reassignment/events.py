@@ -58,12 +58,16 @@ class Following(Event):
 
 @dataclass(frozen=True, slots=True)
 class Ended(Event):
-    """The run ended, of itself or, if not ``finished``, at its deadline with ``unsent`` partitions not sent."""
+    """The run ended, of itself or, if not ``finished``, at its deadline with ``unsent`` partitions not sent.
+
+    ``awaited``: brokers without which it does not end, and that are not registered.
+    """
 
     moves: tuple[Move, ...]
     completed: bool
     finished: bool
     unsent: int
+    awaited: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import read_states
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.watched_node import WatchedNode
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import BrokersZnode, ReassignmentZnode
 
 POLL_MS: Final = 1000  # how often the progress of a running move is read; the end itself is watched
 
@@ -22,6 +22,7 @@ class Progress:
     """The partitions that left the znode, and of the replicas the plan wants those in sync (RSN-33X).
 
     Of the whole plan, ``batch`` of ``batches`` being in the znode; ``left`` are the partitions that have not finished.
+    ``awaited`` are brokers that these are to be on, and that are not registered.
     """
 
     finished: int
@@ -32,6 +33,7 @@ class Progress:
     batch: int = 1
     batches: int = 1
     left: frozenset[TopicPartition] = frozenset()
+    awaited: tuple[int, ...] = ()
 
     @property
     def remaining_s(self) -> float | None:
@@ -62,11 +64,16 @@ def wait(
     begun = time.monotonic()
     deadline = None if timeout_s is None else begun + timeout_s
     request = WatchedNode(zk, ReassignmentZnode.PATH)
+    in_sync = -1
     while not interrupted():
         node = request.read()
         left = frozenset(p for p in (ReassignmentZnode.decode(node.data) if node else {}) if p in moves)
         later = unsent(left)
-        on_progress(_progress(zk, moves, left, later, time.monotonic() - begun))
+        seen = _progress(zk, moves, left, later, time.monotonic() - begun)
+        if left and seen.in_sync == in_sync:  # it stands still: is a broker missing?
+            seen = replace(seen, awaited=_awaited(zk, moves, left))
+        in_sync = seen.in_sync
+        on_progress(seen)
         if not left and not later:
             return True
         pause = poll_ms / 1000
@@ -111,7 +118,7 @@ def follow(
         elapsed_s = time.monotonic() - begun
         counts = (done + p.finished, partitions, done_replicas + p.in_sync, wanted, elapsed_s)
         left = p.left.union(*batches[number + 1 :])
-        on_progress(Progress(*counts, number + 1, len(batches), left))
+        on_progress(Progress(*counts, number + 1, len(batches), left, p.awaited))
 
     def remaining_s() -> float | None:
         return None if timeout_s is None else max(0.0, begun + timeout_s - time.monotonic())
@@ -159,3 +166,9 @@ def _progress(
     lagging += sum(len(moves[p]) for p in later)
     unfinished = frozenset(left | later)
     return Progress(len(moves) - len(unfinished), len(moves), wanted - lagging, wanted, elapsed_s, left=unfinished)
+
+
+def _awaited(zk: ZooKeeper, moves: Moves, left: Set[TopicPartition]) -> tuple[int, ...]:
+    """Return the brokers that partitions are to be on, and that are not registered."""
+    live = {int(name) for name in zk.children(BrokersZnode.PATH) or () if name.isdecimal()}
+    return tuple(sorted({b for p in left for b in moves[p]} - live))

@@ -210,7 +210,7 @@ class Run:
         assert self._state is not None
         found = status.verify(self._zk, self._moves, preserve_throttles=True)
         moves = _with_pending(found.items, unsent)
-        yield events.Ended(moves, completed=found.completed, finished=finished, unsent=len(unsent))
+        yield events.Ended(moves, found.completed, finished, unsent=len(unsent), awaited=found.awaited)
         yield from self._finish(self._state) if finished else self._leave(self._state)
 
     def _finish(self, state: RunState) -> Iterator[Event]:

@@ -258,6 +258,12 @@ class Verifier:
             if all(r.complete for r in self.reports) or time.monotonic() - last_move > stall_s:
                 return
 
+    @property
+    def unreachable(self) -> dict[int, str]:
+        """Return the brokers that are not read now, and why."""
+        now = time.monotonic()
+        return {broker: why for broker, (until, why) in sorted(self._resting.items()) if until > now}
+
     def worst(self) -> PartitionReport:
         """Return the partition with the largest lag (RPV-4)."""
         return max(self.reports, key=lambda r: r.lag)

@@ -16,6 +16,9 @@ COMPLETE: Final = "complete"
 PARTIAL: Final = "partial"
 CANNOT_SAY: Final = "cannot_say"
 
+NO_LOG_OF: Final = "no log of broker"
+"""How the reason begins that a broker's own changes may be missing."""
+
 HIDDEN_ISR: Final = "ISR changes that leaders make themselves (no line passes them on; level TRACE is needed)"
 HIDDEN_OFFLINE: Final = "partitions going offline, and being deleted (told at TRACE only, INFO is the default from 2.6)"
 HIDDEN_WITHOUT_REPLICAS: Final = "partitions without leader while no broker that has a replica of them was alive"
@@ -64,7 +67,7 @@ def judge(overview: Overview, named: Set[int], unseen: int) -> Verdict:
     heard = {controller for _, controller in overview.heard}
     missing = sorted({*named, *heard} - set(overview.brokers))
     if missing:
-        reasons.append(f"no log of broker{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} is here")
+        reasons.append(f"{NO_LOG_OF}{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} is here")
     if unseen:
         reasons.append(
             f"{unseen} change{'s' * (unseen > 1)} of partitions not in these logs (gaps in partition epochs)"

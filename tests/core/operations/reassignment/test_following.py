@@ -5,13 +5,14 @@ import threading
 
 import pytest
 
+from kafkatool.commands.shared.run_progress import progress_text
 from kafkatool.core.errors import NodeExistsError
 from kafkatool.core.operations.reassignment.following import Progress, follow, wait
 from kafkatool.core.operations.reassignment.status import running
 from kafkatool.core.operations.reassignment.submission import prepare, start
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.session import Node, Watch, ZooKeeper
-from kafkatool.core.zookeeper.znodes import ReassignmentZnode
+from kafkatool.core.zookeeper.znodes import BrokerZnode, ReassignmentZnode
 from tests.core.operations.reassignment.plans import plan
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.core.zookeeper.sessions import count_round_trips
@@ -52,6 +53,28 @@ def test_each_look_at_the_progress_is_few_round_trips_deep_whatever_the_size(zk:
     assert not wait(zk, moves, timeout_s=0, on_progress=shown.append)
     assert [(p.finished, p.in_sync) for p in shown] == [(0, partitions)]
     assert trips.count == 2
+
+
+@pytest.mark.spec("RSN-33X")
+def test_a_broker_that_keeps_a_move_from_going_on_is_named(zk: ZooKeeper) -> None:
+    nodes.make_cluster(zk, topics={"t": {0: (1, 2)}})
+    moves = plan({0: (1, 3)})
+    start(zk, prepare(zk, moves))
+    zk.delete(BrokerZnode.path(3))
+    shown = list[Progress]()
+    assert not wait(
+        zk,
+        moves,
+        timeout_s=None,
+        on_progress=shown.append,
+        poll_ms=10,
+        interrupted=lambda: any(p.awaited for p in shown),
+    )
+    assert shown[-1].awaited == (3,)
+    assert (
+        progress_text(shown[-1], None)
+        == "0/1 partitions, 1/2 in sync, waiting for broker 3, which is down, ETA unknown"
+    )
 
 
 @pytest.mark.spec("RSN-33X")
