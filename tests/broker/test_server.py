@@ -345,7 +345,7 @@ def test_the_order_of_a_start_and_that_its_nodes_are_gone_when_the_stop_returns(
     assert places == sorted(places), said
 
 
-@pytest.mark.spec("Z-2", "Z-3", "Z-4", "Z-5", "Z-9", "Z-11", "BRK-124")
+@pytest.mark.spec("Z-2", "Z-3", "Z-4", "Z-5", "Z-9", "Z-11", "BRK-6", "BRK-124")
 def test_a_broker_without_id_below_a_chroot_that_is_not_there_makes_both_and_keeps_the_id(
     zk_connect: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -96,6 +96,11 @@ def answer(request: ControlRequest) -> None:
 def test_no_watch_answer_or_timer_of_a_former_term_does_anything() -> None:
     cluster, sent = at_work()
     worker = cluster.controller
+    cluster.create_topic("doomed", {0: [1, 2]})
+    cluster.zk.create(DeleteTopicsZnode.topic_path("doomed"))
+    cluster.work(1)
+    orders = [r.message for _, r in sent.ever if isinstance(r.message, StopReplicaRequest)]
+    assert any(order.delete_partitions for order in orders), "a deletion waits for its answers"
     writes: list[str] = []
     cluster.ensemble.on_write = lambda session, op: writes.append(op.path) if session is not cluster.zk else None
     worker.resign()

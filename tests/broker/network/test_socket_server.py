@@ -205,22 +205,22 @@ def _fail_once(monkeypatch: pytest.MonkeyPatch, cls: type, method: str, error: E
 @pytest.mark.parametrize(
     ("cls", "method"), [(Acceptor, "_configure"), (Connection, "receive"), (Connection, "mute_if_in_work")]
 )
+@pytest.mark.parametrize("error", [RuntimeError("on purpose"), OSError("on purpose")], ids=lambda e: type(e).__name__)
 def test_an_error_with_one_connection_ends_that_one_and_acceptor_and_processor_go_on(
-    monkeypatch: pytest.MonkeyPatch, cls: type, method: str
+    monkeypatch: pytest.MonkeyPatch, cls: type, method: str, error: Exception
 ) -> None:
-    with serving(max_connections_per_ip="3") as server, connected(server) as good:
+    with serving(max_connections_per_ip="2") as server, connected(server) as good:
         assert good.ask(b"before") == b"before"
-        for error in (RuntimeError("on purpose"), OSError("on purpose")):
-            failed = _fail_once(monkeypatch, cls, method, error)
-            with connected(server) as bad:
-                bad.send(b"bad")
-                assert bad.is_closed_by_server()
-            assert failed
-            monkeypatch.undo()
+        failed = _fail_once(monkeypatch, cls, method, error)
+        with connected(server) as bad:
+            bad.send(b"bad")
+            assert bad.is_closed_by_server()
+        assert failed
+        monkeypatch.undo()
         assert good.ask(b"still here") == b"still here"
 
         def admitted() -> bool:
-            with connected(server) as again:  # the slots of those that failed are free
+            with connected(server) as again:  # the slot of the one that failed is free
                 try:
                     return again.ask(b"new") == b"new"
                 except (EOFError, OSError):
@@ -331,7 +331,9 @@ def test_requests_are_taken_in_the_order_they_came_by_num_io_threads_handlers(
         gate.wait(60)
         echo(request)
 
+    before = set(threading.enumerate())
     with serving(hold, num_io_threads=str(handlers)) as server:
+        assert [("handler" in t.name) for t in threading.enumerate() if t not in before].count(True) == handlers
         clients = [RawClient(server.endpoints[0].port) for _ in range(9)]
         for i, client in enumerate(clients):
             client.send(b"%d" % i)
