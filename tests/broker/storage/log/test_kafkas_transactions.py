@@ -26,6 +26,9 @@ from tests.broker.storage.logs import everything, make_log
 DATA = Path(__file__).parents[3] / "data" / "transactions"
 DATA_PARTITIONS = ("in-0", "in-1", "small-0")
 
+_FILTER: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Python 3.11.4 and later want to be told that nothing outside the directory is to be written."""
+
 
 @pytest.fixture(params=["2.8.2-killed", "2.8.2-stopped", "3.9.1-killed", "3.9.1-stopped"])
 def left(request: pytest.FixtureRequest, tmp_path: Path) -> "Left":
@@ -40,7 +43,7 @@ class Left:
         self.directory = directory
         self.told: dict[str, Any] = json.loads((DATA / f"{name}.json").read_bytes())
         with tarfile.open(fileobj=io.BytesIO(gzip.decompress((DATA / f"{name}.tar.gz").read_bytes()))) as archive:
-            archive.extractall(directory, filter="data")
+            archive.extractall(directory, **_FILTER)
 
     def open(self, partition: str) -> Log:
         log = make_log(
