@@ -1,4 +1,4 @@
-"""``scripts/tool-matrix``: kt and Kafka's own tools on our brokers and on real Kafka, as one table."""
+"""``scripts/tool-matrix``: kt and Kafka's own tools on our brokers and on real Kafka, as two tables."""
 
 import sys
 import tempfile
@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.compat import matrix_arguments, tool_matrix
+from tests.compat import matrix_arguments, request_matrix, tool_matrix
 from tests.compat.real_kafka import libraries
+from tests.compat.request_matrix import CLUSTERS
 from tests.compat.tool_matrix import SAME, VERSIONS, Columns, NotPlayed
 from tests.paths import ROOT
 
@@ -25,12 +26,19 @@ Where the assignment is random (`create` with numbers, `--generate`), it must be
 start and shift. Kafka's tools have no `--cancel` with ZooKeeper: there the way back is a second plan. `-`: kt has no
 such command.
 """
-NOTES: Final = """
-## `--bootstrap-server` on real Kafka
+BY_REQUEST: Final = """
+## Kafka 3.x and 4.x
 
-`tests/compat/test_bootstrap_server.py` runs `kt topics`, `elect` and `reassign` with `--bootstrap-server`, in part line by
-line beside Kafka's own tool: on 2.8.2 and 3.9.1 with ZooKeeper, on 3.9.1 and 4.1.0 without (KRaft), and `topics` on 1.1.1,
-whose brokers have no requests for the others.
+Their tools have no `--zookeeper`, their brokers of 3.x still follow its nodes. Each row is played on real clusters of three
+brokers, with ZooKeeper and without (KRaft): by that version's own tools with `--bootstrap-server`, by kt the same way, and
+where there is a ZooKeeper by `kt --zookeeper`. Compared with what the version's tools leave behind are replicas, leaders and
+in-sync replicas as every broker tells them, configs, throttles, what is refused, and descriptions line by line (but the
+order of configs, which is none, and ids). `-`: only by request.
+
+"""
+NOTES: Final = """
+`tests/compat/test_bootstrap_server.py` runs `kt topics`, `elect` and `reassign` with `--bootstrap-server` on 2.8.2, too, and
+`topics` on 1.1.1, whose brokers have no requests for the others.
 
 ## Tools and clients with tests of their own
 
@@ -44,21 +52,29 @@ the consoles and load tools, of 2.8.2) have tests of their own in `tests/compat`
 
 def main() -> int:
     """Parse, play, print; exit code 1 when a cell differs."""
-    arguments = matrix_arguments.parse("scripts/tool-matrix", __doc__, "version", VERSIONS, "docs/compatibility.md")
-    versions = arguments.chosen
-    for version in versions:
-        libraries(version)
+    known = (*VERSIONS, *CLUSTERS)
+    arguments = matrix_arguments.parse("scripts/tool-matrix", __doc__, "version", known, "docs/compatibility.md")
+    versions = [name for name in arguments.chosen if name in VERSIONS]
+    clusters = [name for name in arguments.chosen if name in CLUSTERS]
+    for name in arguments.chosen:
+        libraries(name.partition("-")[0])
     began = time.monotonic()
+    say = lambda line: print(line, file=sys.stderr)  # noqa: E731
+    found: dict[str, Columns] = {}
+    by_request: request_matrix.Columns = {}
     with tempfile.TemporaryDirectory(prefix="tool-matrix-") as directory:
-        found = tool_matrix.columns_of(
-            versions, Path(directory), lambda line: print(line, file=sys.stderr), short=False
-        )
-    print(table(found))
+        if versions:
+            found = tool_matrix.columns_of(versions, Path(directory), say, short=False)
+        for cluster in clusters:
+            by_request |= request_matrix.compare(cluster, Path(directory) / cluster, say, short=False)
+    tables = [table(found) if found else "", request_matrix.table(by_request) if by_request else ""]
+    print("\n".join(filter(None, tables)))
     print(f"{time.monotonic() - began:.0f} s")
     differences = [f"{version}: {line}" for version, columns in found.items() for line in columns.differences()]
+    differences += request_matrix.differences(by_request)
     print("\n".join(differences))
     if arguments.write:
-        PAGE.write_text(f"{INTRODUCTION}\n{table(found)}{NOTES}")
+        PAGE.write_text(f"{INTRODUCTION}\n{tables[0]}{BY_REQUEST}{tables[1]}{NOTES}")
     return 1 if differences else 0
 
 

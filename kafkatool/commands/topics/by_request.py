@@ -25,7 +25,6 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkatool.core.client.cluster import ClusterClient
-    from kafkatool.core.operations.topics.description import PartitionDescription
 
 POLL_S: Final = 0.5
 MAX_FACTOR: Final = 32767
@@ -78,17 +77,11 @@ def describe(
         shown = [t for t in described if t.configs]
         out.show(Answer((header(t, by_request=True) for t in shown), [header_item(t) for t in shown], (), cluster_id))
         return 0
-    rows = [(t, [p for p in t.partitions if not filters or any(_selects(f, p) for f in filters)]) for t in described]
+    rows = [(t, [p for p in t.partitions if not filters or any(FILTERS[f](p) for f in filters)]) for t in described]
     items = [partition_item(p, t) for t, partitions in rows for p in partitions]
     lines = description_lines(rows, headers=not filters, by_request=True)
     out.show(Answer(lines, items, REQUEST_KEYS, cluster_id))
     return 0
-
-
-def _selects(name: str, partition: "PartitionDescription") -> bool:
-    if name == "at-min-isr-partitions":  # one without leader keeps its last ISR, and is named too (ADM-28)
-        return len(partition.isr) == partition.min_isr
-    return FILTERS[name](partition)
 
 
 def _parse_id(text: str | None) -> bytes | None:

@@ -67,7 +67,7 @@ FILTERS: Final[Mapping[str, Callable[[PartitionDescription], bool]]] = {
     "unavailable-partitions": lambda p: not p.available,
     "leader-not-preferred": lambda p: p.leader != p.preferred,
     "under-min-isr-partitions": lambda p: p.leader is None or len(p.isr) < p.min_isr,
-    "at-min-isr-partitions": lambda p: p.leader is not None and len(p.isr) == p.min_isr,
+    "at-min-isr-partitions": lambda p: len(p.isr) == p.min_isr,  # also without leader, by its last ISR (ADM-28)
 }
 """The filters of ``describe``, of which one may be given."""
 

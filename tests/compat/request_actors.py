@@ -1,0 +1,122 @@
+"""Who acts on a real cluster by request: kt, or the tools of the cluster's own version; and kt through ZooKeeper."""
+
+import re
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tests.compat.java_tools import JavaTools, Said
+
+TIMEOUT_S: Final = 240
+TOPICS: Final = {"3.6": "kafka.admin.TopicCommand", "": "org.apache.kafka.tools.TopicCommand"}
+REASSIGN: Final = {
+    "3.6": "kafka.admin.ReassignPartitionsCommand",
+    "": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+}
+ELECT: Final = {"3.6": "kafka.admin.LeaderElectionCommand", "": "org.apache.kafka.tools.LeaderElectionCommand"}
+CONFIGS: Final = "kafka.admin.ConfigCommand"
+
+
+class Actor(ABC):
+    """The same flags for all; each says how a command is run."""
+
+    name: str
+    by_request = True
+
+    @abstractmethod
+    def topics(self, action: str, *flags: str) -> Said: ...
+
+    @abstractmethod
+    def configure(self, topic: str, sets: Mapping[str, str], deletes: Sequence[str] = ()) -> Said: ...
+
+    @abstractmethod
+    def reassign(self, *flags: str) -> Said: ...
+
+    @abstractmethod
+    def elect(self, *flags: str) -> Said:
+        """Elect the preferred leaders."""
+
+
+class Kt(Actor):
+    """``kt``, each command a process."""
+
+    name = "kt"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._where = ("--bootstrap-server", bootstrap)
+
+    def topics(self, action: str, *flags: str) -> Said:
+        return self._run("topics", action, *flags)
+
+    def configure(self, topic: str, sets: Mapping[str, str], deletes: Sequence[str] = ()) -> Said:
+        changes = [word for key, value in sets.items() for word in ("--config", f"{key}={value}")]
+        changes += [word for key in deletes for word in ("--delete-config", key)]
+        return self.topics("alter", "--topic", topic, *changes)
+
+    def reassign(self, *flags: str) -> Said:
+        return self._run("reassign", *flags)
+
+    def elect(self, *flags: str) -> Said:
+        return self._run("elect", *flags)
+
+    def _run(self, *arguments: str) -> Said:
+        command = [sys.executable, "-m", "kafkatool", *arguments, *self._where]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
+        )
+        return Said(done.returncode, done.stdout + done.stderr)
+
+
+class KtByZooKeeper(Kt):
+    """``kt`` on the nodes that brokers of 3.x with ZooKeeper still follow."""
+
+    name = "kt by ZooKeeper"
+    by_request = False
+
+    def __init__(self, connect: str) -> None:
+        self._where = ("--zookeeper", connect)
+
+
+class Tools(Actor):
+    """The version's own command-line tools."""
+
+    def __init__(self, java: JavaTools, bootstrap: str) -> None:
+        self.name = f"tools of {java.version}"
+        self._java = java
+        self._where = ("--bootstrap-server", bootstrap)
+
+    def topics(self, action: str, *flags: str) -> Said:
+        return self._run(TOPICS, f"--{action}", *flags)
+
+    def configure(self, topic: str, sets: Mapping[str, str], deletes: Sequence[str] = ()) -> Said:
+        changes = ["--add-config", ",".join(f"{k}=[{v}]" for k, v in sets.items())] if sets else []
+        changes += ["--delete-config", ",".join(deletes)] if deletes else []
+        entity = ("--entity-type", "topics", "--entity-name", topic)
+        return self._java(CONFIGS, *self._where, "--alter", *entity, *changes)
+
+    def reassign(self, *flags: str) -> Said:
+        return self._run(REASSIGN, *flags)
+
+    def elect(self, *flags: str) -> Said:
+        return self._run(ELECT, "--election-type", "preferred", *flags)
+
+    def _run(self, tool: Mapping[str, str], *arguments: str) -> Said:
+        main = next(main for version, main in tool.items() if self._java.version.startswith(version))
+        return self._java(main, *self._where, *arguments)
+
+
+def described(text: str, prefix: str) -> list[str]:
+    """Return the lines of a description, sorted, without ids and without ``prefix``; all in one layout.
+
+    Kafka prints configs in no order, and kt with ZooKeeper in the layout of before 2.0.
+    """
+    lines = [re.sub(r"\tTopicId: \S+|\tElr: .*", "", line).replace(prefix, "") for line in text.splitlines()]
+    return sorted(_in_one_layout(line) for line in lines if "Topic:" in line)
+
+
+def _in_one_layout(line: str) -> str:
+    spaced = re.sub(r"(Topic|PartitionCount|ReplicationFactor|Configs):\s*", r"\1: ", line)
+    before, configs, after = spaced.partition("Configs: ")
+    return re.sub(r"\s+", " ", before + configs + ",".join(sorted(after.split(",")))).strip()
