@@ -15,11 +15,12 @@ from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.protocol.messages import find_coordinator as api
+from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ConfigZnode, TopicZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 
-SERVED = {10: load_handlers()[10]}
+SERVED = {key: served for key, served in load_handlers().items() if key in (3, 10)}
 OFFSETS = TopicZnode.path("__consumer_offsets")
 NOWHERE = (-1, "", -1)
 
@@ -48,7 +49,9 @@ def client(zk: ZooKeeper, cache: MetadataCache) -> Iterator[Client]:
     timer = Timer("waits")
     admin = TopicAdmin(zk, config, 1, cache, timer)
     groups: Any = SimpleNamespace(partition_of=lambda group: partition_for(group, 4))
-    context = handler_context(metadata_cache=cache, topic_admin=admin, groups=groups, transactions=groups)
+    context = handler_context(
+        metadata_cache=cache, topic_admin=admin, groups=groups, transactions=groups, config=config
+    )
     with broker_of(SERVED, context) as made:
         yield made
     timer.close()
@@ -97,8 +100,9 @@ def test_the_leader_of_the_ids_partition_coordinates_its_transactions(
 
 
 @pytest.mark.spec("TXN-3", "TXN-4")
+@pytest.mark.parametrize("by", ["a look-up", "its name in Metadata"])
 def test_the_first_look_up_with_enough_brokers_makes_the_topic_of_transactions(
-    client: Client, cache: MetadataCache, zk: ZooKeeper, caplog: pytest.LogCaptureFixture
+    client: Client, cache: MetadataCache, zk: ZooKeeper, caplog: pytest.LogCaptureFixture, by: str
 ) -> None:
     cache.update(update(brokers=[live(1)]))
     assert find(client, "tx", key_type=1) == (15, NOWHERE)
@@ -106,7 +110,11 @@ def test_the_first_look_up_with_enough_brokers_makes_the_topic_of_transactions(
     assert zk.get(TopicZnode.path("__transaction_state")) is None
     cache.update(update(brokers=[live(1), live(2), live(3)]))
     for _ in range(2):
-        assert find(client, "tx", key_type=1) == (15, NOWHERE)
+        if by == "a look-up":
+            assert find(client, "tx", key_type=1) == (15, NOWHERE)
+        else:
+            wanted = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(topic="__transaction_state")])
+            assert [t.error_code for t in client.call(metadata.API, 5, wanted).topics] == [5]
     node = zk.get(TopicZnode.path("__transaction_state"))
     assert node is not None
     assignment = TopicZnode.decode("", node.data).assignment
