@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from kafkatool.broker.embedded import topics
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
@@ -20,6 +22,7 @@ from kafkatool.broker.embedded.running import running_clusters
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
+from tests.steady import STEADY
 from tests.waiting import eventually
 
 
@@ -157,9 +160,10 @@ def test_the_data_of_an_earlier_run_is_there_after_down_and_up(directory: Path) 
 
 def test_a_topic_waits_for_a_broker_that_somebody_else_ended(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who ended it starts it again; where that is whoever asks, the answer is as from any cluster."""
-    theirs, mine = (EmbeddedCluster(brokers=2, directory=directory).share() for _ in range(2))
+    theirs, mine = (EmbeddedCluster(brokers=2, directory=directory, options=STEADY).share() for _ in range(2))
     try:
         theirs.stop_broker(2)
+        eventually(lambda: told_brokers(mine.status().brokers[0].port) == {1}, "broker 1 to know of it")
         with pytest.raises(RefusedError, match=r"larger than available brokers: 1\.$"):
             theirs.create_topic("at-once", replication_factor=2)
         assert mine.create_topic("alone", replication_factor=1) == "alone"
@@ -176,6 +180,14 @@ def test_a_topic_waits_for_a_broker_that_somebody_else_ended(directory: Path, mo
     finally:
         for cluster in (mine, theirs):
             cluster.down()
+
+
+def told_brokers(port: int) -> set[int]:
+    """Return the brokers that the one at that port tells of; none while it is silent."""
+    try:
+        return set(AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=10).brokers)
+    except KafkaException:
+        return set()
 
 
 def refuse(*_: object, **__: object) -> None:

@@ -361,23 +361,28 @@ def test_the_wait_tells_bytes_who_is_down_and_when_it_is_cut_short_what_to_type(
         )
 
     cluster.moving = {2: ([3, 2, 1], [3], [1])}
-    before = cluster.brokers[2].count(describe_log_dirs.API)
     key = describe_log_dirs.API.key
     cluster.brokers[0].answers[key] = lambda _: sizes(4 * 2**20)
     cluster.brokers[2].answers[key] = lambda _: sizes(2**20)
     listed = cluster.brokers[0].answers[listing.API.key]
+    shown: list[str] = []
 
-    def ends_once_read(request: Any) -> object:
-        if cluster.brokers[2].count(describe_log_dirs.API) > before + 1:  # so the first reading is complete
+    class Noting(ProgressLine):
+        def show(self, text: str, share: float | None = None) -> None:
+            shown.append(text)
+            super().show(text, share)
+
+    def ends_once_shown(request: Any) -> object:
+        if any("1.0 of 4.0 MiB" in text for text in shown):
             cluster.moving.clear()
             cluster.replicas = {**cluster.replicas, 0: [1, 9], 2: [3, 2]}
         return listed(request)
 
-    cluster.brokers[0].answers[listing.API.key] = ends_once_read
+    cluster.brokers[0].answers[listing.API.key] = ends_once_shown
     monkeypatch.setattr(by_request, "FIRST_POLL_S", 0.05)
     monkeypatch.setattr(by_request, "MAX_POLL_S", 0.05)
-    monkeypatch.setattr(run_progress, "ProgressLine", partial(ProgressLine, interval_s=0.0))
-    waited = cluster.run("verify", "--reassignment-json-file", plan, "--wait")
+    monkeypatch.setattr(run_progress, "ProgressLine", partial(Noting, interval_s=0.0))
+    waited = cluster.run("verify", "--reassignment-json-file", plan, "--wait", "--timeout", 240)
     assert waited.exit_code == 0, waited.output
     assert "1/2 partitions, 1.0 of 4.0 MiB" in waited.stderr
     assert waited.stderr.splitlines()[-1].startswith("2/2 partitions, 4.0 of 4.0 MiB")

@@ -15,6 +15,7 @@ from kafkatool.commands.main import kt
 from kafkatool.commands.replica_verify.rendering import mismatch_text, report_item, report_line
 from kafkatool.commands.shared.progress_line import ProgressLine
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.operations.verification import comparison
 from kafkatool.core.operations.verification.comparison import Layout, Mismatch, PartitionReport, Verifier
 from kafkatool.core.operations.verification.replica_reader import layout_from_zookeeper
 from kafkatool.core.planner.plan_files import bracketed
@@ -177,6 +178,7 @@ def test_an_endless_run_tells_of_a_broker_that_is_down_and_compares_the_others()
 
 @pytest.mark.spec("RPV-4", "RPV-9X")
 def test_each_report_of_an_endless_run_names_a_broker_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "RETRY_S", 3600.0)  # none is made between two reports, however late one is
     same = batches(b"a", b"b", b"c")
     with fake_cluster(replicas(same, same, same), down=[3]) as brokers:
         answer, requests = brokers[2].answer, 0
