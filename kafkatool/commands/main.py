@@ -18,6 +18,7 @@ from kafkatool.commands.lazy import COMPLETE_VARIABLE, LazyGroup
 from kafkatool.commands.shared.credentials import refuse_secrets
 from kafkatool.commands.shared.output import CURRENT_OUTPUT, Answer, Output, error_item, paint
 from kafkatool.commands.shared.settings import choose_context, complete_contexts
+from kafkatool.commands.shared.termination import interruptions_kept
 from kafkatool.core.errors import KafkatoolError, UsageError
 
 INTERRUPTED: Final = 130
@@ -60,7 +61,8 @@ class RootGroup(LazyGroup):
         debug = "--debug" in (sys.argv[1:] if args is None else args)
         try:
             refuse_secrets(sys.argv[1:] if args is None else args)
-            code = super().main(args, prog_name or "kt", complete_var, standalone_mode=False, **extra)
+            with interruptions_kept():
+                code = super().main(args, prog_name or "kt", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.exceptions.Exit as e:
             code = e.exit_code

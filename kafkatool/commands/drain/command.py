@@ -24,7 +24,7 @@ from kafkatool.commands.shared.options import (
     zookeeper_option,
 )
 from kafkatool.commands.shared.output import Answer, Output
-from kafkatool.commands.shared.termination import terminated_like_interrupted
+from kafkatool.commands.shared.termination import interruptions_kept, terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.operations.drain.drain import Drain, Proven, Terms
 from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError
@@ -161,7 +161,7 @@ def _carry_out(o: Options, zk: ZooKeeper) -> int:
         return _cancel(o, zk, output, work)
     proven: Proven | None = None
     try:
-        with output:
+        with interruptions_kept(), output:
             for event in work.resume(o.terms) if o.resume else work.start(o.terms):
                 output.show(event)
                 if isinstance(event, Proven):
@@ -176,7 +176,7 @@ def _carry_out(o: Options, zk: ZooKeeper) -> int:
 def _cancel(o: Options, zk: ZooKeeper, output: DrainOutput, work: Drain) -> int:
     ended = True
     try:
-        with output:
+        with interruptions_kept(), output:
             for event in work.cancel(rollback=o.rollback):
                 output.show(event)
                 if isinstance(event, Cancelled):

@@ -37,6 +37,7 @@ from kafkatool.commands.shared.options import (
     writing_options,
 )
 from kafkatool.commands.shared.output import Answer, Output, error_item
+from kafkatool.commands.shared.termination import interruptions_kept
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.model.values import TopicPartition, in_number, join_ids
@@ -295,17 +296,18 @@ def _elect(o: Options, zk: ZooKeeper, selection: Selection, batches: Sequence[Se
             o.out.note(batch_text(batches, told, time.monotonic() - begun))
 
     try:
-        result = election.run(
-            zk,
-            selection,
-            batches,
-            timeout_s=o.timeout,
-            wait=not o.no_wait,
-            interval_s=o.interval,
-            on_asking=on_asking,
-            on_batch=on_batch,
-            name_of=o.name_of,
-        )
+        with interruptions_kept():
+            result = election.run(
+                zk,
+                selection,
+                batches,
+                timeout_s=o.timeout,
+                wait=not o.no_wait,
+                interval_s=o.interval,
+                on_asking=on_asking,
+                on_batch=on_batch,
+                name_of=o.name_of,
+            )
     except KeyboardInterrupt:
         _say_how_to_go_on(o, asked, told, len(batches))
         raise

@@ -14,7 +14,7 @@ from kafkatool.commands.reassign.run_output import RunOutput
 from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
-from kafkatool.commands.shared.termination import terminated_like_interrupted
+from kafkatool.commands.shared.termination import interruptions_kept, terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError
 from kafkatool.core.model.values import in_number
 from kafkatool.core.operations.reassignment.cancelling import ControllerUnreachableError, asking
@@ -82,7 +82,7 @@ class Cancel(PlanMode):
     def _follow(self, run: Run, output: RunOutput, origin: Moves) -> tuple[Verification, bool]:
         """Show the events; return what was found, and whether it ended. Cut short, it says where things stand."""
         try:
-            with output:
+            with interruptions_kept(), output:
                 for event in run.cancel(
                     origin,
                     broker_access(),

@@ -12,7 +12,7 @@ from kafkatool.commands.shared.credentials import broker_access
 from kafkatool.commands.shared.options import read_cluster_id
 from kafkatool.commands.shared.output import Answer
 from kafkatool.commands.shared.plan_table import throttled_line
-from kafkatool.commands.shared.termination import terminated_like_interrupted
+from kafkatool.commands.shared.termination import interruptions_kept, terminated_like_interrupted
 from kafkatool.core.errors import KafkatoolError, RefusedError, UsageError
 from kafkatool.core.operations.reassignment import submission
 from kafkatool.core.operations.reassignment.copy_progress import read_largest_share, to_copy
@@ -141,7 +141,7 @@ class Execute(PlanMode):
     def _follow(self, run: Run, events: Iterator[Event], output: RunOutput, cluster_id: str | None) -> int:
         """Show the events of a run that is followed; whatever cuts them short, the run is left in order."""
         try:
-            with output:
+            with interruptions_kept(), output:
                 for event in events:
                     output.show(event)
                     if isinstance(event, Ended):

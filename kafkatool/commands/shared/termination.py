@@ -9,6 +9,21 @@ from typing import NoReturn
 
 
 @contextmanager
+def interruptions_kept() -> Iterator[None]:
+    """Let what a signal raises end the block as what it is, wherever it comes. An ``except`` for it goes around this.
+
+    Between the steps by which a `threading.Condition` gives up its lock and begins to wait, it makes the ``with`` around
+    that fail: the lock is not held. The RuntimeError about it takes the signal's place, which is then only its context.
+    """
+    try:
+        yield
+    except RuntimeError as e:
+        if isinstance(e.__context__, KeyboardInterrupt | SystemExit):
+            raise e.__context__ from None
+        raise
+
+
+@contextmanager
 def terminated_like_interrupted(error: type[BaseException] | BaseException = KeyboardInterrupt) -> Iterator[None]:
     """Let SIGTERM raise KeyboardInterrupt, or ``error``, while the block runs; change nothing in another thread."""
 
@@ -20,7 +35,8 @@ def terminated_like_interrupted(error: type[BaseException] | BaseException = Key
         return
     before = signal.signal(signal.SIGTERM, end)
     try:
-        yield
+        with interruptions_kept():
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -455,6 +455,7 @@ def test_a_handshake_that_fails_is_one_clear_line(
             of_rsa.set_ciphers("AES128-SHA")  # the listener's key is of another kind
             with pytest.raises(ssl.SSLError, match="alert"):
                 of_rsa.wrap_socket(peer.socket, server_hostname="localhost")
+        wait_until(lambda: "no shared cipher" in caplog.text)  # the other listener's processor is another thread
         plain = RawClient(server.endpoints[1].port)
         plain.socket.sendall(bytes.fromhex("16030100c8010000c40303") + bytes(100))
         assert plain.is_closed_by_server()
@@ -557,7 +558,6 @@ def test_who_stalls_before_the_login_disturbs_nobody_and_is_closed(
             return made
 
         other = awaited(logged_in, "a login in time")
-        caplog.clear()
         stalled = [RawClient(server.endpoints[0].port) for _ in range(20)]
         for peer in stalled[:10]:
             peer.socket.sendall(b"\x16\x03\x01\x02\x00" if protocol != "SASL_PLAINTEXT" else b"\0\0\0")

@@ -14,9 +14,11 @@ from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
+from kafkatool.core.zookeeper.watched_node import WatchedNode
 from kafkatool.core.zookeeper.znodes import ConfigZnode, ReassignmentZnode
 from tests.commands.reassign.killed_runs import BEFORE, BROKER_1, GOAL, Killed, Writes, reset
 from tests.commands.reassign.runner import plan_file, run
+from tests.commands.shared.test_termination import interrupted_before_it_waits
 from tests.core.operations.reassignment.plans import config, plan
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.waiting import eventually
@@ -165,6 +167,25 @@ def test_verify_ends_a_run_that_was_cut_short_with_the_throttle_as_it_was(
     assert done.exit_code == 0 and done.stdout.endswith("Throttle was removed.\n")
     assert config(zk, "brokers", "1") == BROKER_1
     assert not (tmp_path / "plan.state.json").exists()
+
+
+@pytest.mark.spec("RSN-23X", "RSN-22X")
+def test_a_signal_just_before_a_wait_begins_is_told_like_any_other(
+    zk: ZooKeeper, zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There it makes threading fail, whose error would take its place."""
+    nodes.make_cluster(zk, topics={"t": BEFORE})
+
+    def wait(_: WatchedNode, seconds: float) -> None:
+        changed = interrupted_before_it_waits(threading.Condition(), signal.SIGINT)
+        with changed:
+            changed.wait(seconds)
+
+    monkeypatch.setattr(WatchedNode, "wait", wait)
+    flags = ("--execute", "--reassignment-json-file", plan_file(tmp_path / "plan.json", GOAL))
+    result = run(zk_connect, *flags, "--throttle", "5000", "--wait")
+    assert result.exit_code == 130, (result.output, result.exception)
+    assert "the brokers go on with what was sent, without kt; the throttle stays" in result.stderr
 
 
 @pytest.mark.spec("RSN-23X", "RSN-22X")

@@ -1,15 +1,15 @@
-"""Signals of a server in the foreground."""
+"""Signals of a server in the foreground, and of a command that waits."""
 
 import faulthandler
 import os
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkatool.commands.shared.termination import StopSignals
+from kafkatool.commands.shared.termination import StopSignals, interruptions_kept, terminated_like_interrupted
 from tests.waiting import eventually
 
 
@@ -73,3 +73,36 @@ def test_a_signal_that_does_not_wake_the_main_thread_is_told(signals: StopSignal
     assert stopping.wait(60) and told == [signal.SIGTERM]
     for thread in threads:
         thread.join()
+
+
+def interrupted_before_it_waits(condition: threading.Condition, number: signal.Signals) -> threading.Condition:
+    """Have the signal come when the lock is given up and the wait has not begun."""
+    give_up = condition._release_save  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def given_up() -> object:
+        state = give_up()
+        signal.raise_signal(number)
+        return state
+
+    condition._release_save = given_up  # type: ignore[attr-defined]  # noqa: SLF001
+    return condition
+
+
+@pytest.mark.spec("RSN-23X")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("lock", [threading.Lock, threading.RLock])
+def test_an_interruption_between_the_steps_of_a_wait_is_one_all_the_same(
+    number: signal.Signals, lock: Callable[[], threading.Lock]
+) -> None:
+    condition = interrupted_before_it_waits(threading.Condition(lock()), number)
+    with pytest.raises(KeyboardInterrupt), terminated_like_interrupted(), condition:
+        condition.wait(60)
+
+
+@pytest.mark.spec("RSN-23X")
+def test_an_error_that_no_signal_has_caused_stays_what_it_is() -> None:
+    with pytest.raises(RuntimeError, match=r"^of its own$"), interruptions_kept():
+        try:
+            raise OSError
+        except OSError:
+            raise RuntimeError("of its own")  # noqa: B904  # with a context, which is no signal
