@@ -1,6 +1,6 @@
 """The link to a real ensemble, through kazoo; the only module that imports kazoo or knows its private members.
 
-kazoo (2.10 to 2.11) is changed below its public surface, for two reasons:
+kazoo (2.10 to 2.11) is changed below its public surface, for three reasons:
 
 - It wakes its thread with one byte per request, sends each by itself and reads each answer in two steps. With thousands
   of requests on the way the two threads take turns at the interpreter's lock, and a znode costs 0.2 to 0.4 ms. Here the
@@ -8,6 +8,7 @@ kazoo (2.10 to 2.11) is changed below its public surface, for two reasons:
 - A ZooKeeper that is just starting can accept a connection and then forget it: it neither answers nor closes (seen with
   3.9.5 in most of its starts, within some milliseconds after the port opens). kazoo waits for such an answer as long as
   the session may last, and by then it has lasted. A new attempt gets through at once.
+- An interruption that comes while it wakes its thread is taken for the end of the session.
 
 ``tests/core/zookeeper/test_kazoo_members.py`` names each private member used, and fails when a new version lacks one.
 """
@@ -80,6 +81,7 @@ _STATES = {
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.EXPIRED,
 }
+_ENDED = (KeeperState.AUTH_FAILED, KeeperState.CLOSED, KeeperState.EXPIRED_SESSION)  # nothing is queued then
 _KINDS = {"NONE": None, "CREATED": "created", "DELETED": "deleted", "CHANGED": "changed"}  # any other: children
 
 
@@ -411,6 +413,21 @@ class _Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         """Queue a request with the place of its answer."""
         self._call(request, answer)
 
+    def _call(self, request: Any, answer: Any) -> Any:
+        """Queue a request and wake kazoo's thread, as kazoo does, but let an interruption through.
+
+        kazoo takes whatever comes while it wakes the thread, Ctrl-C too, for the end of the session.
+        """
+        if self.client_state in _ENDED:
+            return super()._call(request, answer)
+        self._queue.append((request, answer))
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if (wake_up := self.connection.wake_up) is not None:
+                wake_up.send(b"\0")
+                return None
+        answer.set_exception(kz.ConnectionClosedError("Connection has been closed"))
+        return None
+
     def wait_until_live(self, timeout_s: float) -> bool:
         """Wait for a connection; tell whether there is one."""
         return self._live.wait(timeout_s)
@@ -527,6 +544,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
             if self._holding.__dict__.pop("requests") and (wake_up := self._write_sock) is not None:
                 with contextlib.suppress(OSError):  # closed meanwhile: kazoo fails what is queued
                     wake_up.send(b"\0")
+
+    @property
+    def wake_up(self) -> Any:
+        """Return what wakes kazoo's thread, None while there is none or it ends."""
+        return self._write_sock
 
     def wake(self) -> None:
         """Have kazoo's thread look for requests."""

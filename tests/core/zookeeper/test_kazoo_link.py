@@ -4,6 +4,7 @@ and thousands of requests at once: all answered, in order, also when the connect
 """
 
 import contextlib
+import signal
 import socket
 import struct
 import threading
@@ -222,6 +223,21 @@ def test_more_wake_ups_than_fit_between_the_threads_block_nobody(zk: ZooKeeper) 
     for _ in range(5_000):  # the pair holds some hundred
         link_of(zk).client.connection.wake()
     assert [n and len(n.data) for n in zk.get_many(["/n0", "/n1", "/n2"])] == [10] * 3
+
+
+@pytest.mark.spec("RSN-23X")
+def test_an_interruption_while_a_request_is_sent_is_no_end_of_the_session(
+    zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wake_up = link_of(zk).client.connection.wake_up
+
+    def interrupted(data: bytes) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as once, pytest.raises(KeyboardInterrupt):
+        once.setattr(wake_up, "send", interrupted)
+        zk.create("/made")
+    eventually(lambda: zk.children("/") == ["made"], "what was queued to be sent with what follows")
 
 
 def test_a_bulk_read_that_waits_does_not_hold_up_others_nor_outlive_a_closed_session(zk: ZooKeeper) -> None:
