@@ -81,10 +81,11 @@ class Stage:
 
     def told(self, name: str, brokers: Sequence[int] = BROKERS) -> list[Told | None]:
         """Return what each of those brokers tells of the topic; None where it knows none, nothing where it is silent."""
-        return [self._told(self.admins[broker], self.topic(name)) for broker in brokers]
+        return [self._told(broker, self.topic(name)) for broker in brokers]
 
-    @staticmethod
-    def _told(admin: AdminClient, topic: str) -> Told | None:
+    def _told(self, broker: int, topic: str) -> Told | None:
+        # A new client asks the broker it was given; one that knows the others asks any of them.
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.kafka.ports[broker]}", "client.id": "facts"})
         try:
             found = admin.list_topics(timeout=10).topics.get(topic)
         except KafkaException:
@@ -133,21 +134,20 @@ class Stage:
 
     def throttles(self) -> dict[str, dict[str, str]]:
         """Return the replication throttles of brokers that have any."""
-        found = {str(b): self._dynamic(ResourceType.BROKER, str(b)) for b in BROKERS}
+        found = {str(b): self._dynamic(b, ResourceType.BROKER, str(b)) for b in BROKERS}
         return {b: {k: c[k] for k in _RATES if k in c} for b, c in found.items() if any(k in c for k in _RATES)}
 
-    def _dynamic(self, kind: ResourceType, name: str) -> dict[str, str]:
+    def _dynamic(self, broker: int, kind: ResourceType, name: str) -> dict[str, str]:
         wanted = ConfigResource(kind, name)
-        broker = int(name) if kind == ResourceType.BROKER else BROKERS[0]
-        (future,) = self.admins[broker].describe_configs([wanted], request_timeout=WAIT_S).values()
+        (future,) = self.admins[broker].describe_configs([wanted], request_timeout=WAIT_S, broker=broker).values()
         own = {1: ResourceType.TOPIC, 2: ResourceType.BROKER}  # the sources DYNAMIC_TOPIC and DYNAMIC_BROKER
         return {c.name: c.value for c in future.result().values() if own.get(c.source) == kind}
 
     def until_overrides(self, name: str, wanted: Mapping[str, str]) -> None:
-        """Wait until these are the topic's own configs; whichever broker is asked may learn of them after the others."""
+        """Wait until every broker tells that these are the topic's own configs: each learns of them in its own time."""
 
         def told() -> bool:
-            return self._dynamic(ResourceType.TOPIC, self.topic(name)) == wanted
+            return all(self._dynamic(b, ResourceType.TOPIC, self.topic(name)) == wanted for b in BROKERS)
 
         eventually(told, f"{self.topic(name)} with {wanted}", WAIT_S)
 

@@ -26,6 +26,8 @@ LASTING_KRAFT = {
 }
 ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": "1000"}
 """So a throttled replica gets one batch, and then none for ten seconds."""
+NO_OTHER_ELECTION = {"auto.leader.rebalance.enable": "false"}
+"""So the leader that kt is to put back is not put back before, every five minutes, by the controller."""
 
 CLUSTERS = [
     pytest.param(("4.1.0", KraftKafka), id="4.1.0-kraft"),
@@ -42,7 +44,9 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     version, kind = request.param
     real_kafka.require(version)
     options = LASTING if kind is RealKafka else LASTING_KRAFT
-    with kind(version, tmp_path_factory.mktemp("kafka"), options={**options, **ONE_BATCH_A_FETCH}) as running:
+    with kind(
+        version, tmp_path_factory.mktemp("kafka"), options={**options, **ONE_BATCH_A_FETCH, **NO_OTHER_ELECTION}
+    ) as running:
         yield running
 
 
