@@ -25,7 +25,9 @@ class RunProgressLine:
     def begin(self, following: Following) -> None:
         """Begin the line, and ask brokers how much is copied."""
         self._label = f"{following.what}: " if following.what else ""
-        self._watch = self._end.enter_context(CopyWatch(following.copying, access=broker_access()))
+        self._watch = CopyWatch(following.copying, access=broker_access())
+        self._end.push(self._watch)  # before it has begun: an interruption meanwhile ends it too
+        self._watch.__enter__()
         self._line = ProgressLine(self._note)
         self._end.callback(self._line.end)
 
