@@ -17,7 +17,7 @@ from tests.paths import ROOT
 READ = "; 1 ends x:0..1 ; 1 final x:1"
 
 
-@pytest.mark.spec("HIS-4", "HIS-1")
+@pytest.mark.spec("HIS-4", "HIS-1", "HIS-14")
 @pytest.mark.parametrize(
     ("text", "code", "says"),
     [
