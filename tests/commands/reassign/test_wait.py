@@ -136,7 +136,7 @@ def test_past_the_deadline_no_further_batch_is_sent_and_the_rest_can_be_sent_lat
     assert not (tmp_path / "plan.state.json").exists()
 
 
-@pytest.mark.spec("RSN-19X", "RSN-20X")
+@pytest.mark.spec("RSN-19X", "RSN-20X", "COM-6X")
 def test_every_batch_is_shown_and_checked_before_the_first_is_sent(
     seed: ZooKeeper, zk_connect: str, tmp_path: Path
 ) -> None:
