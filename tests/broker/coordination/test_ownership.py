@@ -22,7 +22,7 @@ def test_an_id_too_long_to_be_remembered_has_its_partition_by_the_same_hash(leng
         assert partition_for("a" * length, 50) == abs(signed) % 50
 
 
-@pytest.mark.spec("GRP-6", "GRP-7")
+@pytest.mark.spec("GRP-6", "GRP-7", "TXN-7")
 def test_loads_and_unloads_obey_the_leader_epoch() -> None:
     owned = OwnedPartitions()
     assert owned.begin_load(3, 5)
@@ -41,7 +41,7 @@ def test_loads_and_unloads_obey_the_leader_epoch() -> None:
     assert not owned.finish_load(3, 8), "what was loaded for a lost partition is void"
 
 
-@pytest.mark.spec("GRP-7")
+@pytest.mark.spec("GRP-7", "TXN-7")
 def test_a_load_stays_void_though_its_partition_has_come_back() -> None:
     owned = OwnedPartitions()
     owned.begin_load(3, 5)

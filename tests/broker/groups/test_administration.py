@@ -110,7 +110,7 @@ def test_all_groups_in_memory_are_listed_with_14_while_more_are_being_loaded(
 # --- delete ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("GRP-60", "GRP-8")
+@pytest.mark.spec("GRP-60", "GRP-8", "TXN-88")
 def test_only_a_group_without_members_is_deleted_and_stays_so(stage: Stage) -> None:
     assert delete(stage) is ErrorCode.NOT_COORDINATOR
     stage.lead()

@@ -116,7 +116,7 @@ def stage_value(offset: int) -> OffsetToCommit:
     return OffsetToCommit(OffsetValue(offset, None, "m", 1, None), False)
 
 
-@pytest.mark.spec("GRP-12")
+@pytest.mark.spec("GRP-12", "TXN-86", "TXN-88")
 @pytest.mark.parametrize(("commit", "offset"), [(True, 9), (False, 1)])
 def test_a_load_applies_transactional_commits_with_their_marker_only(stage: Stage, commit: bool, offset: int) -> None:
     stage.lead()

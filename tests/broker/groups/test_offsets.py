@@ -53,7 +53,7 @@ def test_a_commit_on_its_way_outlives_a_tombstone_only_if_it_stands_behind_it() 
     assert offsets.empty
 
 
-@pytest.mark.spec("GRP-12")
+@pytest.mark.spec("GRP-12", "TXN-86")
 def test_transactional_commits_wait_for_their_marker() -> None:
     offsets = CommittedOffsets()
     offsets.apply(A, commit(5, at=10))

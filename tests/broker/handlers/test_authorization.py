@@ -321,7 +321,7 @@ def test_without_an_authorizer_there_are_no_acls(key: int) -> None:
     assert (told.error_code, told.error_message) == (54, "No Authorizer is configured on the broker")
 
 
-@pytest.mark.spec("SEC-84")
+@pytest.mark.spec("SEC-84", "TXN-6")
 def test_a_batch_of_a_transaction_asks_for_its_id_before_the_topic() -> None:
     partitions = [ProduceRequestPartition(partition=0, records=BATCH)]
     fields = {"acks": 1, "timeout_ms": 1000, "topics": [ProduceRequestTopic(topic="t", partitions=partitions)]}

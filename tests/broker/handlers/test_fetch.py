@@ -83,7 +83,7 @@ def test_records_come_back_as_they_lie_in_the_log(broker: World, client: Client,
     assert bytes(only(ask(client, version, 3)).records or b"!") == b"!"  # type: ignore[arg-type]
 
 
-@pytest.mark.spec("BRK-103")
+@pytest.mark.spec("BRK-103", "TXN-65", "TXN-63")
 @pytest.mark.parametrize("version", [4, 12])
 def test_a_read_committed_consumer_is_told_what_was_aborted_and_reads_below_open_transactions(
     broker: World, client: Client, version: int

@@ -91,7 +91,7 @@ def test_leader_and_isr(broker: World, groups: Groups, transactions: Groups, cli
     assert broker.partition().is_leader
 
 
-@pytest.mark.spec("BRK-32", "GRP-6", "GRP-15")
+@pytest.mark.spec("BRK-32", "GRP-6", "GRP-15", "TXN-7", "TXN-13")
 @pytest.mark.parametrize("slow", ["groups", "transactions"])
 @pytest.mark.parametrize("how", ["led", "followed", "stopped"])
 def test_what_is_led_or_lost_is_told_before_the_answer(
@@ -114,7 +114,7 @@ def test_what_is_led_or_lost_is_told_before_the_answer(
     assert getattr(groups, how) == getattr(transactions, how) == [TP]
 
 
-@pytest.mark.spec("BRK-32", "BRK-109", "BRK-162", "GRP-15")
+@pytest.mark.spec("BRK-32", "BRK-109", "BRK-162", "GRP-15", "TXN-13")
 @pytest.mark.parametrize("version", range(3))
 def test_stop_replica(broker: World, groups: Groups, transactions: Groups, client: Client, version: int) -> None:
     broker.lead()

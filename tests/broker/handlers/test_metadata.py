@@ -273,7 +273,7 @@ def test_each_api_is_served_in_exactly_the_versions_of_table_a() -> None:
     assert {key: load_handlers()[key].versions for key in TABLE_A} == TABLE_A
 
 
-@pytest.mark.spec("BRK-1", "BRK-155", "BRK-156")
+@pytest.mark.spec("BRK-1", "BRK-155", "BRK-156", "TXN-102", "TXN-29", "TXN-35", "TXN-91")
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_exactly_what_is_served_is_announced(version: int) -> None:
     request = api_versions_api.ApiVersionsRequest(client_software_name="a-1.b", client_software_version="1.0")

@@ -106,7 +106,7 @@ def replicated(on: Stage) -> None:
     on.succeed_here(Mortal())
 
 
-@pytest.mark.spec("TXN-10", "TXN-8", "TXN-94")
+@pytest.mark.spec("TXN-10", "TXN-8", "TXN-9", "TXN-94")
 def test_nothing_is_served_before_what_was_loaded_is_replicated(on: Stage) -> None:
     mine = given(on)
     replicated(on)
@@ -344,7 +344,7 @@ def test_the_scan_gives_up_what_is_past_its_time_and_nothing_else(on: Stage) -> 
     assert (code, again.epoch) == (ErrorCode.NONE, old.epoch + 2)
 
 
-@pytest.mark.spec("TXN-34", "TXN-72", "TXN-75")
+@pytest.mark.spec("TXN-34", "TXN-72", "TXN-75", "TXN-106")
 def test_a_batch_opens_a_transaction_only_in_a_partition_that_was_added(on: Stage) -> None:
     mine = given(on)
     assert on.produce("id", mine, HERE) is ErrorCode.INVALID_TXN_STATE

@@ -386,7 +386,7 @@ def test_a_new_segment_ends_no_wait_of_a_replica_that_is_held_back(tmp_path: Pat
         assert [(read.error, read.size_bytes) for read in waiting] == [(0, 0)]
 
 
-@pytest.mark.spec("BRK-99", "BRK-92")
+@pytest.mark.spec("BRK-99", "BRK-92", "TXN-63")
 def test_a_parked_read_committed_fetch_waits_for_the_last_stable_offset(broker: World) -> None:
     log = broker.lead().log
     log.append_as_leader(batch(2, producer=(7, 0, 0), attributes=0x10), 0, origin_client=False, verification=UNVERIFIED)

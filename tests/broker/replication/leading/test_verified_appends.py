@@ -87,7 +87,7 @@ def test_one_question_for_a_transaction_and_none_for_its_later_batches(leader: L
     assert codes(repeat) == [NOT_ADDED]
 
 
-@pytest.mark.spec("TXN-75")
+@pytest.mark.spec("TXN-75", "TXN-106")
 @pytest.mark.parametrize("what", ["marker", "truncation", "role"])
 def test_what_comes_between_question_and_append_voids_the_leave(leader: Leader, what: str) -> None:
     if what == "truncation":

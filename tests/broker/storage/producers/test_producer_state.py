@@ -94,7 +94,7 @@ def test_idle_producers_are_forgotten_but_none_in_a_transaction() -> None:
     assert list(state.entries) == [10]
 
 
-@pytest.mark.spec("BRK-107")
+@pytest.mark.spec("BRK-107", "TXN-63")
 def test_nothing_at_or_after_an_open_transaction_is_stable_until_its_end_is_replicated() -> None:
     state = ProducerState()
     state.record(_header(0, attributes=0x10), 50, 1000)
