@@ -60,7 +60,7 @@ def produced(configuration: dict[str, Any], topic: str = "orders") -> str:
     return told[0]
 
 
-@pytest.mark.spec("SEC-48", "SEC-104", "SEC-107")
+@pytest.mark.spec("SEC-48", "SEC-104", "SEC-107", "SEC-108")
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "SSL"])
 def test_every_client_gets_in_by_every_mechanism(cluster: EmbeddedCluster, mechanism: str) -> None:
     assert produced(cluster.client("confluent", mechanism=mechanism)) == ""
@@ -183,7 +183,7 @@ def test_markers_and_questions_of_transactions_log_in_at_other_brokers(cluster: 
     assert sorted(map(str, seen)) == ["0", "1"]
 
 
-@pytest.mark.spec("SEC-33", "ADM-105", "ADM-109")
+@pytest.mark.spec("SEC-33", "ADM-105", "ADM-109", "SEC-107")
 def test_what_brokers_say_of_themselves_is_asked_by_the_login_of_kt(cluster: EmbeddedCluster) -> None:
     login = ("--command-config", str(cluster.client("java", mechanism="SCRAM-SHA-256")))
     to_zookeeper = ("--zk-auth-file", str(cluster.security.login_file))

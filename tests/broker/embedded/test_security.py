@@ -29,7 +29,7 @@ def test_a_user_whose_files_would_be_others_is_refused(tmp_path: Path, user: str
     assert before == {path: path.read_bytes() for path in security.directory.iterdir()}
 
 
-@pytest.mark.spec("SEC-105")
+@pytest.mark.spec("SEC-105", "SEC-45")
 def test_the_data_of_a_secured_zookeeper_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

@@ -469,7 +469,7 @@ def test_who_says_that_it_is_a_follower_is_believed_on_the_brokers_listener_alon
 IDS = {4: "controller_id", 5: "controller_id", 6: "controller_id", 7: "broker_id"}
 
 
-@pytest.mark.spec("SEC-51")
+@pytest.mark.spec("SEC-51", "SEC-50")
 @pytest.mark.parametrize("key", [4, 5, 6, 7], ids=lambda key: APIS[key].name)
 def test_where_principals_of_brokers_are_named_nobody_else_speaks_for_them(key: int) -> None:
     anybody = Authorizer({"User:ANONYMOUS"}, allow_without_acl=True)

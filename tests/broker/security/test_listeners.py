@@ -121,7 +121,7 @@ def test_a_certificate_that_has_expired_or_is_about_to_is_told_of_each_time(
         assert said == told * 2
 
 
-@pytest.mark.spec("SEC-56")
+@pytest.mark.spec("SEC-56", "SEC-72")
 def test_certificates_are_asked_for_on_sasl_ssl_by_the_listeners_own_property_alone(
     authority: Authority, broker: Certificate, caplog: pytest.LogCaptureFixture
 ) -> None:

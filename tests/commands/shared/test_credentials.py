@@ -44,7 +44,7 @@ def test_a_zookeeper_without_sasl_is_said_at_once_and_never_used_without_the_log
     assert topics(zk_connect).stdout == "t\n"
 
 
-@pytest.mark.spec("SEC-6")
+@pytest.mark.spec("SEC-6", "SEC-1")
 @pytest.mark.usefixtures("nodes")
 def test_a_file_of_another_user_is_refused_and_a_pipe_is_not(
     zk_connect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -343,7 +343,7 @@ def test_lists_of_partitions() -> None:
     }
 
 
-@pytest.mark.spec("Z-24", "Z-25", "Z-26")
+@pytest.mark.spec("Z-24", "Z-25", "Z-26", "SEC-66")
 def test_configs() -> None:
     assert ConfigZnode.path("users", "a b*c/ü") == "/config/users/a%20b%2Ac%2F%C3%BC"
     assert ConfigZnode.path("clients", "a+b") == "/config/clients/a%2Bb"
