@@ -24,6 +24,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
 
 
 @pytest.mark.spec("ADM-59", "ADM-61", "ADM-62", "ADM-64", "ADM-65", "ADM-66", "ADM-67", "ADM-77", "ADM-81", "ADM-80")
+@pytest.mark.spec("ADM-82", "ADM-83", "ADM-84")
 @pytest.mark.parametrize("version", real_kafka.versions(*VERSIONS))
 def test_the_tools_and_the_admin_client_do_their_work(version: str, ours: EmbeddedCluster, tmp_path: Path) -> None:
     real_kafka.require(version)

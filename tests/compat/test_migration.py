@@ -58,7 +58,7 @@ def in_phase(kafka: MigratingKafka, phase: str) -> dict[str, dict[str, Any]]:
         raise AssertionError(f"{phase}: {last[-1]}") from e
 
 
-@pytest.mark.spec("ADM-99", "ADM-100", "ADM-101", "ADM-103", "ADM-104")
+@pytest.mark.spec("ADM-99", "ADM-100", "ADM-101", "ADM-103", "ADM-104", "ADM-102")
 def test_each_phase_of_a_migration_is_told_and_nothing_stands_in_its_way(tmp_path: Path) -> None:
     real_kafka.require(VERSION)
     with MigratingKafka(tmp_path) as kafka, ZooKeeper(kafka.connect) as zk:

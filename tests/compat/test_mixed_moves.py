@@ -68,7 +68,7 @@ def moved(mixed: Mixed, topic: str, replicas: list[int]) -> None:
     await_in_sync(mixed.zk, [topic], WAIT_S)
 
 
-@pytest.mark.spec("ADM-70", "ADM-71", "ADM-72")
+@pytest.mark.spec("ADM-70", "ADM-71", "ADM-72", "ADM-86")
 @pytest.mark.parametrize(("first", "heir"), [(OURS, THEIRS), (THEIRS, OURS)], ids=["ours-first", "theirs-first"])
 def test_a_move_is_finished_and_another_cancelled_by_the_other_kind_of_controller(
     mixed: Mixed, tools: Tools, first: int, heir: int

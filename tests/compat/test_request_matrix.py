@@ -17,7 +17,7 @@ OFTEN = "4.1.0-kraft"
 
 
 @pytest.mark.spec("ADM-22", "ADM-24", "ADM-25", "ADM-26", "ADM-27", "ADM-28", "ADM-30", "ADM-33", "ADM-34", "ADM-35")
-@pytest.mark.spec("ADM-36", "ADM-38", "ADM-41", "ADM-45", "ADM-46")
+@pytest.mark.spec("ADM-36", "ADM-38", "ADM-41", "ADM-45", "ADM-46", "ADM-17", "ADM-58")
 @pytest.mark.parametrize(
     "cluster", [pytest.param(name, marks=[] if name == OFTEN else pytest.mark.slowest) for name in CLUSTERS]
 )

@@ -84,7 +84,7 @@ def partitions(client: Client, version: int) -> dict[int, MetadataResponsePartit
     return {p.partition: p for p in topic.partitions}
 
 
-@pytest.mark.spec("ADM-85")
+@pytest.mark.spec("ADM-85", "ADM-84")
 @pytest.mark.parametrize("version", [10, 11])
 def test_topics_are_asked_for_by_name_and_no_id_is_known(client: Client, admin: FakeTopicAdmin, version: int) -> None:
     by_id, by_both = bytes(15) + b"\1", bytes(15) + b"\2"
@@ -268,7 +268,7 @@ TABLE_A = {
 }
 
 
-@pytest.mark.spec("BRK-1")
+@pytest.mark.spec("BRK-1", "ADM-84")
 def test_each_api_is_served_in_exactly_the_versions_of_table_a() -> None:
     assert {key: load_handlers()[key].versions for key in TABLE_A} == TABLE_A
 

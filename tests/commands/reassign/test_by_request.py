@@ -250,7 +250,7 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_written(
     assert (absent.exit_code, absent.stdout) == (1, f"Error: Unable to read file {tmp_path / 'none.json'}\n")
 
 
-@pytest.mark.spec("ADM-33", "ADM-35")
+@pytest.mark.spec("ADM-33", "ADM-35", "ADM-19")
 def test_beside_what_moves_a_plan_begins_only_on_request_and_its_throttle_covers_both(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -286,7 +286,7 @@ def test_what_was_refused_is_told_and_what_was_begun_runs(cluster: Cluster, tmp_
     assert text.endswith("Error reassigning partition(s):\nt-2: no such broker\n")
 
 
-@pytest.mark.spec("ADM-35")
+@pytest.mark.spec("ADM-35", "ADM-19")
 def test_a_throttle_on_a_broker_that_is_down_is_refused_unless_forced(cluster: Cluster, tmp_path: Path) -> None:
     cluster.replicas[0] = [9, 2]
     plan = _plan(tmp_path, {0: [3, 2]})

@@ -44,7 +44,7 @@ def replicas(*logs: list[bytes]) -> dict[int, dict[TopicPartition, list[bytes]]]
     return {broker: {T0: log} for broker, log in enumerate(logs, 1)}
 
 
-@pytest.mark.spec("RPV-1", "RPV-2", "RPV-3", "RPV-4", "RPV-7X", "RPV-11X", "COM-2", "COM-9X")
+@pytest.mark.spec("RPV-1", "RPV-2", "RPV-3", "RPV-4", "RPV-7X", "RPV-11X", "COM-2", "COM-9X", "ADM-51")
 def test_equal_replicas_read_from_their_own_brokers_as_a_debugging_consumer() -> None:
     same = batches(b"a", b"b", b"c")
     with fake_cluster(replicas(same, same, same)) as brokers:

@@ -94,7 +94,7 @@ def test_every_command_that_has_the_flag_is_tried() -> None:
     assert having - tried == {("migrate check", BOOTSTRAP)}, "it asks both at once"
 
 
-@pytest.mark.spec("COM-5X", "ADM-8")
+@pytest.mark.spec("COM-5X", "ADM-8", "ADM-109")
 def test_no_command_writes_to_a_cluster_of_another_id_or_of_none(cluster: EmbeddedCluster) -> None:
     with ZooKeeper(cluster.zookeeper) as zk:
         own = read_cluster_id(zk)

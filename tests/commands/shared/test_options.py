@@ -64,7 +64,7 @@ def test_no_tool_that_takes_a_zookeeper_is_left_out() -> None:
     assert tried == taking - servers
 
 
-@pytest.mark.spec("COM-1", "COM-3X")
+@pytest.mark.spec("COM-1", "COM-3X", "ADM-1")
 @pytest.mark.parametrize("command", TOUCHING_A_CLUSTER)
 def test_no_tool_touches_a_cluster_whose_zookeeper_is_not_named(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object

@@ -129,7 +129,7 @@ def test_a_description_has_kafkas_words_and_what_moves(broker: FakeBroker) -> No
     assert (second["adding_replicas"], second["removing_replicas"]) == ([3], [2]) and not second["under_replicated"]
 
 
-@pytest.mark.spec("ADM-24")
+@pytest.mark.spec("ADM-24", "ADM-14")
 def test_the_factor_is_partition_0s_less_what_it_gains_and_what_brokers_do_not_tell_is_left_out(
     broker: FakeBroker,
 ) -> None:
@@ -208,7 +208,7 @@ def test_eligible_leaders_come_page_by_page_and_a_circle_of_pages_is_an_error(br
     assert circle.exit_code == 1 and "again: not all partitions can be described" in circle.stderr
 
 
-@pytest.mark.spec("ADM-29")
+@pytest.mark.spec("ADM-29", "ADM-14", "ADM-23")
 def test_a_topic_is_described_by_its_id(broker: FakeBroker) -> None:
     other = parse_uuid("AMTj-ue2TESy1XyHQXqiJg")
     assert other is not None
@@ -296,7 +296,7 @@ def test_what_needs_no_broker_is_refused_without_one(broker: FakeBroker, flags: 
     assert not broker.asked
 
 
-@pytest.mark.spec("ADM-23", "ADM-56")
+@pytest.mark.spec("ADM-23", "ADM-56", "ADM-54")
 def test_the_controllers_words_are_passed_on_after_the_warning_about_the_name(broker: FakeBroker) -> None:
     broker.answers[create_topics.API.key] = lambda _: _created(ErrorCode.INVALID_REPLICATION_FACTOR, "too large")
     found = _run(broker, "create", "--topic", "a.b", "--partitions", 1)
@@ -440,7 +440,7 @@ def _deleted(request: delete_topics.DeleteTopicsRequest) -> object:
     return delete_topics.DeleteTopicsResponse(topics=by_name + by_id)
 
 
-@pytest.mark.spec("ADM-30")
+@pytest.mark.spec("ADM-30", "ADM-23")
 def test_topics_are_deleted_by_one_request_by_id_where_brokers_know_ids(broker: FakeBroker) -> None:
     other = bytes(range(16))
     _tell(broker, _topic("a.b"), _topic("a-b", topic_id=other))

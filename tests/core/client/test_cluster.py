@@ -113,7 +113,7 @@ def test_a_lost_answer_is_asked_for_again_and_told(brokers: list[FakeBroker]) ->
         assert not client.repeated
 
 
-@pytest.mark.spec("ADM-53")
+@pytest.mark.spec("ADM-53", "ADM-55")
 @pytest.mark.parametrize(
     ("code", "times"),
     [

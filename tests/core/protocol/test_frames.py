@@ -51,7 +51,7 @@ def test_the_example_of_the_specification() -> None:
     assert decode_request(api_versions.API, 3, frame[4:], body) == request
 
 
-@pytest.mark.spec("BRK-9")
+@pytest.mark.spec("BRK-9", "ADM-13")
 def test_tagged_fields_of_a_header_are_passed_over() -> None:
     tagged = bytes.fromhex("00120003000000010004 74657374" + "02 00 03 aabbcc 07 01 05" + "036b7404312e3000")
     header, body = decode_header(api_versions.API, tagged)
@@ -226,7 +226,7 @@ def test_a_count_is_bounded_by_the_bytes_left(count: int) -> None:
         decode_request(metadata.API, 0, frame, 0)
 
 
-@pytest.mark.spec("BRK-162")
+@pytest.mark.spec("BRK-162", "ADM-13")
 def test_unknown_tagged_fields_are_skipped() -> None:
     plain = bytes.fromhex("01010000")
     tagged = plain + bytes.fromhex("020003aabbccc80100")

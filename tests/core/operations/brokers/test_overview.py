@@ -42,7 +42,7 @@ def test_each_broker_has_its_row_dead_ones_too(zk: ZooKeeper) -> None:
     assert (silent.host, dead.host) == ("127.0.0.1", None)
 
 
-@pytest.mark.spec("ADM-105")
+@pytest.mark.spec("ADM-105", "ADM-7")
 def test_no_broker_of_kraft_is_marked_as_the_controller(zk: ZooKeeper) -> None:
     """Its brokers name one of themselves at random."""
     nodes.make_cluster(zk, brokers=(1, 2), topics={"t": {0: (1, 2)}})

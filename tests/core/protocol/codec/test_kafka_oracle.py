@@ -135,7 +135,7 @@ def _carried(cls: type[object], version: int) -> list[Field]:
     return [f for f in fields_of(cls) if f.exists(version)]
 
 
-@pytest.mark.spec("BRK-162", "ADM-12", "ADM-14", "TXN-103", "TXN-35")
+@pytest.mark.spec("BRK-162", "ADM-12", "ADM-13", "ADM-14", "TXN-103", "TXN-35")
 @pytest.mark.parametrize(("api", "version", "cls"), EVERY_VERSION, ids=case_name)
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(data=st.data())
