@@ -8,7 +8,7 @@ import pytest
 from kafkatool.commands.shared.server_log import log_refusals_to
 
 
-@pytest.mark.spec("SEC-68", "SEC-75")
+@pytest.mark.spec("SEC-68", "SEC-75", "SEC-44")
 def test_a_name_that_a_client_chose_forges_no_line_and_drives_no_terminal(tmp_path: Path) -> None:
     logger = logging.getLogger("kafka.authorizer.logger")
     before = logger.handlers[:], logger.level, logger.propagate
@@ -23,7 +23,7 @@ def test_a_name_that_a_client_chose_forges_no_line_and_drives_no_terminal(tmp_pa
     assert r"LITERAL:x\n[2026-11-23 04:00:00,000] INFO forged\r\x1b[31m\x85\u2028ü (kafka.auth" in line
 
 
-@pytest.mark.spec("SEC-68")
+@pytest.mark.spec("SEC-68", "SEC-44")
 def test_a_name_in_the_text_of_an_error_forges_no_line_of_its_traceback(tmp_path: Path) -> None:
     logger = logging.getLogger("kafka.authorizer.logger")
     before = logger.handlers[:], logger.level, logger.propagate
