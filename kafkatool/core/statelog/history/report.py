@@ -25,7 +25,10 @@ MOST_BARS: Final = 240
 MINUTE_MS: Final = 60_000
 
 MOST_STRETCHES: Final = 20_000
-"""Stretches of time, of a second or longer, by which it is told who was gone."""
+"""Stretches of time by which it is told who was gone: absences within one of them are not seen.
+
+They are of a millisecond, as the logs' times are, up to 20 s, and of a second at five and a half hours.
+"""
 
 BROKER_EVENTS: Final = ("lost", "gained", "left_isr", "joined_isr", "led_at_end")
 """Counted for each broker: leaderships lost and gained, times out of an ISR and back, partitions led at the end."""
@@ -190,7 +193,7 @@ class ReportScope:
 
     def _place(self, facts: Sequence[Fact], sums: Sums) -> None:
         origin = milliseconds(self.first)
-        stretch_ms = max((milliseconds(self.last) - origin) / MOST_STRETCHES, 1000.0)
+        stretch_ms = max((milliseconds(self.last) - origin) / MOST_STRETCHES, 1.0)
         for time, broker, standing in standings(facts):
             after_ms = milliseconds(time) - origin
             key = broker, int(max(after_ms, 0) / stretch_ms)

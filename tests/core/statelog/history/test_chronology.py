@@ -15,7 +15,8 @@ from kafkatool.core.statelog.jobs.here import Here
 from kafkatool.core.statelog.jobs.report import make_report
 from kafkatool.core.statelog.lines.selection import Selection
 from kafkatool.core.statelog.sources.files import open_logs
-from tests.core.statelog.logs import CAPTURES, InProcess, story
+from kafkatool.core.statelog.sources.source import Source
+from tests.core.statelog.logs import CAPTURES, InProcess, record, source, story
 
 
 def at(seconds: float) -> str:
@@ -170,12 +171,35 @@ def test_of_a_cluster_without_zookeeper_those_are_gone_who_are_in_no_isr_by_its_
     assert all(-1000 < held - began < 10_000 for (_, began), (_, held) in zip(gone, expected, strict=True))
 
 
-def moments(version: str, directory: Path) -> list[Moment]:
-    """Return the chronology of a captured story."""
-    sources = open_logs(story(version), directory).sources
+@pytest.mark.spec("SCL-18X")
+def test_a_broker_that_is_back_within_the_second_was_gone(tmp_path: Path) -> None:
+    """Short logs are looked at millisecond by millisecond."""
+
+    def changed(ms: int, isr: str, version: int) -> bytes:
+        state = f"LeaderAndIsr(leader=2, leaderEpoch={version}, isr=List({isr}), zkVersion={version})"
+        before = "OnlinePartition" if version else "NewPartition"
+        return record(
+            f"05,{ms:03}",
+            f"[Controller id=2 epoch=1] Changed partition t-0 from {before} to OnlinePartition with state {state}",
+        )
+
+    log = changed(0, "2, 1", 0) + changed(200, "2", 1) + changed(700, "2, 1", 2)
+    found = chronology_of([source(tmp_path / "log", log)], tmp_path)
+    assert [(m.time[17:], m.kind, m.broker) for m in found] == [
+        ("05,200", "broker_gone", 1),
+        ("05,700", "broker_back", 1),
+    ]
+
+
+def chronology_of(sources: Sequence[Source], directory: Path) -> list[Moment]:
     logs = Logs(tuple(sources), (None,) * len(sources))
     gathered = gather(logs, Selection(), Here(InProcess(), directory), len(sources), chunk_bytes=1 << 20)
     return make_report(gathered, top=10).chronology
+
+
+def moments(version: str, directory: Path) -> list[Moment]:
+    """Return the chronology of a captured story."""
+    return chronology_of(open_logs(story(version), directory).sources, directory)
 
 
 def gone_by_metadata_log() -> list[tuple[int, int]]:
