@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,7 +20,10 @@ from kafkatool.broker.embedded import topics
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.cluster_files import ClusterFiles
 from kafkatool.broker.embedded.running import running_clusters
-from kafkatool.core.errors import RefusedError
+from kafkatool.core.client.connection import Connection
+from kafkatool.core.errors import BrokerUnreachableError, RefusedError
+from kafkatool.core.protocol.codec.schema import Api
+from kafkatool.core.protocol.messages import create_topics
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.steady import STEADY
@@ -180,6 +184,29 @@ def test_a_topic_waits_for_a_broker_that_somebody_else_ended(directory: Path, mo
     finally:
         for cluster in (mine, theirs):
             cluster.down()
+
+
+def test_a_topic_whose_making_was_not_answered_is_no_other_topic(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the controller is killed when it has made it; one that was there before is another's."""
+    send = Connection.send
+    cut: list[Any] = []
+
+    def send_and_lose(self: Connection, api: Api, *more: Any, **options: Any) -> Any:
+        answer = send(self, api, *more, **options)
+        if api is create_topics.API and not cut:
+            cut.append(answer)
+            raise BrokerUnreachableError("the connection ended")
+        return answer
+
+    with EmbeddedCluster(brokers=1, directory=directory, options=STEADY) as cluster:
+        with monkeypatch.context() as patched:
+            patched.setattr(Connection, "send", send_and_lose)
+            assert cluster.create_topic("made", 2) == "made"
+        assert [t.error_code for t in cut[0].topics] == [0]
+        with pytest.raises(RefusedError, match="topic made is not made: Topic 'made' already exists"):
+            cluster.create_topic("made", 2)
 
 
 def told_brokers(port: int) -> set[int]:

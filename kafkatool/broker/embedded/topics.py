@@ -56,7 +56,7 @@ def create_topic(
         ],
         timeout_ms=_TIMEOUT_MS,
     )
-    asked = False
+    asked = lost = False
     refusal: RefusedError | None = None
     while not asked or not all(_is_there(port, name, partitions, security) for port in ports.values()):
         if time.monotonic() > deadline:
@@ -65,8 +65,12 @@ def create_topic(
             time.sleep(0.005)
             continue
         refusal = None
-        if (made := _ask(ports, request, security)) is not None:
+        made, lost = _ask(ports, request, security, lost=lost)
+        if made is not None:
             asked = made.error_code in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+            asked |= (
+                lost and made.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            )  # made, by the one whose answer was lost
             if not asked:
                 words = made.error_message or ErrorCode(made.error_code).name
                 refusal = RefusedError(f"topic {name} is not made: {words}")
@@ -157,21 +161,30 @@ def _text(value: ConfigValue) -> str:
 
 
 def _ask(
-    ports: Mapping[int, int], request: create_topics.CreateTopicsRequest, security: "ClientSecurity | None"
-) -> create_topics.CreateTopicsResponseTopic | None:
-    """Ask the controller; None when there is none to ask now."""
+    ports: Mapping[int, int],
+    request: create_topics.CreateTopicsRequest,
+    security: "ClientSecurity | None",
+    *,
+    lost: bool,
+) -> tuple[create_topics.CreateTopicsResponseTopic | None, bool]:
+    """Ask the controller; None when there is none to ask now. True where an answer was ``lost``, before or now."""
     for port in ports.values():
         try:
             with _connect(port, security) as any_broker:
                 nobody = metadata.MetadataRequest(topics=[])
                 controller = any_broker.send(metadata.API, _METADATA_VERSION, nobody).controller_id
-            with _connect(ports[controller], security) as connection:
-                (made,) = connection.send(create_topics.API, _CREATE_VERSION, request).topics
+            connected = _connect(ports[controller], security)
         except (BrokerUnreachableError, KeyError):
             continue  # that one is down, or knows no controller now
+        try:
+            with connected as connection:
+                (made,) = connection.send(create_topics.API, _CREATE_VERSION, request).topics
+        except BrokerUnreachableError:
+            lost = True
+            continue
         if made.error_code != ErrorCode.NOT_CONTROLLER:
-            return made
-    return None
+            return made, lost
+    return None, lost
 
 
 def _is_there(port: int, name: str, partitions: int, security: "ClientSecurity | None") -> bool:
