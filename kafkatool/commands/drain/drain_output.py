@@ -7,7 +7,7 @@ from typing import Any, Final
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.plan_table import broker_lines, throttled_line, total_line
 from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
-from kafkatool.core.model.values import TopicPartition, in_number, join_ids
+from kafkatool.core.model.values import TopicPartition, in_number
 from kafkatool.core.operations.drain.drain import Planned, Proven
 from kafkatool.core.operations.drain.proof import Proof
 from kafkatool.core.operations.reassignment import events
@@ -28,7 +28,6 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
     def __init__(self, out: Output, again: str, resuming: str) -> None:
         self._out, self._again, self._resuming = out, again, resuming
         self._line = RunProgressLine(self._out.note)
-        self._planned = False
 
     def __exit__(self, *_: object) -> None:
         self._line.end()
@@ -42,12 +41,9 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
         self._line.end()
         match event:
             case Planned():
-                self._planned = True
                 self.show_plan(event)
             case Proven():
                 self._out.lines(proof_lines(event))
-                if not self._planned and (never := [p.broker for p in event.proofs if p.drained and not p.live]):
-                    self._out.note(f"nothing has named broker {join_ids(never)}: kt brokers shows which there are")
             case events.Following():
                 self._line.begin(event)
             case events.WayBack():
@@ -138,7 +134,7 @@ def proof_lines(proven: Proven) -> list[str]:
             if partitions
         ]
         if proof.live and proof.on_disk is None:
-            left.append("it does not tell what is on its disks")
+            left.append("it does not tell what is on its disks (that needs Describe on the cluster)")
         empty = "drained: no replica, no ISR, no leader" + (", nothing on its disks" if proof.live else "; it is dead")
         lines.append(f"broker {proof.broker}: {'; '.join(left) or empty}")
     lines += [f"{path}: its throttle is not as it was before" for path in proven.throttled]

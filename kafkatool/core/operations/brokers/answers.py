@@ -46,7 +46,7 @@ class LogDir:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """The answers of one broker. ``log_dirs`` and ``configs`` are None where it does not know the question."""
+    """The answers of one broker. ``log_dirs`` and ``configs`` are None where it does not know the question, or us."""
 
     served: Served
     log_dirs: tuple[LogDir, ...] | None
@@ -124,7 +124,8 @@ _Send = Callable[[Api, Request[_Response]], _Response | None]
 
 def _log_dirs(send: _Send[describe_log_dirs.DescribeLogDirsResponse]) -> tuple[LogDir, ...] | None:
     answer = send(describe_log_dirs.API, describe_log_dirs.DescribeLogDirsRequest(topics=None))
-    if answer is None or answer.error_code:
+    # No directory at all is what versions below 3 tell who may not ask, of a broker that has at least one (SEC-40).
+    if answer is None or answer.error_code or not answer.results:
         return None
     return tuple(
         LogDir(

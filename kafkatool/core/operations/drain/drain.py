@@ -15,7 +15,7 @@ from kafkatool.core.client.access import BrokerAccess
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.values import join_ids
 from kafkatool.core.operations.brokers.answers import ask_brokers
-from kafkatool.core.operations.drain.planning import DrainPlan, held_by, plan_drain
+from kafkatool.core.operations.drain.planning import DrainPlan, check_known, held_by, plan_drain
 from kafkatool.core.operations.drain.proof import Proof, look
 from kafkatool.core.operations.reassignment import throttles
 from kafkatool.core.operations.reassignment.events import Ended, Event
@@ -98,7 +98,7 @@ class Drain:
 
     def plan(self, number: int, terms: Terms) -> tuple[Planned, Prepared]:
         """Plan a round; writes nothing. Raises RefusedError."""
-        view = read_cluster(self._zk, states=False)
+        view = read_cluster(self._zk)
         plan = plan_drain(view, self._brokers, rack_aware=terms.rack_aware)
         sizes = read_sizes(view.brokers.values(), plan.moves, self._access)
         rows = broker_consequences(plan.current, plan.proposed, [*plan.targets, *self._brokers], sizes)
@@ -114,6 +114,7 @@ class Drain:
                 f"{self.files(begun).state} is that of a drain that was not finished",
                 now="--resume goes on, --cancel ends it",
             )
+        check_known(read_cluster(self._zk, states=False), self._brokers)
         for later in range(2, ROUNDS + 1):  # of a drain in former times, which --cancel must not take for this one's
             if (stale := Path(self.files(later).plan)).is_file():
                 stale.replace(stale.with_suffix(".json.old"))

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition, in_number, join_ids
 from kafkatool.core.planner.minimal import plan_minimal
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import ClusterView
+
+NAMED: Final = 5  # partitions in a refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +39,13 @@ def held_by(view: ClusterView, brokers: Collection[int]) -> list[TopicPartition]
 def plan_drain(view: ClusterView, drained: Sequence[int], *, rack_aware: bool) -> DrainPlan:
     """Plan all partitions over the other brokers, evenly and with the fewest moves (RSN-26X, RSN-28X).
 
-    Raises RefusedError: a broker nobody knows, something moves, a broker that would have to be filled is dead, the rest
-    cannot hold some partition's replicas.
+    The view must have states. Raises RefusedError: a broker nobody knows, something moves, a broker that would have to be
+    filled is dead, the rest cannot hold some partition's replicas, one that would move has no live replica in sync to be
+    copied from.
     """
+    check_known(view, drained)
     current = dict(_assigned(view))
     named = {b for replicas in current.values() for b in replicas}
-    if unknown := sorted(set(drained) - named - set(view.brokers)):
-        live = join_ids(sorted(view.brokers)) or "none"
-        raise RefusedError(f"no such broker: {join_ids(unknown)}, neither registered (those are {live}) nor assigned")
     if moving := _moving(view):
         raise RefusedError(
             f"{in_number(moving, 'partition is', 'partitions are')} being moved: wait until that has ended",
@@ -61,8 +63,30 @@ def plan_drain(view: ClusterView, drained: Sequence[int], *, rack_aware: bool) -
         left = in_number(len(targets), "broker is", "brokers are")
         raise RefusedError(f"{example} has {most} replicas, and {left} left to hold them")
     proposed = plan_minimal(list(targets.values()), current, rack_aware=rack_aware)
+    _check_copies(view, sorted(p for p, to in proposed.items() if current[p] != to))
     spread = sorted(p for p, to in proposed.items() if _racks(to, view.brokers) < _racks(current[p], view.brokers))
     return DrainPlan({p: current[p] for p in proposed}, proposed, targets, tuple(spread))
+
+
+def check_known(view: ClusterView, drained: Collection[int]) -> None:
+    """Raise RefusedError for a broker that is neither registered nor assigned anything: a mistyped id proves nothing."""
+    named = {b for _, replicas in _assigned(view) for b in replicas}
+    if unknown := sorted(set(drained) - named - set(view.brokers)):
+        live = join_ids(sorted(view.brokers)) or "none"
+        raise RefusedError(f"no such broker: {join_ids(unknown)}, neither registered (those are {live}) nor assigned")
+
+
+def _check_copies(view: ClusterView, moved: Sequence[TopicPartition]) -> None:
+    isrs = {p: set(view.states[p].leader_and_isr.isr) for p in moved if p in view.states}
+    lost = [p for p in moved if isrs.get(p, set()).isdisjoint(view.brokers)]
+    if lost:
+        what = in_number(len(lost), "partition has", "partitions have")
+        more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+        holders = sorted({b for p in lost for b in view.topics[p.topic].assignment[p.partition]} - set(view.brokers))
+        raise RefusedError(
+            f"{what} no live replica in sync, so nothing could be copied: {', '.join(map(str, lost[:NAMED]))}{more}",
+            now=f"start broker {join_ids(holders, ', ')}: the only copy may be there" if holders else None,
+        )
 
 
 def _assigned(view: ClusterView) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:

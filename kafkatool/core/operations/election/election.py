@@ -7,7 +7,7 @@ every partition, and leaves no word of success. So the outcome is read from the 
 import enum
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafkatool.core.errors import NodeExistsError, RefusedError
@@ -248,16 +248,18 @@ class BrokerBalance:
         return self.led_by_others / self.preferred if self.preferred else 0.0
 
 
-def report(view: ClusterView) -> tuple[BrokerBalance, ...]:
+def report(view: ClusterView, *, leave_out: Container[TopicPartition] = ()) -> tuple[BrokerBalance, ...]:
     """Return a row for each broker that is registered or preferred by a partition (ELE-18X).
 
     Topics that are being deleted do not count: nobody elects leaders for them any more, and they will be gone.
+    ``leave_out``: partitions that do not count either.
     """
     view = replace(view, topics={t: node for t, node in view.topics.items() if t not in view.marked_for_deletion})
     leaders: Counter[int | None] = Counter()
-    preferred = leaders_by_preference(r for topic in view.topics.values() for r in topic.assignment.values())
+    partitions = [p for p in view.partitions() if p not in leave_out]
+    preferred = leaders_by_preference(view.topics[p.topic].assignment[p.partition] for p in partitions)
     elsewhere: Counter[int | None] = Counter()
-    for partition in view.partitions():
+    for partition in partitions:
         wanted, state = _preferred(view, partition), _leadership(view, partition)
         if state is not None:
             leaders[state.leader] += 1

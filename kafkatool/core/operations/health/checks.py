@@ -189,7 +189,9 @@ def _partitions(r: Reading, memory: Memory) -> Iterator[Finding]:
 
 
 def _leaders(r: Reading, memory: Memory) -> Iterator[Finding]:
-    over = [row for row in election.report(r.view) if row.registered and row.imbalance > IMBALANCE]
+    # What moves is about to be preferred elsewhere: its new replicas cannot lead before they are in sync.
+    rows = election.report(r.view, leave_out=r.moving)
+    over = [row for row in rows if row.registered and row.imbalance > IMBALANCE]
     names = [f"broker {row.broker_id} ({row.imbalance * 100:.0f} %)" for row in over]
     if names:
         yield Finding(

@@ -24,7 +24,8 @@ ReplicaSizes = Mapping[int, Mapping[TopicPartition, int]]
 class SizeReader(AbstractContextManager["SizeReader"]):
     """Connections to brokers that are asked as often as wanted, and stay open. Not for two threads at once.
 
-    Brokers that do not answer, do not know the question, or have no listener that we speak to, tell nothing.
+    Brokers that do not answer, do not know the question, do not tell us, or have no listener that we speak to, tell
+    nothing.
     """
 
     def __init__(self, brokers: Iterable[BrokerInfo], access: "BrokerAccess | None" = None) -> None:
@@ -73,6 +74,8 @@ class SizeReader(AbstractContextManager["SizeReader"]):
             answer = connection.send(describe_log_dirs.API, request)
         except BrokerUnreachableError:
             self._connections.pop(broker, None)  # an error has closed it; the next reading connects anew
+            return None
+        if answer.error_code or not answer.results:  # no directory is named to who may not ask (SEC-40)
             return None
         return {
             TopicPartition(topic.topic, p.partition): p.partition_size

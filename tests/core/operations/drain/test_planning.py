@@ -60,6 +60,16 @@ def test_it_is_refused_where_it_cannot_end_well(
         plan_drain(view_of(zk, live=live), drained, rack_aware=True)
 
 
+def test_what_nobody_alive_has_is_not_waited_for_to_the_end_of_time(zk: ZooKeeper) -> None:
+    view_of(zk, {0: (1, 2), 1: (4,)}, live=(1, 2, 3))
+    nodes.set_state(zk, TopicPartition("t", 1), None, (4,))
+    with pytest.raises(
+        RefusedError, match=r"^1 partition has no live replica in sync, so nothing could be copied: t-1$"
+    ) as refused:
+        plan_drain(read_cluster(zk), [4], rack_aware=True)
+    assert refused.value.now == "start broker 4: the only copy may be there"
+
+
 @pytest.mark.parametrize("by_request", [False, True], ids=["znode", "request"])
 def test_it_is_refused_while_anything_moves(zk: ZooKeeper, by_request: bool) -> None:
     nodes.make_cluster(zk, brokers=(1, 2, 3), topics={"t": {0: (1, 2)}, "u": {0: (1, 2)}})

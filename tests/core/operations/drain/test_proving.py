@@ -14,11 +14,21 @@ from kafkatool.core.zookeeper.znodes import BrokersZnode
 from tests.stub_broker import StubBroker, register
 
 
-@pytest.mark.spec("ADM-106")
-def test_a_broker_that_does_not_answer_at_first_is_asked_again(zk: ZooKeeper, tmp_path: Path) -> None:
+@pytest.mark.spec("ADM-106", "SEC-40")
+@pytest.mark.parametrize(
+    ("results", "on_disk"),
+    [([describe_log_dirs.DescribeLogDirsResult(log_dir="/d")], ()), ([], None)],
+    ids=["an empty directory", "no directory, as to one who may not ask"],
+)
+def test_a_broker_that_does_not_answer_at_first_is_asked_again(
+    zk: ZooKeeper,
+    tmp_path: Path,
+    results: list[describe_log_dirs.DescribeLogDirsResult],
+    on_disk: tuple[()] | None,
+) -> None:
     broker = StubBroker()
     broker.api_keys = [ApiVersionsResponseKey(api_key=describe_log_dirs.API.key, min_version=0, max_version=1)]
-    broker.answers[describe_log_dirs.API.key] = describe_log_dirs.DescribeLogDirsResponse(results=[])
+    broker.answers[describe_log_dirs.API.key] = describe_log_dirs.DescribeLogDirsResponse(results=results)
     broker.drop_next = 1
     try:
         zk.create(BrokersZnode.PATH, make_parents=True)
@@ -27,4 +37,5 @@ def test_a_broker_that_does_not_answer_at_first_is_asked_again(zk: ZooKeeper, tm
         (proof,) = drain.prove().proofs
     finally:
         broker.close()
-    assert proof == Proof(1, live=True, assigned=(), in_sync=(), leads=(), on_disk=())
+    assert proof == Proof(1, live=True, assigned=(), in_sync=(), leads=(), on_disk=on_disk)
+    assert proof.drained is (on_disk is not None)

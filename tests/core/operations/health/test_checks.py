@@ -152,6 +152,14 @@ def test_more_than_a_tenth_of_a_brokers_leaders_elsewhere_degrades(elsewhere: in
     assert levels(reading(assigned=dict.fromkeys(range(10), (1, 2, 3)), states=moved)).get("leaders") is level
 
 
+def test_what_moves_is_not_yet_led_by_whom_it_prefers() -> None:
+    assigned = dict.fromkeys(range(10), (1, 2, 3))
+    states = {TopicPartition("t", p): state(2, 2, 3) for p in range(3)}
+    assert levels(reading(assigned=assigned, states=states)).get("leaders") is Level.DEGRADED
+    moves = dict.fromkeys(states, (1, 2, 3))
+    assert "leaders" not in levels(reading(assigned=assigned, states=states, moves=moves))
+
+
 def test_no_controller_is_critical_only_after_ten_seconds() -> None:
     def without(at_s: float) -> Reading:
         return reading(at_s=at_s, controller=None, controller_since_s=None)
