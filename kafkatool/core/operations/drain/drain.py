@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkatool.core.client.access import BrokerAccess
-from kafkatool.core.errors import RefusedError
+from kafkatool.core.errors import LoginRefusedError, RefusedError, TlsError
 from kafkatool.core.model.values import join_ids
 from kafkatool.core.operations.brokers.answers import ask_brokers
 from kafkatool.core.operations.drain.planning import DrainPlan, check_known, held_by, plan_drain
@@ -97,8 +97,12 @@ class Drain:
     # --- plan and start ---------------------------------------------------------------------------------------------
 
     def plan(self, number: int, terms: Terms) -> tuple[Planned, Prepared]:
-        """Plan a round; writes nothing. Raises RefusedError."""
+        """Plan a round; writes nothing. Raises RefusedError, also where a login that the proof needs is refused."""
         view = read_cluster(self._zk)
+        asked = [view.brokers[b] for b in self._brokers if b in view.brokers]
+        for error in ask_brokers(asked, self._access, client_id="kt-drain").silent.values():
+            if isinstance(error, LoginRefusedError | TlsError):
+                raise RefusedError(f"{error}; nothing was written, as it could not be proven")
         plan = plan_drain(view, self._brokers, rack_aware=terms.rack_aware)
         sizes = read_sizes(view.brokers.values(), plan.moves, self._access)
         rows = broker_consequences(plan.current, plan.proposed, [*plan.targets, *self._brokers], sizes)
