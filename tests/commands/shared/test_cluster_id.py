@@ -8,7 +8,8 @@ from typing import Final
 import click
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.main import kt
@@ -73,12 +74,11 @@ def run(cluster: EmbeddedCluster, command: str, way: str, cluster_id: str) -> Re
 
 
 def end_of_the_log(cluster: EmbeddedCluster) -> int:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
-    try:
-        end: int = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=LIMIT_S)[1]
-        return end
-    finally:
-        consumer.close()
+    """Ask without a group: for the first one the brokers would make a topic, in their own time."""
+    partition = TopicPartition("t", 0)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    found = admin.list_offsets({partition: OffsetSpec.latest()}, request_timeout=LIMIT_S)[partition].result()
+    return int(found.offset)
 
 
 @pytest.mark.spec("COM-5X")
