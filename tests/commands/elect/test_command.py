@@ -327,7 +327,7 @@ def test_a_selection_is_saved_in_files_that_can_be_elected(cluster: ZooKeeper, z
     assert both.exit_code == 2
 
 
-@pytest.mark.spec("ELE-20X")
+@pytest.mark.spec("ELE-20X", "COM-6X")
 def test_without_a_controller_or_beside_a_reassignment_it_needs_force(cluster: ZooKeeper, zk_connect: str) -> None:
     cluster.create(ReassignmentZnode.PATH, ReassignmentZnode.encode({TopicPartition("t", 0): (1,)}), make_parents=True)
     before = nodes.tree(cluster)

@@ -25,7 +25,7 @@ def spread(ids: list[BrokerInfo], partitions: int, factor: int, start: int, shif
     return list(plan.values())
 
 
-@pytest.mark.spec("ASG-1", "ASG-4", "ASG-5", "ASG-7")
+@pytest.mark.spec("ASG-1", "ASG-4", "ASG-5", "ASG-7", "ASG-16X")
 def test_the_documents_table_of_ten_partitions_on_five_brokers() -> None:
     assert spread(brokers(*range(5)), 10, 3, 0, 0) == [
         (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1),
@@ -33,7 +33,7 @@ def test_the_documents_table_of_ten_partitions_on_five_brokers() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.spec("ASG-8")
+@pytest.mark.spec("ASG-8", "ASG-16X")
 def test_the_documents_table_of_eight_partitions_on_eight_brokers() -> None:
     assert spread(brokers(*range(8)), 8, 3, 1, 1) == [
         (1, 3, 4), (2, 4, 5), (3, 5, 6), (4, 6, 7), (5, 7, 0), (6, 0, 1), (7, 1, 2), (0, 2, 3),
@@ -70,14 +70,14 @@ def test_racks_alternate_by_name_and_a_rack_that_ran_out_is_passed_over() -> Non
     assert alternate_racks({4: "b", 10: "a", 9: "a", 1: "a"}) == [1, 4, 9, 10], "ids ascend whatever their order was"
 
 
-@pytest.mark.spec("ASG-1", "ASG-12", "ASG-13")
+@pytest.mark.spec("ASG-1", "ASG-12", "ASG-13", "ASG-16X")
 def test_rack_aware_table_of_kafka() -> None:
     assert spread(brokers(*range(6), racks=SEED_RACKS), 7, 3, 0, 0) == [
         (0, 3, 1), (3, 1, 5), (1, 5, 4), (5, 4, 2), (4, 2, 0), (2, 0, 3), (0, 4, 2),
     ]  # fmt: skip
 
 
-@pytest.mark.spec("ASG-6", "ASG-12", "ASG-13")
+@pytest.mark.spec("ASG-6", "ASG-12", "ASG-13", "ASG-16X")
 @pytest.mark.parametrize(
     ("start", "shift", "made", "grown"),
     [
@@ -121,7 +121,7 @@ def lists(text: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, word)) for word in text.split()]
 
 
-@pytest.mark.spec("ASG-1", "ASG-4", "ASG-6")
+@pytest.mark.spec("ASG-1", "ASG-4", "ASG-6", "ASG-16X")
 def test_added_partitions_carry_the_pattern_on() -> None:
     ids = brokers(*range(5))
     five = assign_replicas(ids, 5, 3, start_index=0, replica_shift=0)

@@ -110,7 +110,7 @@ def test_of_all_partitions_those_that_need_no_election_are_left_out(cluster: Fak
     assert elect(cluster, None, unclean=UNCLEAN) == {}
 
 
-@pytest.mark.spec("ADM-62")
+@pytest.mark.spec("ADM-62", "ADM-63")
 def test_an_unclean_election_takes_who_is_alive_in_sync_if_possible_whatever_the_topic_allows() -> None:
     cluster = FakeCluster(1, 2, 3, 4, properties=PROPERTIES)
     cluster.create_topic("t", {0: [2, 3], 1: [2, 4, 3], 2: [3, 1], 3: [2]})
