@@ -19,6 +19,8 @@ _ALERTS: Final = {
     "NO_CIPHERS_AVAILABLE": "has no cipher suite in common: see ssl.cipher.suites",
     "HANDSHAKE_FAILURE": "has no TLS version or cipher suite in common, or asks for a client certificate",
 }
+_CLOSED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError)
+"""Instead of a handshake: which of them depends on the moment, Python and OpenSSL."""
 _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64  # OpenSSL's X509_V_ERR_…
 
 
@@ -37,7 +39,7 @@ def why_no_tls(error: OSError, peer: str, context: ssl.SSLContext, host: str) ->
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{peer}: {_certificate_text(error, peer, context, host)}"
     reason = getattr(error, "reason", None) or ""
-    if "WRONG_VERSION_NUMBER" in reason or isinstance(error, ssl.SSLEOFError | ConnectionResetError):
+    if "WRONG_VERSION_NUMBER" in reason or isinstance(error, _CLOSED):
         return f"{peer} does not speak TLS: is it the plaintext port?"
     told = next((text for alert, text in _ALERTS.items() if alert in reason), None)
     return f"{peer} {told}" if told else f"no TLS with {peer}: {reason or error.strerror or error}"
