@@ -1,13 +1,12 @@
 """The events of a drain as text: the plan and the proof on stdout, progress and the ways on on stderr."""
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from kafkatool.commands.shared.output import Output
 from kafkatool.commands.shared.plan_table import broker_lines, throttled_line, total_line
 from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
-from kafkatool.core.model.values import TopicPartition, in_number
+from kafkatool.core.model.values import first_of, in_number
 from kafkatool.core.operations.drain.drain import Planned, Proven
 from kafkatool.core.operations.drain.proof import Proof
 from kafkatool.core.operations.reassignment import events
@@ -56,7 +55,7 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
             case events.Ended():
                 failed = [m.partition for m in event.moves if m.status is Status.FAILED]
                 if failed:
-                    self._out.note(f"not moved as planned: {_names(failed)}")
+                    self._out.note(f"not moved as planned: {first_of(failed, SHOWN)}")
                 if not event.finished:
                     self._out.note("not finished in time")
                     if event.awaited:
@@ -78,7 +77,7 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
             case events.Released():
                 self._out.note(released_line(event))
             case events.NotSentBack() | events.MovedByRequest():
-                self._out.note(f"not turned round, their end is waited for: {_names(event.partitions)}")
+                self._out.note(f"not turned round, their end is waited for: {first_of(event.partitions, SHOWN)}")
             case events.NotTurnedRound():
                 self._out.note(
                     f"{in_number(event.partitions, 'partition has', 'partitions have')} not gone back yet: Kafka's "
@@ -103,7 +102,7 @@ class DrainOutput(AbstractContextManager["DrainOutput"]):
         if (line := throttled_line(Share(busiest, copied) if copied else None, event.throttle)) is not None:
             self._out.note(line)
         if event.plan.less_spread:
-            self._out.note(f"on fewer racks than before: {_names(event.plan.less_spread)}")
+            self._out.note(f"on fewer racks than before: {first_of(event.plan.less_spread, SHOWN)}")
 
 
 def proof_item(proof: Proof) -> dict[str, Any]:
@@ -124,7 +123,7 @@ def proof_lines(proven: Proven) -> list[str]:
     lines = []
     for proof in proven.proofs:
         left = [
-            f"{what}: {_names(partitions)}"
+            f"{what}: {first_of(partitions, SHOWN)}"
             for what, partitions in (
                 ("still assigned", proof.assigned),
                 ("in the ISR", proof.in_sync),
@@ -139,8 +138,3 @@ def proof_lines(proven: Proven) -> list[str]:
         lines.append(f"broker {proof.broker}: {'; '.join(left) or empty}")
     lines += [f"{path}: its throttle is not as it was before" for path in proven.throttled]
     return lines
-
-
-def _names(partitions: Sequence[TopicPartition]) -> str:
-    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
-    return ", ".join(map(str, partitions[:SHOWN])) + more

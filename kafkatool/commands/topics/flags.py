@@ -11,7 +11,7 @@ from kafkatool.commands.shared.options import F, no_topic_text
 from kafkatool.commands.shared.output import Output
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.model.topic_configs import ACCEPTED, DOCUMENTED, LATER, MESSAGE_FORMAT_VERSION, unknown_names
-from kafkatool.core.model.values import in_number
+from kafkatool.core.model.values import first_of, in_number
 
 if TYPE_CHECKING:
     from kafkatool.core.model.values import Assignment
@@ -114,9 +114,8 @@ def agree(topics: Sequence[str], question: str, *, force: bool) -> None:
     if len(topics) < 2 or force:
         return
     if not sys.stdin.isatty():
-        shown = ", ".join(topics[:SHOWN]) + (f" and {len(topics) - SHOWN} more" if len(topics) > SHOWN else "")
         raise RefusedError(
-            f"the pattern matches {len(topics)} topics: {shown}; nothing was changed",
+            f"the pattern matches {len(topics)} topics: {first_of(topics, SHOWN)}; nothing was changed",
             now="off a terminal several topics need --force; --dry-run shows what would be written",
         )
     if not click.confirm(f"{question}: {', '.join(topics)}?", err=True):

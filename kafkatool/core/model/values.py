@@ -80,6 +80,12 @@ def join_ids(ids: Iterable[int], separator: str = ",") -> str:
     return separator.join(map(str, ids))
 
 
+def first_of(names: Sequence[object], most: int, separator: str = ", ") -> str:
+    """Return the first ``most`` names, and how many more there are: ``t-0, t-1 and 3 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(map(str, names[:most])) + more
+
+
 def in_number(count: int, one: str, many: str) -> str:
     """Return ``1 partition``, ``0 partitions``: the count, and what agrees with it in number."""
     return f"{count} {one if count == 1 else many}"

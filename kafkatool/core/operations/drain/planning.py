@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model.values import BrokerInfo, TopicPartition, in_number, join_ids
+from kafkatool.core.model.values import BrokerInfo, TopicPartition, first_of, in_number, join_ids
 from kafkatool.core.planner.minimal import plan_minimal
 from kafkatool.core.planner.plan_files import Moves
 from kafkatool.core.zookeeper.cluster_view import ClusterView
@@ -81,10 +81,9 @@ def _check_copies(view: ClusterView, moved: Sequence[TopicPartition]) -> None:
     lost = [p for p in moved if isrs.get(p, set()).isdisjoint(view.brokers)]
     if lost:
         what = in_number(len(lost), "partition has", "partitions have")
-        more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
         holders = sorted({b for p in lost for b in view.topics[p.topic].assignment[p.partition]} - set(view.brokers))
         raise RefusedError(
-            f"{what} no live replica in sync, so nothing could be copied: {', '.join(map(str, lost[:NAMED]))}{more}",
+            f"{what} no live replica in sync, so nothing could be copied: {first_of(lost, NAMED)}",
             now=f"start broker {join_ids(holders, ', ')}: the only copy may be there" if holders else None,
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kafkatool.core.model.topic_names import fold, is_legal
-from kafkatool.core.model.values import TopicPartition, in_number, join_ids
+from kafkatool.core.model.values import TopicPartition, first_of, in_number, join_ids
 from kafkatool.core.operations.brokers.releases import LEADER_AND_ISR, release_number, release_of
 from kafkatool.core.operations.migration.phases import Phase, phase_of
 from kafkatool.core.operations.migration.reading import Evidence
@@ -482,6 +482,4 @@ def _is_number(text: str) -> bool:
 
 
 def _names(names: Iterable[object]) -> str:
-    found = list(map(str, names))
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return ", ".join(found[:SHOWN]) + more
+    return first_of(list(names), SHOWN)
