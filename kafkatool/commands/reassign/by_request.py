@@ -418,7 +418,7 @@ class VerifyByRequest(RequestPlanMode):
         if self.rollback:
             plan = self.read_rollback(plan)
         with self.client() as client:
-            again = "--verify --wait" + f" --rollback{self.own_rollback}" * self.rollback
+            again = self.waiting(rollback=self.rollback)
             if self.wait and not self.await_end(client, plan, self.timeout, way_on=again):
                 self.out.note(f"not finished after {self.timeout:g} s: the reassignment goes on")
             found = self.compared(client, plan)
@@ -462,7 +462,9 @@ class CancelByRequest(RequestPlanMode):
                 self.out.line("None of the specified partition reassignments are active.")
             self.out.line("None of the specified partition moves are active.")
             limit_s = client.settings.whole_timeout_ms / 1000 if self.timeout is None else self.timeout
-            ended = not cancelled or self.await_end(client, cancelled, limit_s, way_on=self._again)
+            ended = not cancelled or self.await_end(
+                client, cancelled, limit_s, way_on=self.cancelling(rollback=self.rollback)
+            )
             if self.rollback and ended and not refused:
                 ended = self._go_back(client, origin)
             compared_with = origin if self.rollback else {p: origin[p] for p in cancelled if p in origin}
@@ -476,10 +478,6 @@ class CancelByRequest(RequestPlanMode):
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             self.show_items([item(m) for m in self.compared(client, plan)], client.cluster_id)
         return 0 if ended and not refused and not strange else 1
-
-    @property
-    def _again(self) -> str:
-        return "--cancel" + " --rollback" * self.rollback + self.own_rollback
 
     def _plan_only(self, client: "ClusterClient", plan: Moves, origin: Moves, requests: Sequence[Any]) -> int:
         """Show what would be asked for, if nothing ended meanwhile; throttles come off when nothing moves any more."""
@@ -509,7 +507,9 @@ class CancelByRequest(RequestPlanMode):
         refused = _refused(reassignments.send(client, reassignments.requests(client, back)))
         if refused:
             self.show_refusals("Error reassigning partition(s):", refused)
-        return not refused and self.await_end(client, back, self.timeout, way_on=self._again)
+        return not refused and self.await_end(
+            client, back, self.timeout, way_on=self.cancelling(rollback=self.rollback)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

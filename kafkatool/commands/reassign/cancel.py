@@ -51,7 +51,9 @@ class Cancel(PlanMode):
                     return self._plan_only(zk, plan, run, origin)
                 found, ended = self._follow(run, output, origin)
             except ControllerUnreachableError as e:
-                raise RefusedError(str(e), now=self.asking_brokers(e.endpoint, self._again)) from e
+                raise RefusedError(
+                    str(e), now=self.asking_brokers(e.endpoint, self.cancelling(rollback=self.rollback))
+                ) from e
             if not ended:
                 self.out.note("not finished: what is under way goes on; the same command looks again")
             if self.rollback or not ended:
@@ -63,10 +65,6 @@ class Cancel(PlanMode):
             cluster_id = None if self.out.is_text else read_cluster_id(zk)
         self.out.show(Answer((), [item(m) for m in found.items], COLUMNS, cluster_id))
         return 0 if ended and (not self.rollback or found.completed) else 1
-
-    @property
-    def _again(self) -> str:
-        return "--cancel" + " --rollback" * self.rollback + self.own_rollback
 
     def _plan_only(self, zk: ZooKeeper, plan: Moves, run: Run, origin: Moves) -> int:
         from kafkatool.core.operations.requests.planned import plan_moves

@@ -90,6 +90,14 @@ class PlanMode(Mode):
         stdin = " < PLAN" if self.reassignment_json_file == STDIN else ""
         return f"--reassignment-json-file {shlex.quote(self.reassignment_json_file)}{stdin}"
 
+    def cancelling(self, *, rollback: bool) -> str:
+        """Return the flags that cancel the plan; ``rollback``: what has ended goes back too."""
+        return "--cancel" + " --rollback" * rollback + self.own_rollback
+
+    def waiting(self, *, rollback: bool) -> str:
+        """Return the flags that wait for the plan's end, or for that of its ``rollback``."""
+        return "--verify --wait" + f" --rollback{self.own_rollback}" * rollback
+
     @property
     def own_rollback(self) -> str:
         """Return what to type for the file of the way back, if it is not the one beside the plan."""

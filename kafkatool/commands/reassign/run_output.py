@@ -7,7 +7,7 @@ from typing import Final
 from kafkatool.commands.reassign.modes import PlanMode
 from kafkatool.commands.reassign.rows import left_throttle_text, status_lines, unchanged_line
 from kafkatool.commands.shared.run_progress import RunProgressLine, awaited_line, released_line
-from kafkatool.core.model.values import TopicPartition, in_number
+from kafkatool.core.model.values import TopicPartition, first_of, in_number
 from kafkatool.core.operations.reassignment import events
 from kafkatool.core.operations.reassignment.following import Progress
 from kafkatool.core.operations.reassignment.status import Status
@@ -142,7 +142,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
             stays = "; the throttle stays" if event.throttled else ""
             self._out.note(f"the brokers go on with what was sent, without kt{stays}")
         way = "go on; takes the throttle off when all is done" if event.throttled else "go on"
-        cancel = f"--cancel{self._mode.own_rollback}"
+        cancel = self._mode.cancelling(rollback=False)
         ways = [(way, "--execute --resume"), ("look", "--verify"), ("send no more", cancel)]
         if self._mode.files.rollback.is_file():
             ways.append(("go back to the replicas from before", f"{cancel} --rollback"))
@@ -150,8 +150,7 @@ class RunOutput(AbstractContextManager["RunOutput"]):
             self._out.note(f"{self._mode.command(mode)}  # {what}")
 
     def _names(self, partitions: Sequence[TopicPartition]) -> str:
-        more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
-        return ",".join(map(self._mode.name_of, partitions[:SHOWN])) + more
+        return first_of(list(map(self._mode.name_of, partitions)), SHOWN, ",")
 
     def _show_not_sent_back(self, event: events.NotSentBack) -> None:
         self._out.note(

@@ -84,8 +84,9 @@ class Verify(PlanMode):
             note(", ".join([f"{counts[Status.COMPLETED]} of {all_} as planned", *told]))
         goes_on = "the brokers go on with what was sent" + ", and a kt with sending the rest" * left.carried_out
         note(f"{goes_on}; nothing was changed by this command" + "; the throttle stays" * left.throttled)
-        verify = "--verify --wait" + f" --rollback{self.own_rollback}" * self.rollback
-        note(f"{self.command(verify)}  # wait on; takes the throttle off when all is done")
+        note(
+            f"{self.command(self.waiting(rollback=self.rollback))}  # wait on; takes the throttle off when all is done"
+        )
         if self.rollback:
             return
         note(f"{self.command('--cancel')}  # send no more, and send back what is under way")
@@ -118,7 +119,7 @@ class Verify(PlanMode):
             # The state file that a run has left holds the throttle it is to be sent under.
             mode = "--execute --resume" if event.resumable else "--execute"
             if self.rollback:
-                mode = f"--cancel --rollback{self.own_rollback}"
+                mode = self.cancelling(rollback=True)
             note(f"{self.command(mode)}  # send them")
 
 
