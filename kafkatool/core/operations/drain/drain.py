@@ -14,7 +14,7 @@ from typing import Final
 from kafkatool.core.client.access import BrokerAccess
 from kafkatool.core.errors import LoginRefusedError, RefusedError, TlsError
 from kafkatool.core.model.values import join_ids
-from kafkatool.core.operations.brokers.answers import ask_brokers
+from kafkatool.core.operations.brokers.answers import Answers, ask_brokers
 from kafkatool.core.operations.drain.planning import DrainPlan, check_known, held_by, plan_drain
 from kafkatool.core.operations.drain.proof import Proof, look
 from kafkatool.core.operations.reassignment import throttles
@@ -27,7 +27,7 @@ from kafkatool.core.operations.reassignment.submission import Prepared, prepare
 from kafkatool.core.operations.reassignment.throttles import SavedThrottle
 from kafkatool.core.planner.consequences import BrokerConsequences, broker_consequences
 from kafkatool.core.planner.plan_files import Moves, dashed, parse_plan, plan_json, read_text, write_file
-from kafkatool.core.zookeeper.cluster_view import read_cluster
+from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
 
 ROUNDS: Final = 3
@@ -99,8 +99,7 @@ class Drain:
     def plan(self, number: int, terms: Terms) -> tuple[Planned, Prepared]:
         """Plan a round; writes nothing. Raises RefusedError, also where a login that the proof needs is refused."""
         view = read_cluster(self._zk)
-        asked = [view.brokers[b] for b in self._brokers if b in view.brokers]
-        for error in ask_brokers(asked, self._access, client_id="kt-drain").silent.values():
+        for error in self._ask(view).silent.values():
             if isinstance(error, LoginRefusedError | TlsError):
                 raise RefusedError(f"{error}; nothing was written, as it could not be proven")
         plan = plan_drain(view, self._brokers, rack_aware=terms.rack_aware)
@@ -191,8 +190,7 @@ class Drain:
         deadline = time.monotonic() + PROOF_S
         while True:
             view = read_cluster(self._zk)
-            asked = [view.brokers[b] for b in self._brokers if b in view.brokers]
-            answers = ask_brokers(asked, self._access, client_id="kt-drain")
+            answers = self._ask(view)
             proofs = look(view, self._brokers, answers)
             proven = Proven(proofs, tuple(throttles.not_restored(self._zk, self._before.values())))
             untold = {proof.broker for proof in proofs if proof.on_disk is None} - set(answers.silent)
@@ -200,6 +198,11 @@ class Drain:
             if settled or time.monotonic() >= deadline:
                 return proven
             time.sleep(PAUSE_S)
+
+    def _ask(self, view: ClusterView) -> Answers:
+        """Ask those of the brokers that are live what is on their disks."""
+        asked = [view.brokers[b] for b in self._brokers if b in view.brokers]
+        return ask_brokers(asked, self._access, client_id="kt-drain")
 
     # --- cancel -----------------------------------------------------------------------------------------------------
 
