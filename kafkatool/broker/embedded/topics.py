@@ -65,12 +65,12 @@ def create_topic(
             time.sleep(0.005)
             continue
         refusal = None
-        made, lost = _ask(ports, request, security, lost=lost)
+        made, lost_now = _ask(ports, request, security)
+        lost |= lost_now
         if made is not None:
             asked = made.error_code in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
-            asked |= (
-                lost and made.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-            )  # made, by the one whose answer was lost
+            # One that exists was made by the controller whose answer was lost.
+            asked |= lost and made.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
             if not asked:
                 words = made.error_message or ErrorCode(made.error_code).name
                 refusal = RefusedError(f"topic {name} is not made: {words}")
@@ -161,13 +161,10 @@ def _text(value: ConfigValue) -> str:
 
 
 def _ask(
-    ports: Mapping[int, int],
-    request: create_topics.CreateTopicsRequest,
-    security: "ClientSecurity | None",
-    *,
-    lost: bool,
+    ports: Mapping[int, int], request: create_topics.CreateTopicsRequest, security: "ClientSecurity | None"
 ) -> tuple[create_topics.CreateTopicsResponseTopic | None, bool]:
-    """Ask the controller; None when there is none to ask now. True where an answer was ``lost``, before or now."""
+    """Ask the controller; None when there is none to ask now. True: an answer was lost, so it may have been made."""
+    lost = False
     for port in ports.values():
         try:
             with _connect(port, security) as any_broker:
