@@ -19,6 +19,14 @@ STEADY: Final = {
 }
 LASTING: Final = {**STEADY, "zookeeper.session.timeout.ms": "60000"}
 """Where no test waits for a session to end: so long a broker may stand still."""
+LASTING_KRAFT: Final = {
+    "broker.session.timeout.ms": "60000",
+    "controller.quorum.fetch.timeout.ms": "30000",
+    "replica.lag.time.max.ms": "60000",
+}
+"""The same for Kafka without ZooKeeper."""
+ONE_BATCH_A_FETCH: Final = {"replica.fetch.max.bytes": "1000"}
+"""So a throttled replica gets one batch, and then none for ten seconds: a move stands still while it is looked at."""
 
 
 def crash(cluster: EmbeddedCluster, zk: ZooKeeper, broker: int) -> None:

@@ -19,8 +19,14 @@ TOOLS: Final = {
     "groups": ("kafka.admin.ConsumerGroupCommand", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"),
     "log dirs": ("kafka.admin.LogDirsCommand", "org.apache.kafka.tools.LogDirsCommand"),
 }
-"""Main classes: of 2.8, and since 3.x."""
+"""Main classes: up to 3.6, and later."""
 _MOVE: Final = re.compile(r"(\S+)-(\d+): replicas: ([\d,]+)\.(?: adding: ([\d,]*)\.)?(?: removing: ([\d,]*)\.)?")
+
+
+def main_class(tool: str, version: str) -> str:
+    """Return the main class of one of TOOLS in that version of Kafka."""
+    before, later = TOOLS[tool]
+    return later if version > "3.7" else before
 
 
 class Listed(NamedTuple):
@@ -108,8 +114,7 @@ class Tools(Actor):
     kind = "tools"
 
     def __call__(self, tool: str, *arguments: str) -> Said:
-        main = TOOLS[tool][self.version > "3"]
-        return self._java(main, "--bootstrap-server", self._bootstrap, *arguments)
+        return self._java(main_class(tool, self.version), "--bootstrap-server", self._bootstrap, *arguments)
 
     def create(self, topic: str, *replicas: Sequence[int]) -> Said:
         groups = ",".join(":".join(map(str, group)) for group in replicas)

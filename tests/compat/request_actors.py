@@ -7,16 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tests.compat.admin_actors import main_class
 from tests.compat.java_tools import JavaTools, Said
 
 TIMEOUT_S: Final = 240
-TOPICS: Final = {"3.6": "kafka.admin.TopicCommand", "": "org.apache.kafka.tools.TopicCommand"}
-REASSIGN: Final = {
-    "3.6": "kafka.admin.ReassignPartitionsCommand",
-    "": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-}
-ELECT: Final = {"3.6": "kafka.admin.LeaderElectionCommand", "": "org.apache.kafka.tools.LeaderElectionCommand"}
-CONFIGS: Final = "kafka.admin.ConfigCommand"
 
 
 class Actor(ABC):
@@ -88,23 +82,22 @@ class Tools(Actor):
         self._where = ("--bootstrap-server", bootstrap)
 
     def topics(self, action: str, *flags: str) -> Said:
-        return self._run(TOPICS, f"--{action}", *flags)
+        return self._run("topics", f"--{action}", *flags)
 
     def configure(self, topic: str, sets: Mapping[str, str], deletes: Sequence[str] = ()) -> Said:
         changes = ["--add-config", ",".join(f"{k}=[{v}]" for k, v in sets.items())] if sets else []
         changes += ["--delete-config", ",".join(deletes)] if deletes else []
         entity = ("--entity-type", "topics", "--entity-name", topic)
-        return self._java(CONFIGS, *self._where, "--alter", *entity, *changes)
+        return self._run("configs", "--alter", *entity, *changes)
 
     def reassign(self, *flags: str) -> Said:
-        return self._run(REASSIGN, *flags)
+        return self._run("reassign", *flags)
 
     def elect(self, *flags: str) -> Said:
-        return self._run(ELECT, "--election-type", "preferred", *flags)
+        return self._run("elect", "--election-type", "preferred", *flags)
 
-    def _run(self, tool: Mapping[str, str], *arguments: str) -> Said:
-        main = next(main for version, main in tool.items() if self._java.version.startswith(version))
-        return self._java(main, *self._where, *arguments)
+    def _run(self, tool: str, *arguments: str) -> Said:
+        return self._java(main_class(tool, self._java.version), *self._where, *arguments)
 
 
 def described(text: str, prefix: str) -> list[str]:

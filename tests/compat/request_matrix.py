@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 from tests.compat.java_tools import JavaTools
 from tests.compat.real_kafka import KraftKafka, RealKafka
 from tests.compat.request_actors import Actor, Kt, KtByZooKeeper, Tools
-from tests.compat.request_rows import ONE_BATCH_A_FETCH, ROWS, Facts, Row, Stage
-from tests.steady import LASTING
+from tests.compat.request_rows import ROWS, Facts, Row, Stage
+from tests.steady import LASTING, LASTING_KRAFT, ONE_BATCH_A_FETCH
 
 CLUSTERS: Final = {
     "3.6.1": RealKafka,
@@ -26,11 +26,6 @@ CLUSTERS: Final = {
 """A version, and how its cluster is run."""
 SAME: Final = "same"
 NOT_THERE: Final = "-"
-LASTING_KRAFT: Final = {
-    "broker.session.timeout.ms": "60000",
-    "controller.quorum.fetch.timeout.ms": "30000",
-    "replica.lag.time.max.ms": "60000",
-}
 OPTIONS: Final = {"auto.leader.rebalance.enable": "false", "delete.topic.enable": "true", **ONE_BATCH_A_FETCH}
 
 Played = dict[str, Facts | str]

@@ -21,8 +21,6 @@ from tests.waiting import awaited, eventually
 
 WAIT_S: Final = 180
 BROKERS: Final = (1, 2, 3)
-ONE_BATCH_A_FETCH: Final = {"replica.fetch.max.bytes": "1000"}
-"""So a throttled replica gets one batch, and then none for ten seconds."""
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 Facts = dict[str, Any]

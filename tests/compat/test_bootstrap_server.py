@@ -12,20 +12,14 @@ from confluent_kafka import Producer
 
 from kafkatool.commands.main import kt
 from tests.compat import real_kafka
+from tests.compat.admin_actors import main_class
 from tests.compat.real_kafka import KraftKafka, RealKafka
-from tests.steady import LASTING
+from tests.steady import LASTING, LASTING_KRAFT, ONE_BATCH_A_FETCH
 from tests.waiting import awaited, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 WAIT_S = 120
-LASTING_KRAFT = {
-    "broker.session.timeout.ms": "60000",
-    "controller.quorum.fetch.timeout.ms": "30000",
-    "replica.lag.time.max.ms": "60000",
-}
-ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": "1000"}
-"""So a throttled replica gets one batch, and then none for ten seconds."""
 NO_OTHER_ELECTION = {"auto.leader.rebalance.enable": "false"}
 """So the leader that kt is to put back is not put back before, every five minutes, by the controller."""
 
@@ -55,8 +49,7 @@ def _kt(kafka: RealKafka, *args: object) -> Result:
 
 
 def _tool(kafka: RealKafka, *args: str) -> str:
-    main = "kafka.admin.TopicCommand" if kafka.version < "3" else "org.apache.kafka.tools.TopicCommand"
-    return kafka.tool(main, "--bootstrap-server", kafka.bootstrap, *args).stdout
+    return kafka.tool(main_class("topics", kafka.version), "--bootstrap-server", kafka.bootstrap, *args).stdout
 
 
 def _await_told(kafka: RealKafka, *topics: str) -> None:
@@ -213,15 +206,12 @@ def _items(kafka: RealKafka, topic: str) -> list[dict[str, Any]]:
 
 
 def _elect_tool(kafka: RealKafka, topic: str) -> str:
-    main = f"{'kafka.admin' if kafka.version < '3' else 'org.apache.kafka.tools'}.LeaderElectionCommand"
     of = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
-    return kafka.tool(main, "--bootstrap-server", kafka.bootstrap, *of).stdout
+    return kafka.tool(main_class("elect", kafka.version), "--bootstrap-server", kafka.bootstrap, *of).stdout
 
 
 def _reassign_tool(kafka: RealKafka, *args: str) -> str:
-    package = "kafka.admin" if kafka.version < "3" else "org.apache.kafka.tools.reassign"
-    main = f"{package}.ReassignPartitionsCommand"
-    return kafka.tool(main, "--bootstrap-server", kafka.bootstrap, *args).stdout
+    return kafka.tool(main_class("reassign", kafka.version), "--bootstrap-server", kafka.bootstrap, *args).stdout
 
 
 @pytest.mark.spec("ADM-22", "ADM-33", "ADM-34", "ADM-35", "ADM-36", "ADM-37", "ADM-38", "ADM-41")

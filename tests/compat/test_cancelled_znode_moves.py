@@ -16,14 +16,12 @@ from kafkatool.core.zookeeper.znodes import ReassignmentZnode, TopicZnode
 from tests.compat import real_kafka
 from tests.compat.real_kafka import RealKafka
 from tests.core.operations.reassignment.plans import plan
-from tests.steady import LASTING
+from tests.steady import LASTING, ONE_BATCH_A_FETCH
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("RSN-37X")]
 
 WAIT_S = 120
-ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": "1000"}
-"""So a throttled replica gets one batch, and then none for ten seconds."""
 BEFORE = {0: (1, 2), 1: (2, 1)}
 GOAL = {0: (2, 3), 1: (3, 2)}  # after Kafka's own cancel the first would be left as 2, 1
 

@@ -17,6 +17,7 @@ from tests.compat.admin_rows import ok
 from tests.compat.java_tools import JavaTools
 from tests.compat.mixed import OURS, WAIT_S, Mixed, mixed_cluster
 from tests.integration.load import await_in_sync
+from tests.steady import ONE_BATCH_A_FETCH
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -24,8 +25,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 VERSION: Final = "2.8.2"
 THEIRS: Final = 1
 SLOW, FAST = "1", "100000000"
-ONE_BATCH_A_FETCH: Final = {"replica.fetch.max.bytes": "1000"}
-"""So a throttled replica gets one batch, and then none for ten seconds."""
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from kafkatool.core.protocol.frames import encode_request
 from kafkatool.core.protocol.messages import metadata
 from tests.faults.proxy import ANYONE, Healing, Proxy, broker_of
+from tests.serving import serving
 from tests.waiting import eventually
 
 
@@ -21,20 +22,8 @@ def echo() -> Iterator[int]:
             while data := connection.recv(4096):
                 connection.sendall(data)
 
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        accepting = threading.Thread(target=accept)
-        accepting.start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
-        accepting.join()
+    with serving(serve) as port:
+        yield port
 
 
 def says(client: socket.socket, text: bytes) -> bytes | None:

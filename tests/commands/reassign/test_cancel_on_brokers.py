@@ -15,13 +15,12 @@ from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import ControllerZnode, ReassignmentZnode
 from tests.commands.reassign.runner import plan_file, run
 from tests.core.zookeeper import cluster_nodes as nodes
-from tests.steady import STEADY, crash
+from tests.steady import ONE_BATCH_A_FETCH, STEADY, crash
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spec("RSN-37X"), pytest.mark.usefixtures("unhurried")]
 
 WAIT_S = 60
-ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": "1000"}
 
 
 @pytest.fixture

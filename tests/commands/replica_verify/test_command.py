@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pytest
@@ -97,23 +97,27 @@ def test_each_replica_is_told_with_its_own_value() -> None:
     )
 
 
+def part_ways_later(brokers: Mapping[int, FakeBroker], same: Sequence[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the replicas go different ways after some rounds, which ends an endless run."""
+    answer, requests = brokers[2].answer, 0
+
+    def counted(key: int, version: int, request: object) -> object:
+        nonlocal requests
+        requests += 1
+        if requests > 8:
+            brokers[1].logs[T0] = [*same, batch(3, b"d"), batch(4, b"e")]
+            brokers[2].logs[T0] = [*same, b"", batch(4, b"e")]
+        return answer(key, version, request)
+
+    monkeypatch.setattr(brokers[2], "answer", counted)
+
+
 @pytest.mark.spec("RPV-4")
 def test_reports_name_the_worst_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """After some rounds the replicas go different ways: that ends the endless run."""
     same, behind = batches(b"a", b"b", b"c"), TopicPartition("u", 0)
     with fake_cluster({1: {T0: same, behind: same}, 2: {T0: same, behind: same[:1]}}) as brokers:
-        answer = brokers[2].answer
-        requests = 0
-
-        def part_ways_later(key: int, version: int, request: object) -> object:
-            nonlocal requests
-            requests += 1
-            if requests > 8:
-                brokers[1].logs[T0] = [*same, batch(3, b"d"), batch(4, b"e")]
-                brokers[2].logs[T0] = [*same, b"", batch(4, b"e")]
-            return answer(key, version, request)
-
-        monkeypatch.setattr(brokers[2], "answer", part_ways_later)
+        part_ways_later(brokers, same, monkeypatch)
         result = run(brokers, "--time", "-2", "--report-interval-ms", "1")
     reports = [line for line in result.stdout.splitlines() if "max lag" in line]
     said = TIME + re.escape(": max lag is 2 for partition [u,0] at offset 1 among 2 partitions")
@@ -181,17 +185,7 @@ def test_each_report_of_an_endless_run_names_a_broker_that_is_down(monkeypatch: 
     monkeypatch.setattr(comparison, "RETRY_S", 3600.0)  # none is made between two reports, however late one is
     same = batches(b"a", b"b", b"c")
     with fake_cluster(replicas(same, same, same), down=[3]) as brokers:
-        answer, requests = brokers[2].answer, 0
-
-        def part_ways_later(key: int, version: int, request: object) -> object:
-            nonlocal requests
-            requests += 1
-            if requests > 8:
-                brokers[1].logs[T0] = [*same, batch(3, b"d"), batch(4, b"e")]
-                brokers[2].logs[T0] = [*same, b"", batch(4, b"e")]
-            return answer(key, version, request)
-
-        monkeypatch.setattr(brokers[2], "answer", part_ways_later)
+        part_ways_later(brokers, same, monkeypatch)
         result = run(brokers, "--time", "-2", "--report-interval-ms", "1")
     reports = result.stdout.count("max lag")
     assert reports > 1 and result.stderr.count("compared without broker 3: ") == reports

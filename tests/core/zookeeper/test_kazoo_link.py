@@ -23,6 +23,7 @@ from kafkatool.core.zookeeper.kazoo_link import Handshake
 from kafkatool.core.zookeeper.session import Create, SessionState, SetData, TransactionError, WatchEvent, ZooKeeper
 from tests.core.zookeeper.sessions import link_of
 from tests.faults.proxy import Proxy
+from tests.serving import serving
 from tests.waiting import eventually
 
 COUNT = 2_000
@@ -47,21 +48,9 @@ def test_a_server_that_demands_a_login_is_said_at_once_and_not_asked_for_ever() 
                 refused = request[:4] + struct.pack(">qi", 0, -124)
                 connection.sendall(len(refused).to_bytes(4) + refused)
 
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        accepting = threading.Thread(target=accept)
-        accepting.start()
-        address = f"127.0.0.1:{listening.getsockname()[1]}"
+    with serving(serve) as port:
+        address = f"127.0.0.1:{port}"
         listed = CliRunner(env={"KAFKA_OPTS": ""}).invoke(kt, ["topics", "list", "--zookeeper", address])
-        listening.shutdown(socket.SHUT_RDWR)
-        accepting.join()
     assert (listed.exit_code, listed.stdout) == (1, "")
     assert "ZooKeeper demands a login (" in listed.stderr and "): give --zk-auth-file" in listed.stderr
     assert len(sessions) < 5, len(sessions)
@@ -84,23 +73,11 @@ def test_a_login_that_is_not_answered_is_tried_again_before_the_server_is_said_t
             logins.append(asked[-1])
             stream.read(1)  # until the client gives up
 
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
     security = ZooKeeperSecurity(ZooKeeperLogin("sasl", "kafka", Secret("word"), "jaas.conf"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        accepting = threading.Thread(target=accept)
-        accepting.start()
-        address = f"127.0.0.1:{listening.getsockname()[1]}"
+    with serving(serve) as port:
+        address = f"127.0.0.1:{port}"
         with pytest.raises(ZooKeeperRefusedError, match="does not answer a login: has it SASL"):
             ZooKeeper(address, connection_timeout_ms=100_000, security=security).start()
-        listening.shutdown(socket.SHUT_RDWR)
-        accepting.join()
     eventually(lambda: sum(map(bool, logins)) >= 2, "each try to be read")
 
 
