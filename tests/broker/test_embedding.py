@@ -11,7 +11,8 @@ import pytest
 
 from kafkatool.broker.server import Broker
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.protocol.messages import metadata
+from kafkatool.core.protocol.messages import init_producer_id, metadata
+from kafkatool.core.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkatool.core.protocol.messages.metadata import MetadataRequest
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.broker.network.raw_client import wait_until
@@ -88,6 +89,29 @@ def test_one_object_is_started_and_stopped_from_several_threads_at_once_and_agai
                 with client_of(broker) as client:
                     assert client.send(metadata.API, 1, MetadataRequest(topics=[])) is not None
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.spec("BRK-128")
+def test_two_brokers_of_one_id_in_clusters_of_their_own_share_nothing(zk_connect: str, tmp_path: Path) -> None:
+    names = ("one", "two")
+    brokers = {name: Broker(config(f"{zk_connect}/{name}", tmp_path / name)) for name in names}
+    with ExitStack() as running:
+        clients = {name: running.enter_context(client_of(running.enter_context(brokers[name]))) for name in names}
+        for name, client in clients.items():
+            wait_until(lambda c=client: c.send(metadata.API, 1, MetadataRequest(topics=[])).controller_id == 1)  # type: ignore[misc]
+            assert create(client, "t", 1, 1) == 0
+            wait_until(lambda c=client, n=name: append(c, "t", n.encode()).error_code == 0)  # type: ignore[misc]
+            assert (
+                client.send(init_producer_id.API, 1, InitProducerIdRequest(transaction_timeout_ms=1)).producer_id == 0
+            )
+        assert create(clients["one"], "alone", 1, 1) == 0
+        assert [describe(client, "alone").error_code for client in clients.values()] == [0, 3]
+        assert {name: read(client, "t") for name, client in clients.items()} == {n: [n.encode()] for n in names}
+        known = {c.send(metadata.API, 2, MetadataRequest(topics=[])).cluster_id for c in clients.values()}
+        assert len(known) == 2
+        brokers["one"].stop()
+        assert append(clients["two"], "t", b"more").error_code == 0
+        assert read(clients["two"], "t") == [b"two", b"more"]
 
 
 @pytest.mark.spec("BRK-128", "BRK-148")

@@ -43,7 +43,13 @@ def test_missing_and_empty_files_hold_nothing(tmp_path: Path) -> None:
     assert read_offsets(tmp_path / "empty") == {}
 
 
-@pytest.mark.parametrize("text", ["1\n0\n", "0\n", "0\nx\n", "0\n2\nt 0 1\n", "0\n1\nt 0\n", "0\n1\nt 0 x\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1\n0\n", "0\n", "0\nx\n", "0\n2\nt 0 1\n", "0\n1\nt 0 1\nu 0 1\n"),
+        *("0\n1\nt 0\n", "0\n1\nt 0 1 2\n", "0\n1\nt 0 x\n"),
+    ],
+)
 @pytest.mark.spec("BRK-147")
 def test_wrong_version_count_or_line_is_damage(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)

@@ -394,7 +394,7 @@ def test_all_named_are_fetched_for_no_longer_before_the_first_of_them_is_closed(
     assert [broker.logs.get(tp) is None for tp in (TP, TP1)] == [delete, delete]
 
 
-@pytest.mark.spec("BRK-109", "BRK-111", "BRK-150", "BRK-90", "BRK-100", "CTL-55", "CTL-60")
+@pytest.mark.spec("BRK-109", "BRK-111", "BRK-150", "BRK-90", "BRK-98", "BRK-100", "CTL-55", "CTL-60")
 def test_deleting_drops_partition_log_and_every_wait(broker: World, tmp_path: Path) -> None:
     broker.know(TP)
     broker.lead(isr=(1, 2, 3))

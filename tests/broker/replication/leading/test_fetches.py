@@ -189,7 +189,7 @@ def test_no_wait_without_wait_time_partitions_or_need(broker: World) -> None:
     assert len(broker.fetch(0, max_wait_ms=-1, min_bytes=BATCH_BYTES + 1)) == 1
 
 
-@pytest.mark.spec("BRK-97", "BRK-99")
+@pytest.mark.spec("BRK-97", "BRK-98", "BRK-99")
 def test_a_parked_fetch_gives_what_is_there_when_the_time_is_out(broker: World) -> None:
     broker.lead()
     broker.produce()

@@ -203,7 +203,7 @@ def test_changes_of_role_end_the_wait(broker: World) -> None:
     assert client.last() == [(1, 6, False)]
 
 
-@pytest.mark.spec("BRK-100", "BRK-109", "BRK-111")
+@pytest.mark.spec("BRK-98", "BRK-100", "BRK-109", "BRK-111")
 @pytest.mark.parametrize("delete", [False, True])
 def test_a_stopped_replica_ends_the_wait(broker: World, delete: bool) -> None:
     lead(broker)

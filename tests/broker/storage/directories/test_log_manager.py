@@ -612,7 +612,10 @@ def test_the_mark_of_the_clean_stop_is_there_until_the_last_log_is_open(
 
 
 @pytest.mark.spec("BRK-150")
-def test_a_deleted_directorys_name_and_how_long_it_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("overrides", "delay_ms"), [({}, 4321), ({"file.delete.delay.ms": "1234"}, 1234)])
+def test_a_deleted_directorys_name_and_how_long_it_stays(
+    tmp_path: Path, overrides: Mapping[str, str], delay_ms: int
+) -> None:
     delays: list[tuple[str, float]] = []
 
     class Waits(ManualScheduler):
@@ -624,13 +627,13 @@ def test_a_deleted_directorys_name_and_how_long_it_stays(tmp_path: Path) -> None
 
     scheduler = Waits()
     config = broker_config(log_dirs=str(tmp_path / "1"), log_segment_delete_delay_ms="4321")
-    manager = LogManager(config, lambda _: {}, scheduler)
+    manager = LogManager(config, lambda _: overrides, scheduler)
     manager.load()
     manager.get_or_create(_DASHED).append_as_leader(batch(), 0)
     manager.delete(_DASHED)
     (renamed,) = [path for path in (tmp_path / "1").iterdir() if path.is_dir()]
     assert re.fullmatch(r"x-y-3\.[0-9a-f]{32}-delete", renamed.name)
-    assert ("log-delete", 4321) in delays
+    assert ("log-delete", delay_ms) in delays
     assert (renamed / f"{0:020d}.log").stat().st_size
     scheduler.run()
     assert not renamed.exists()

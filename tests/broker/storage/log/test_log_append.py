@@ -430,6 +430,18 @@ def test_no_entry_is_that_of_a_segments_first_append_and_a_roll_adds_the_largest
 
 
 @pytest.mark.spec("BRK-132")
+def test_entries_wait_in_memory_for_a_flush_and_of_one_append_of_a_follower_each_batch_has_one(tmp_path: Path) -> None:
+    log = make_log(tmp_path, index_interval_bytes="0")
+    log.append_as_follower(memoryview(b"".join(bytes(batch(base_offset=i, timestamp=1000 + i)) for i in range(3))))
+    index, times = (tmp_path / f"{0:020d}{kind}" for kind in (".index", ".timeindex"))
+    assert (index.read_bytes(), times.read_bytes()) == (b"", b"")
+    log.flush()
+    size = len(batch())
+    assert index.read_bytes() == b"".join(n.to_bytes(4, "big") + (n * size).to_bytes(4, "big") for n in (1, 2))
+    assert times.read_bytes() == b"".join((1000 + n).to_bytes(8, "big") + n.to_bytes(4, "big") for n in (1, 2))
+
+
+@pytest.mark.spec("BRK-132")
 def test_the_largest_time_that_no_entry_tells_is_added_at_the_roll(tmp_path: Path) -> None:
     log = make_log(tmp_path, segment_bytes=str(2 * len(batch())))
     for timestamp in (1000, 3000, 2000):
