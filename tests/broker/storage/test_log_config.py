@@ -2,8 +2,9 @@ import logging
 
 import pytest
 
-from kafkatool.broker.settings.config import NO_LIMIT
+from kafkatool.broker.settings.config import NO_LIMIT, BrokerConfig
 from kafkatool.broker.storage.log_config import LogConfig
+from kafkatool.core.model.topic_configs import DOCUMENTED
 from tests.broker.storage.logs import broker_config, log_config
 
 
@@ -14,6 +15,30 @@ def test_broker_settings_are_the_defaults_and_topic_configs_win() -> None:
     assert (config.segment_bytes, config.retention_ms) == (2000, 7_200_000)
     assert config.cleanup_policy == {"delete", "compact"}
     assert config.compacted
+
+
+@pytest.mark.spec("TOP-21")
+def test_the_defaults_are_those_of_the_documents_table() -> None:
+    """Where Kafka's versions differ, those of 0.10."""
+    config = LogConfig.from_broker(BrokerConfig.from_properties({"zookeeper.connect": "x:1"}), {})
+    assert {c.name: getattr(config, c.name.replace(".", "_")) for c in DOCUMENTED} == {
+        "cleanup.policy": {"delete"},
+        "delete.retention.ms": 86_400_000,
+        "file.delete.delay.ms": 60_000,
+        "flush.messages": 2**63 - 1,
+        "flush.ms": 2**63 - 1,
+        "index.interval.bytes": 4096,
+        "max.message.bytes": 1_000_012,
+        "min.cleanable.dirty.ratio": 0.5,
+        "min.insync.replicas": 1,
+        "retention.bytes": -1,
+        "retention.ms": 604_800_000,
+        "segment.bytes": 1_073_741_824,
+        "segment.index.bytes": 10_485_760,
+        "segment.jitter.ms": 0,
+        "segment.ms": 604_800_000,
+        "unclean.leader.election.enable": True,
+    }
 
 
 @pytest.mark.parametrize(

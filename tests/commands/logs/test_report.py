@@ -1,5 +1,6 @@
 """``kt logs report`` as a user meets it: figures, text, JSON and the page."""
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from kafkatool.core.statelog.history import skew
 from kafkatool.core.statelog.jobs import gathering
+from kafkatool.core.statelog.lines.grammar import record_time
 from tests.commands.logs.tools import EXAMPLE, NoSpark, document, run, without_spark
 from tests.core.statelog.logs import CAPTURES, NEWER, at_info, lines_of, record, story
 
@@ -188,13 +190,20 @@ def test_a_broker_without_a_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("in_one_file", [False, True])
 def test_logs_of_both_modes_in_one_run_or_file_hide_what_either_hides(in_one_file: bool, tmp_path: Path) -> None:
     logs = ",".join(str(CAPTURES / version / "story") for version in NEWER)
+    versions = ("2.8.2", *NEWER) if in_one_file else NEWER
+    lines = [line for version in versions for path in story(version) for line in lines_of(path)]
     if in_one_file:
-        lines = [line for version in ("2.8.2", *NEWER) for path in story(version) for line in lines_of(path)]
         (tmp_path / "state-change.log").write_text("\n".join([*lines, ""]), "latin-1")
         logs = str(tmp_path)
-        merged = run("merge", "--logs", logs, "--strict")
-        assert merged.exit_code == 0 and sorted(merged.stdout_bytes.decode("latin-1").splitlines()) == sorted(lines)
-        assert run("timeline", "--logs", logs, "--strict").exit_code == 0
+    merged = run("merge", "--logs", logs, "--strict")
+    assert merged.exit_code == 0 and sorted(merged.stdout_bytes.decode("latin-1").splitlines()) == sorted(lines)
+    made = run("merge", "--logs", logs, "--format", "jsonl", "--strict")
+    rows = [json.loads(line) for line in made.stdout.splitlines()]
+    assert made.exit_code == 0 and all(row["event"] for row in rows)
+    assert {row["mode"] for row in rows} == {"zookeeper", "kraft", None}
+    told = {(row["source"], row["line"], row["text"]) for row in rows if row["text"] is not None}
+    assert len(told) == sum(record_time(line) is not None for line in lines)
+    assert run("timeline", "--logs", logs, "--strict").exit_code == 0
     (report,) = document("report", "--logs", logs)["items"]
     assert report["visibility"]["modes"] == ["zookeeper", "kraft"]
     assert (report["visibility"]["offline"], report["visibility"]["controllers"]) == (False, False)

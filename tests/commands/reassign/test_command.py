@@ -1,5 +1,6 @@
 """kt reassign as its users see it: exact lines, exit codes, files; ZooKeeper is real, the controller played by hand."""
 
+import itertools
 import json
 import os
 import re
@@ -22,19 +23,19 @@ from tests.core.operations.verification.fake_broker import FakeBroker, fake_clus
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.core.zookeeper.sessions import link_of
 
+MODES = ("--generate", "--execute", "--verify", "--cancel", "--list")
+
 
 @pytest.mark.spec("RSN-1", "COM-3X")
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ([], "Command must include exactly one action: --generate, --execute or --verify (or kt's --cancel, --list)"),
-        (["--execute", "--verify"], "Command must include exactly one action: --generate, --execute or --verify"),
-        (["--generate", "--execute"], "Command must include exactly one action: --generate, --execute or --verify"),
-        (["--verify", "--generate"], "Command must include exactly one action: --generate, --execute or --verify"),
-        (["--cancel", "--list"], "Command must include exactly one action: --generate, --execute or --verify"),
-        (["--execute", "--cancel"], "Command must include exactly one action: --generate, --execute or --verify"),
+        *[
+            (list(pair), "Command must include exactly one action: --generate, --execute or --verify")
+            for pair in itertools.permutations(MODES, 2)
+        ],
         (["--cancel"], "If --cancel option is used, command must include --reassignment-json-file"),
-        (["--list", "--verify"], "Command must include exactly one action: --generate, --execute or --verify"),
         (
             ["--generate", "--topics-to-move-json-file", "x"],
             "If --generate option is used, command must include both --topics-to-move-json-file and --broker-list",
@@ -115,7 +116,7 @@ def test_no_flag_of_a_mode_is_left_out_here() -> None:
 @pytest.mark.spec("RSN-1", "COM-3X")
 @pytest.mark.parametrize(("flag", "modes"), FLAGS)
 def test_a_flag_is_taken_by_its_modes_alone(flag: tuple[str, ...], modes: tuple[str, ...]) -> None:
-    for mode in ("--generate", "--execute", "--verify", "--cancel", "--list"):
+    for mode in MODES:
         result = run("127.0.0.1:1", mode, *flag)
         assert (result.exit_code, result.stdout) == (2, "")  # for another reason where it is taken
         assert (f"{flag[0]} can't be used with {mode}" in result.stderr) is (mode not in modes), mode
@@ -491,13 +492,14 @@ def test_a_dry_run_shows_every_write_and_makes_none(seed: ZooKeeper, zk_connect:
     assert lines == written(before, nodes.tree(seed))
 
 
-@pytest.mark.spec("COM-5X", "COM-10X")
+@pytest.mark.spec("COM-5X", "COM-10X", "RSN-7")
 def test_a_wrong_cluster_or_too_large_a_plan_is_refused(seed: ZooKeeper, zk_connect: str, tmp_path: Path) -> None:
     file = plan_file(tmp_path / "plan.json", GOAL)
     before = nodes.tree(seed)
     for mode in ("--execute", "--verify", "--cancel"):
         other = run(zk_connect, mode, "--reassignment-json-file", file, "--cluster-id", "other")
         assert other.exit_code == 1 and "other" in other.stdout and "the-cluster" in other.stdout
+        assert other.stdout.startswith("Partitions reassignment failed due to --cluster-id is other, but ")
     assert nodes.tree(seed) == before
     seed.delete(ClusterIdZnode.PATH)
     for mode in ("--execute", "--verify", "--cancel"):
@@ -515,6 +517,7 @@ def test_a_wrong_cluster_or_too_large_a_plan_is_refused(seed: ZooKeeper, zk_conn
     flags = ("--execute", "--reassignment-json-file", wide, "--zk-max-bytes", "1024", "--throttle", "5000")
     refused = run(zk_connect, *flags)
     assert refused.exit_code == 1
+    assert refused.stdout.splitlines()[-1].startswith("Partitions reassignment failed due to ")
     assert re.search(r"needs a packet of 1\d{3} bytes, over ZooKeeper's limit of 1024 bytes", refused.stdout)
     assert config(seed, "brokers", "1") == {}
     assert seed.get(ReassignmentZnode.PATH) is None

@@ -177,7 +177,7 @@ def test_a_topic_grows_over_racks_on_some_brokers_only_when_they_are_ignored(zk:
     assert nodes.assignment(zk, "orders")[2] == (3, 4, 5)
 
 
-@pytest.mark.spec("TOP-6", "TOP-15", "TOP-17")
+@pytest.mark.spec("TOP-6", "TOP-15", "TOP-17", "TOP-19")
 def test_the_offsets_topic_neither_grows_nor_goes(zk: ZooKeeper, zk_connect: str) -> None:
     zk.create(TopicZnode.path("__consumer_offsets"), TopicZnode({0: (1,)}).encode())
     before = nodes.tree(zk)
@@ -185,6 +185,10 @@ def test_the_offsets_topic_neither_grows_nor_goes(zk: ZooKeeper, zk_connect: str
     assert why == "The number of partitions for the offsets topic cannot be changed."
     why = refusal(zk_connect, "delete", "--topic", "__consumer_offsets")
     assert why == ("Topic __consumer_offsets is a kafka internal topic and is not allowed to be marked for deletion.")
+    pattern = "'__ consumer.* , zzz'"  # internal topics are matched too
+    assert refusal(zk_connect, "delete", "--topic", pattern) == why
+    why = refusal(zk_connect, "alter", "--topic", pattern, "--partitions", 3)
+    assert why == "The number of partitions for the offsets topic cannot be changed."
     assert nodes.tree(zk) == before
 
 
@@ -297,8 +301,9 @@ def test_another_replication_factor_starts_a_reassignment_after_telling_its_plan
         '{"topic":"orders","partition":1,"replicas":[3,4]}]}'
     )
     args = ("--topic", "orders", "--replication-factor", 2)
+    before = nodes.tree(zk)
     assert answer(zk_connect, "alter", *args, "--dry-run") == f"create {ReassignmentZnode.PATH} {plan}\n"
-    assert zk.get(ReassignmentZnode.PATH) is None
+    assert nodes.tree(zk) == before
     text = answer(zk_connect, "alter", *args)
     assert '"replicas":[1,2,3]' in text.splitlines()[2]  # the way back
     assert text.splitlines()[-3:-1] == ["Proposed partition reassignment configuration", plan]

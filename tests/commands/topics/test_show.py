@@ -161,6 +161,10 @@ def test_a_mark_shows_in_the_header_or_else_in_the_rows(zk: ZooKeeper, zk_connec
     assert text == HEADER.replace("\n", "\tMarkedForDeletion:true\n") + ROW_0 + ROW_1
     rows = answer(zk_connect, "describe", "--under-replicated-partitions")
     assert rows == ROW_1.replace("\n", "\tMarkedForDeletion: true\n")
+    for broker in (1, 3):
+        zk.delete(f"/brokers/ids/{broker}")
+    both = answer(zk_connect, "describe", "--unavailable-partitions")
+    assert both == (ROW_0 + ROW_1).replace("\n", "\tMarkedForDeletion: true\n")
 
 
 @pytest.mark.spec("TOP-10", "TOP-26X")
@@ -191,6 +195,14 @@ def test_describe_as_json(zk: ZooKeeper, zk_connect: str) -> None:
         "under_replicated": True,
         "available": False,
     }
+    assert (
+        list(second)
+        == list(dead)
+        == [
+            *("topic", "partition", "leader", "preferred", "replicas", "isr", "leader_epoch", "controller_epoch"),
+            *("under_replicated", "available"),
+        ]
+    )
     tsv = answer(zk_connect, "describe", "--topic", "orders", "--output", "tsv").splitlines()
     assert tsv[2].split("\t")[:6] == ["orders", "1", "3", "2", "2,3,4", "4,3"]
 

@@ -126,6 +126,8 @@ def test_added_partitions_carry_the_pattern_on() -> None:
     ids = brokers(*range(5))
     five = assign_replicas(ids, 5, 3, start_index=0, replica_shift=0)
     assert add_partitions(ids, five, 8) == {5: (0, 2, 3), 6: (1, 3, 4), 7: (2, 4, 0)}
+    six = assign_replicas(ids, 6, 3, start_index=0, replica_shift=0)
+    assert add_partitions(ids, six, 8) == {6: (1, 2, 3), 7: (2, 3, 4)}, "rounds before the first id do not count"
     # Partition 0's first broker is gone: the next higher id takes its place, or the first of all.
     assert add_partitions(brokers(2, 4), {0: (3,)}, 2) == {1: (2,)}
     assert add_partitions(brokers(2, 4), {0: (9,)}, 2) == {1: (4,)}
@@ -223,6 +225,8 @@ def test_rack_aware_assignment_uses_every_rack_it_can(
     racks = {b.id: b.rack for b in ids}
     plan = assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift)
     assert plan == assign_replicas(ids, partitions, factor, start_index=start, replica_shift=shift)
-    for replicas in (*plan.values(), *add_partitions(ids, plan, partitions + more).values()):
+    added = add_partitions(ids, plan, partitions + more)
+    assert added == add_partitions(ids, plan, partitions + more)
+    for replicas in (*plan.values(), *added.values()):
         assert len(set(replicas)) == len(replicas) == factor
         assert len({racks[b] for b in replicas}) == min(factor, len(set(racks.values())))

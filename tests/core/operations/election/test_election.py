@@ -7,13 +7,20 @@ from collections.abc import Sequence
 import pytest
 
 from kafkatool.core.errors import RefusedError
-from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.model.values import LeaderAndIsr, TopicPartition
 from kafkatool.core.operations.election import election
 from kafkatool.core.operations.election.election import ElectionResult, Outcome
 from kafkatool.core.planner.plan_files import split_election
 from kafkatool.core.zookeeper.cluster_view import read_cluster, read_states
-from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import DeleteTopicsZnode, PreferredElectionZnode
+from kafkatool.core.zookeeper.session import Create, Op, ZooKeeper
+from kafkatool.core.zookeeper.znodes import (
+    DeleteTopicsZnode,
+    PartitionStateZnode,
+    PartitionsZnode,
+    PartitionZnode,
+    PreferredElectionZnode,
+    TopicZnode,
+)
 from tests.core.zookeeper import cluster_nodes as nodes
 from tests.core.zookeeper.sessions import count_round_trips
 from tests.waiting import eventually
@@ -271,9 +278,15 @@ def test_a_partition_without_state_counts_only_below_the_line(zk: ZooKeeper) -> 
 
 
 @pytest.mark.spec("ELE-17X")
-@pytest.mark.parametrize("partitions", [1, 300])
+@pytest.mark.parametrize("partitions", [1, 300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_states_of_many_partitions_are_read_in_one_pass(zk: ZooKeeper, partitions: int) -> None:
-    nodes.make_cluster(zk, topics={"t": dict.fromkeys(range(partitions), (1, 2))})
+    nodes.make_cluster(zk, topics={})
+    zk.create(TopicZnode.path("t"), TopicZnode(dict.fromkeys(range(partitions), (1, 2))).encode())
+    zk.create(PartitionsZnode.path("t"))
+    state, made = PartitionStateZnode.encode(LeaderAndIsr(1, 0, (1, 2), 1)), list[Op]()
+    for partition in t(*range(partitions)):
+        made += [Create(PartitionZnode.path(partition)), Create(PartitionStateZnode.path(partition), state)]
+    zk.commit_many([made[i : i + 500] for i in range(0, len(made), 500)])
     trips = count_round_trips(zk)
     assert len(read_cluster(zk).states) == partitions
     assert trips.count == 3  # names, nodes, states
