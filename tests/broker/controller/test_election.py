@@ -105,7 +105,7 @@ def test_who_reads_that_another_rules_tries_no_create_and_no_node_is_nobody() ->
     assert cluster.workers[2].known_id is None
 
 
-@pytest.mark.spec("CTL-7", "CTL-16")
+@pytest.mark.spec("CTL-2", "CTL-7", "CTL-16")
 def test_a_controller_whose_node_names_another_resigns() -> None:
     cluster = FakeCluster(1, 2, 3)
     term = cluster.controller.term
@@ -118,7 +118,9 @@ def test_a_controller_whose_node_names_another_resigns() -> None:
     cluster.run()
     assert term.is_over
     assert cluster.controller_epoch == 2, "what it leaves is its own node, which makes room for the next"
-    assert cluster.controller.known_id == cluster.controller_id
+    assert {w.known_id for w in cluster.workers.values()} == {cluster.controller_id}, (
+        "the change was watched behind, too"
+    )
 
 
 @pytest.mark.spec("CTL-7", "Z-18")
@@ -196,6 +198,10 @@ def test_deleting_the_node_by_hand_makes_one_new_controller_of_a_higher_epoch() 
     assert {m.controller_epoch for _, m in cluster.sent} == {2}
     assert {m.controller_id for _, m in cluster.sent} == {cluster.controller_id}
     assert sorted({b for b, _ in cluster.leader_and_isr()}) == [1, 2]
+    for broker in (1, 2, 3):  # 7a, 8 and 10; who has no replica hears of 8 by metadata alone
+        kinds = [type(m).__name__ for b, m in cluster.sent if b == broker]
+        roles = ["LeaderAndIsrRequest"] if broker != 3 else []
+        assert kinds == ["UpdateMetadataRequest", *roles, "UpdateMetadataRequest", "UpdateMetadataRequest"]
 
 
 @pytest.mark.spec("CTL-8", "CTL-24", "CTL-42", "CTL-43")
@@ -554,7 +560,7 @@ def test_an_open_batch_forces_the_controller_to_resign(caplog: pytest.LogCapture
 
 
 @pytest.mark.spec("CTL-24", "CTL-25", "CTL-28", "CTL-63", "CTL-68", "CTL-71")
-def test_a_new_controller_finishes_what_the_old_one_left() -> None:
+def test_a_new_controller_finishes_what_the_old_one_left(caplog: pytest.LogCaptureFixture) -> None:
     cluster = FakeCluster(1, 2, 3)
     cluster.create_topic("t", {0: [1, 2], 1: [2, 3]})
     cluster.kill(1)  # leader of t-0 and controller at once; meanwhile a topic is created
@@ -562,9 +568,13 @@ def test_a_new_controller_finishes_what_the_old_one_left() -> None:
     cluster.zk.create(PartitionZnode.path(TopicPartition("u", 0)), make_parents=True)  # and that far alone
     cluster.zk.create(f"{IsrChangeZnode.PREFIX}0000000001", IsrChangeZnode.encode([TopicPartition("t", 1)]))
     cluster.sent.clear()
+    cluster.log.lines.clear()
     cluster.run()
     assert cluster.state("t", 0).leader == 2
     assert cluster.state("u") == LeaderAndIsr(3, 0, (3, 2), 2)
+    (led,) = cluster.log.told("Changed partition u-0")
+    assert led.startswith("Changed partition u-0 from NewPartition to OnlinePartition")
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING], "a partition without state is no error"
     assert cluster.zk.children(IsrChangeZnode.PATH) == []
     for broker in (2, 3):
         kinds = [type(m).__name__ for b, m in cluster.sent if b == broker]

@@ -204,7 +204,7 @@ def test_every_move_of_a_partition_is_made_or_refused(old: P, new: P) -> None:
         assert f"from {old} to OnlinePartition with state" in cluster.log.told("Changed partition t-0")[0]
 
 
-@pytest.mark.spec("CTL-64", "CTL-57")
+@pytest.mark.spec("CTL-64", "CTL-57", "CTL-41")
 @pytest.mark.parametrize(
     ("strategy", "replicas", "leader", "isr", "receivers"),
     [
@@ -410,8 +410,11 @@ def test_the_states_a_term_begins_with() -> None:
     for name, ids in names.items():
         receivers = {b for b, s in cluster.leader_and_isr() if s.topic == name}
         assert receivers == ({b for b in ids if b in (1, 2)} if name not in ("hopeless", "never") else set())
-    online = "Changed state of replica 2 for partition led-0 from OnlineReplica to OnlineReplica"
-    assert online in cluster.log.told("Changed state of replica")
+    told = cluster.log.told("Changed state of replica")
+    for name, ids in names.items():
+        for broker in ids:
+            line = f"Changed state of replica {broker} for partition {name}-0 from OnlineReplica to OnlineReplica"
+            assert (line in told) is (broker in (1, 2)), "state first, then the move to it"
 
 
 @pytest.mark.spec("CTL-65", "CTL-39", "CTL-33")

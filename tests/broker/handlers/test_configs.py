@@ -330,7 +330,7 @@ def test_what_a_newer_kafka_stored_is_kept_and_not_judged(client: Client, zk: Zo
     assert stored(zk) == {"segment.ms": "8000"}
 
 
-@pytest.mark.spec("BRK-125")
+@pytest.mark.spec("BRK-125", "Z-26")
 def test_a_change_between_read_and_write_is_not_lost(
     client: Client, zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

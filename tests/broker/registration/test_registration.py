@@ -272,7 +272,10 @@ def test_ids_are_generated_above_the_reserved_ones_and_kept(base: ZooKeeper, tmp
     sequence = base.get("/brokers/seqid")
     assert sequence is not None and (sequence.data, sequence.version) == (b"", 1)
     assert len(cluster_id) == 22
-    assert establish_identity(base, config(tmp_path, reserved_broker_max_id="5000"))[0] == 5002
+    base.set("/brokers/seqid", b"another's", 1)  # whatever it holds, and whoever came between
+    assert establish_identity(base, config(tmp_path, reserved_broker_max_id="5000"))[0] == 5003
+    sequence = base.get("/brokers/seqid")
+    assert sequence is not None and sequence.data == b""
     write_meta_properties(tmp_path / "b", 1001, cluster_id)
     assert establish_identity(base, config(tmp_path)) == first
     assert establish_identity(base, config(tmp_path, broker_id="1001")) == first

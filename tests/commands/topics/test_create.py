@@ -203,7 +203,7 @@ def test_bad_usage_ends_with_2(zk: ZooKeeper, zk_connect: str, args: tuple[objec
     assert nodes.tree(zk) == before
 
 
-@pytest.mark.spec("COM-6X")
+@pytest.mark.spec("COM-6X", "Z-3")
 def test_a_dry_run_shows_both_znodes_and_writes_neither(zk: ZooKeeper, zk_connect: str) -> None:
     before = nodes.tree(zk)
     text = answer(zk_connect, "create", "--topic", "x", "--replica-assignment", "1:2", "--dry-run")

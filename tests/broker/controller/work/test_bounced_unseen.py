@@ -42,7 +42,7 @@ def bounce_unseen(cluster: FakeCluster, broker: int) -> None:
     cluster.start(broker, slow_election=True)
 
 
-@pytest.mark.spec("CTL-35", "CTL-24", "CTL-63", "CTL-68")
+@pytest.mark.spec("CTL-35", "CTL-24", "CTL-43", "CTL-63", "CTL-68")
 @pytest.mark.parametrize("bounced", [1, 2])
 def test_a_broker_that_bounced_while_nobody_ruled_leads_nothing_of_its_former_life(bounced: int) -> None:
     """Its log may have lost its end: whoever lived on has it."""
@@ -50,7 +50,14 @@ def test_a_broker_that_bounced_while_nobody_ruled_leads_nothing_of_its_former_li
     cluster.create_topic("t", {0: [bounced, 3], 1: [3, bounced], 2: [bounced]})
     bounce_unseen(cluster, bounced)
     cluster.sent.clear()
+    cluster.log.lines.clear()
     cluster.run()
+    (led,) = cluster.log.told("Changed partition t-")
+    assert led.startswith("Changed partition t-0 from OfflinePartition to OnlinePartition"), "its leader counts as dead"
+    first_of = {0: "ReplicaDeletionIneligible", 1: "ReplicaDeletionIneligible", 2: "OnlineReplica"}
+    for number, status in first_of.items():
+        first = cluster.log.told(f"Changed state of replica {bounced} for partition t-{number}")[0]
+        assert f" from {status} to " in first, "as on a dead broker, but where nobody else was in sync"
     assert {s.leader for _, s in cluster.leader_and_isr() if s.partition == 0} == {3}, "nobody is told of another first"
     assert cluster.leaders("t") == [3, 3, bounced]
     assert [cluster.state("t", n).isr for n in range(3)] == [(3, bounced), (3, bounced), (bounced,)]

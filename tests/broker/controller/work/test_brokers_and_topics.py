@@ -349,6 +349,7 @@ def test_unreadable_states_are_not_taken_for_new_partitions(caplog: pytest.LogCa
     node = cluster.zk.get(path)
     assert node is not None
     assert node.data == b"garbage"
+    assert TopicPartition("t", 0) not in context(cluster).partition_status, "neither New nor anything else"
     assert cluster.zk.get(ConfigZnode.path("topics", "t")) is not None
 
 

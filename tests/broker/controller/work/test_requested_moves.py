@@ -318,7 +318,7 @@ STORIES: list[tuple[str, list[Deed], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.spec("ADM-73")
+@pytest.mark.spec("ADM-73", "Z-12")
 @pytest.mark.parametrize(("deeds", "end"), [story[1:] for story in STORIES], ids=[story[0] for story in STORIES])
 def test_a_controller_that_dies_behind_any_write_is_followed_by_one_that_ends_in_the_same_place(
     deeds: list[Deed], end: tuple[int, ...]

@@ -281,6 +281,23 @@ def test_deletion_waits_for_a_replica_of_any_partition_on_a_dead_broker(number: 
     assert gone(cluster)
 
 
+@pytest.mark.spec("CTL-79", "CTL-114", "CTL-115", "CTL-116")
+def test_what_a_stopping_broker_has_of_a_topic_being_deleted_is_left_alone_and_not_waited_for() -> None:
+    cluster = FakeCluster(1, 2, 3, 4, properties=DELETES)
+    cluster.create_topic("t", {0: [2, 3, 4], 1: [3, 2, 4]})
+    cluster.kill(4)
+    cluster.run()
+    cluster.delete_topic("t")  # waits for 4
+    cluster.sent.clear()
+    paths = [PartitionStateZnode.path(TopicPartition("t", n)) for n in (0, 1)]
+    before = [cluster.zk.get(path) for path in paths]
+    term = cluster.controller.term
+    assert term is not None and cluster.leaders("t") == [2, 3], "it leads one and follows in the other"
+    assert term.controlled_shutdown.serve(2, None) == (ErrorCode.NONE, [])
+    cluster.run()
+    assert not cluster.sent and [cluster.zk.get(path) for path in paths] == before
+
+
 @pytest.mark.spec("CTL-105")
 def test_a_pass_is_noted_as_long_as_it_lasts_so_that_the_topic_is_not_deleted() -> None:
     cluster = FakeCluster(1, 2, 3, properties=DELETES)

@@ -14,6 +14,7 @@ from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
 from kafkatool.core.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkatool.core.statelog.lines.grammar import parse_head, partition_spans
 from tests.broker.replication.world import TP, Clock, World, metadata_request, role, world
+from tests.commands.logs.tools import run, without_spark
 
 U0, GONE = TopicPartition("u", 0), TopicPartition("my-topic.x_1", 12)
 _INSTRUCTION = re.compile(
@@ -104,13 +105,14 @@ def test_every_instruction_that_a_broker_receives_is_found_there(
 
 
 @pytest.mark.spec("CTL-23", "CTL-117")
-def test_every_line_of_a_brokers_life_is_of_a_known_form(tmp_path: Path) -> None:
+def test_every_line_of_a_brokers_life_is_of_a_known_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with world(tmp_path, clock=Clock()) as broker:
         live_through_everything(broker)
         written = broker.lines.written
     forms = set()
-    for level, message in written:
-        head = parse_head(f"[2016-01-01 10:00:00,000] {level} {message} (state.change.logger)")
+    lines = [f"[2016-01-01 10:00:00,000] {level} {message} (state.change.logger)" for level, message in written]
+    for line, (_, message) in zip(lines, written, strict=True):
+        head = parse_head(line)
         assert head is not None and head.actor is not None, message
         assert head.form is not None and head.form.id[0] == "B", message
         assert head.actor.id == 1 or head.actor.kind == "broker", message
@@ -119,3 +121,8 @@ def test_every_line_of_a_brokers_life_is_of_a_known_form(tmp_path: Path) -> None
             assert partition_spans(head.body) or "log dir" in message, message
     assert len(forms) >= 15
     assert {level for level, _ in written} == {"TRACE", "INFO", "WARN", "ERROR"}
+    file = tmp_path / "state-change.log"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    without_spark(monkeypatch)
+    merged = run("merge", "--strict", "--logs", file)
+    assert (merged.exit_code, sorted(merged.stdout.splitlines())) == (0, sorted(lines)), merged.stderr
