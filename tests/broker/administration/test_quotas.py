@@ -81,6 +81,7 @@ def test_addresses_have_their_own_key(admin: QuotaAdmin, zk: MemoryZooKeeper) ->
         admin.change([("ip", name)], [Change("connection_creation_rate", 7.0)], validate_only=False)
         assert configs(zk)[path] == {"connection_creation_rate": "7"}
         assert changes(zk)[-1] == path
+        assert ({"ip": name}, {"connection_creation_rate": 7.0}) in admin.find([], strict=False)
 
 
 @pytest.mark.spec("ADM-77", "ADM-78")

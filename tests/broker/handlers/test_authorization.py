@@ -316,9 +316,12 @@ def test_who_may_do_nothing_is_refused_with_kafkas_code_and_nothing_is_done(key:
 @pytest.mark.spec("ADM-76", "SEC-88")
 @pytest.mark.parametrize("key", [29, 30, 31], ids=lambda key: APIS[key].name)
 def test_without_an_authorizer_there_are_no_acls(key: int) -> None:
-    response = ask(key, ROWS[key].fields, None, acl_admin=None)
-    (told,) = {29: [response], 30: getattr(response, "results", []), 31: getattr(response, "filter_results", [])}[key]
-    assert (told.error_code, told.error_message) == (54, "No Authorizer is configured on the broker")
+    twice = {name: value * 2 if isinstance(value, list) else value for name, value in ROWS[key].fields.items()}
+    response = ask(key, twice, None, acl_admin=None)
+    told = {29: [response], 30: getattr(response, "results", []), 31: getattr(response, "filter_results", [])}[key]
+    assert [(one.error_code, one.error_message) for one in told] == [
+        (54, "No Authorizer is configured on the broker")
+    ] * (1 if key == 29 else 2)
 
 
 @pytest.mark.spec("SEC-84", "TXN-6")
@@ -365,18 +368,35 @@ def test_of_all_topics_those_are_told_that_may_be_described_with_what_may_be_don
         "include_topic_authorized_operations": True,
         "include_cluster_authorized_operations": True,
     }
-    response = ask(3, wanted, rights, version=10)
-    bits = (
-        1 << Operation.READ | 1 << Operation.DESCRIBE | 1 << Operation.ALTER_CONFIGS | 1 << Operation.DESCRIBE_CONFIGS
-    )
-    assert [(t.topic, t.topic_authorized_operations) for t in response.topics] == [("t", bits)]
-    assert response.cluster_authorized_operations == 1 << Operation.DESCRIBE
-    hidden = ask(3, wanted, authorizer(), version=10)
-    assert hidden.topics == [] and hidden.cluster_authorized_operations == 0
-    nobody_asked = ask(3, {"topics": None}, rights, version=10)
-    assert [t.topic_authorized_operations for t in nobody_asked.topics] == [-(2**31)]
-    assert nobody_asked.cluster_authorized_operations == -(2**31)
+    for version in (8, 9, 10):
+        response = ask(3, wanted, rights, version=version)
+        bits = 1 << 3 | 1 << 8 | 1 << 11 | 1 << 10  # Read, Describe, AlterConfigs, DescribeConfigs
+        assert [(t.topic, t.topic_authorized_operations) for t in response.topics] == [("t", bits)]
+        assert response.cluster_authorized_operations == 1 << 8
+        hidden = ask(3, wanted, authorizer(), version=version)
+        assert hidden.topics == [] and hidden.cluster_authorized_operations == 0
+        nobody_asked = ask(3, {"topics": None}, rights, version=version)
+        assert [t.topic_authorized_operations for t in nobody_asked.topics] == [-(2**31)]
+        assert nobody_asked.cluster_authorized_operations == -(2**31)
     assert not caplog.records, "asked for this way nothing is told as denied"
+
+
+@pytest.mark.spec("SEC-86")
+@pytest.mark.parametrize(
+    ("kind", "name", "bits"),
+    [
+        (ResourceType.TOPIC, "t", {3, 4, 5, 6, 7, 8, 10, 11}),  # Read to Describe, DescribeConfigs, AlterConfigs
+        (ResourceType.CLUSTER, CLUSTER_NAME, {5, 7, 8, 9, 10, 11, 12}),  # and ClusterAction, IdempotentWrite
+    ],
+    ids=["topic", "cluster"],
+)
+def test_each_operation_has_its_bit(kind: ResourceType, name: str, bits: set[int]) -> None:
+    rights = authorizer((kind, name, Operation.ALL), (ResourceType.TOPIC, "t", Operation.DESCRIBE))
+    asked = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    response = ask(3, {"topics": None, **asked}, rights, version=10)
+    of_topic, of_cluster = response.topics[0].topic_authorized_operations, response.cluster_authorized_operations
+    told = of_topic if kind is ResourceType.TOPIC else of_cluster
+    assert {bit for bit in range(32) if told >> bit & 1} == bits
 
 
 @pytest.mark.spec("SEC-86")
@@ -516,8 +536,10 @@ def test_reading_what_is_not_committed_asks_describe_on_the_cluster_too() -> Non
     manager = NoReads()
     manager.fetches = SimpleNamespace(fetch=fetch)
     both = authorizer((ResourceType.TOPIC, "t", Operation.READ), describes)
-    ask(1, {**ROWS[1].fields, "replica_id": -2}, both, replica_manager=manager)
-    assert read == [TopicPartition("t", 0)]
+    for enough in (both, None):
+        read.clear()
+        ask(1, {**ROWS[1].fields, "replica_id": -2}, enough, replica_manager=manager)
+        assert read == [TopicPartition("t", 0)]
 
 
 @pytest.mark.spec("SEC-84")

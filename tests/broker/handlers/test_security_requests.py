@@ -1,8 +1,10 @@
 """Logins where none is due, ACLs and users changed, over a socket, on nodes in memory; a right taken from who waits."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +13,8 @@ import pytest
 from kafkatool.broker.administration.acls import AclAdmin
 from kafkatool.broker.administration.users import Upsertion, UserAdmin, is_loopback
 from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.handlers.dispatch import Dispatcher
+from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.security.acl_following import AclFollower
 from kafkatool.broker.security.acl_table import AclTable
 from kafkatool.broker.security.authorizer import Authorizer
@@ -27,6 +31,7 @@ from kafkatool.core.zookeeper.acl_znodes import AclZnode
 from tests.broker.groups.test_administration import make_stable
 from tests.broker.groups.test_coordinator import Stage
 from tests.broker.handlers.served import Client, broker_of, handler_context
+from tests.broker.network.secured import ALICE, HANDSHAKE_1, authenticate, secured
 from tests.broker.replication.world import wanted, world
 from tests.core.zookeeper.memory import MemoryEnsemble, MemoryZooKeeper
 from tests.waiting import eventually
@@ -364,6 +369,34 @@ def test_a_right_that_is_taken_ends_at_the_next_fetch_of_a_session(tmp_path: Pat
             rights.follow(grants((ResourceType.TOPIC, "another", Operation.READ)))
             broker.produce()
             assert codes(opened[0], 2) == (opened[0], [29])
+
+
+@pytest.mark.spec("SEC-87")
+def test_a_session_is_not_found_by_another_who_logs_in(tmp_path: Path) -> None:
+    with world(tmp_path) as broker:
+        broker.lead(epoch=2)
+        context = handler_context(replica_manager=broker.manager, metadata_cache=broker.cache)
+        timer = Timer("test")
+        served = Dispatcher({1: HANDLERS[1]}, replace(context, timer=timer))
+        with secured("SASL_PLAINTEXT", handle=served) as server:
+
+            def ask(login: bytes, session: int, epoch: int) -> fetch.FetchResponse:
+                topics = [fetch.FetchRequestTopic(topic="t", partitions=[wanted(0, 0)])] if not session else []
+                request = fetch.FetchRequest(
+                    max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=topics, session_id=session, session_epoch=epoch
+                )
+                with contextlib.closing(Client(server.endpoints[0].port)) as client:
+                    client.ask(HANDSHAKE_1)
+                    assert client.ask(authenticate(login))[4:6] == b"\0\0"
+                    answer: fetch.FetchResponse = client.call(fetch.API, 11, request)
+                return answer
+
+            opened = ask(ALICE, 0, 0)
+            assert opened.error_code == 0 and opened.session_id
+            assert ask(b"\0admin\0admin-secret", opened.session_id, 1).error_code == 70
+            again = ask(ALICE, opened.session_id, 1)
+            assert (again.error_code, again.session_id) == (0, opened.session_id)
+        timer.close()
 
 
 @pytest.mark.spec("SEC-87")

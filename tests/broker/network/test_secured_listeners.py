@@ -80,6 +80,24 @@ def test_each_protocol_is_served(protocol: str, authority: Authority) -> None:
         peer.close()
 
 
+@pytest.mark.spec("SEC-72")
+def test_who_logs_in_with_a_certificate_beside_is_who_the_login_says(authority: Authority) -> None:
+    seen: list[str] = []
+
+    def note(request: Request) -> None:
+        seen.append(str(request.connection.principal))
+        echo(request)
+
+    bob = authority.certificate("bob", "CN=bob", PASSWORD)
+    with secured("SASL_SSL", authority, note, listener_name_mine_ssl_client_auth="required") as server:
+        peer = tls_client(server, authority, certificate=bob.certificate, key=bob.key)
+        peer.ask(HANDSHAKE_1)
+        assert peer.ask(authenticate(ALICE))[4:6] == b"\0\0"
+        assert peer.ask(METADATA) == METADATA
+        peer.close()
+    assert seen == ["User:alice"]
+
+
 OTHER_AUTHZID = "Authentication failed: Client requested an authorization id that is different from username"
 SCRAM_REFUSED = (
     "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
@@ -226,8 +244,15 @@ def test_scram_logs_in_and_an_unknown_user_fails_as_one_with_a_wrong_password(ca
                 salts.append(first.split(b",")[1:])
     assert salts[1] == salts[2] != salts[3]
     assert all(iterations == b"i=4096" for _, iterations in salts)
-    assert "as 'alice': wrong proof" in caplog.text
-    assert "as 'nobody': unknown user" in caplog.text
+    lines = [r for r in caplog.records if "could not log in" in r.getMessage()]
+    assert [(r.levelname, re.sub(r":\d+ ", ":PORT ", r.getMessage())) for r in lines] == [
+        ("INFO", f"listener MINE: 127.0.0.1:PORT could not log in by SCRAM-SHA-256 as {who}: {why}")
+        for who, why in (
+            ("'alice'", "wrong proof"),
+            *[("'nobody'", "unknown user")] * 2,
+            ("'somebody'", "unknown user"),
+        )
+    ], "no part of a token"
 
 
 @pytest.mark.spec("SEC-68", "SEC-69")

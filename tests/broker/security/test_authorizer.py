@@ -34,12 +34,28 @@ def test_super_users_may_all_others_what_entries_say_and_without_any_what_the_se
         authorizer.follow(allowing("User:*", permission=Permission.DENY))
         assert reads(authorizer, Principal("User", "admin"))
         assert not reads(authorizer, Principal("Group", "admin")) and not reads(authorizer)
+        authorizer.follow(allowing("User:bob"))
+        assert not reads(authorizer), "the setting is for what no entry is about"
+
+
+@pytest.mark.spec("SEC-76")
+@pytest.mark.parametrize("kind", ResourceType, ids=lambda kind: kind.name)
+def test_a_super_user_may_do_each_thing_to_each_kind_of_resource_whatever_denies_it(kind: ResourceType) -> None:
+    authorizer = Authorizer({"User:admin"}, allow_without_acl=False)
+    denied = frozenset({Entry("User:admin", "*", Operation.ALL, Permission.DENY)})
+    authorizer.follow(AclTable().with_entries({ResourcePattern(kind, "*", PatternType.LITERAL): denied}))
+    for operation in Operation:
+        for name in ("x", None):
+            assert authorizer.allows(Principal("User", "admin"), "10.0.0.1", operation, kind, name, "")
+            assert not authorizer.allows(ALICE, "10.0.0.1", operation, kind, name, "")
 
 
 @pytest.mark.spec("SEC-81")
 def test_any_topic_is_allowed_by_the_setting_unless_all_are_denied() -> None:
     authorizer = Authorizer((), allow_without_acl=True)
     assert authorizer.allows(ALICE, "h", READ, TOPIC, None, "")
+    authorizer.follow(allowing("User:alice", permission=Permission.DENY))
+    assert authorizer.allows(ALICE, "h", READ, TOPIC, None, ""), "one topic is not all"
     every = ResourcePattern(TOPIC, "*", PatternType.LITERAL)
     authorizer.follow(AclTable().with_entries({every: frozenset({Entry("User:alice", "*", READ, Permission.DENY)})}))
     assert not authorizer.allows(ALICE, "h", READ, TOPIC, None, "")
