@@ -179,6 +179,6 @@ def test_a_file_is_read_and_overrides_win(tmp_path: Path) -> None:
 
 @pytest.mark.spec("SEC-33")
 def test_properties_are_read_as_java_reads_them() -> None:
-    text = "! note\n  a : 1\nb=x\\\n   y\nc\nd\\ e=f\\u0041\\n\nk=v=w\na=2\nlast=\\"
-    expected = {"a": "2", "b": "xy", "c": "", "d e": "fA", "k": "v=w", "last": ""}
+    text = "! note\n#m=1\n  a : 1\nm n o\nb=x\\\n   y\nc\nd\\ e=f\\u0041\\n\nk=v=w\na=2\nlast=\\"
+    expected = {"a": "2", "b": "xy", "c": "", "d e": "fA", "k": "v=w", "m": "n o", "last": ""}
     assert parse_properties(text) == expected

@@ -1,6 +1,9 @@
 """Who kt is to ZooKeeper and brokers, as an operator sees it: files, warnings, refusals."""
 
+import logging
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,8 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
+from kafkatool.commands.shared import settings
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.shared.test_output_contract import commands
+from tests.core.security.test_stores import DATA
 from tests.core.zookeeper import cluster_nodes
 
 
@@ -115,3 +120,149 @@ def test_no_command_takes_a_secret_as_an_argument(words: tuple[str, ...]) -> Non
             "kt: a password on the command line is seen by every user of this machine: use --password-file FILE, or - "
             "for standard input\n"
         )
+
+
+DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make an empty directory to run in, for a user without a file."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.spec("SEC-1")
+@pytest.mark.parametrize("row", ["zk-auth-file", "zk-tls-config-file", "command-config"])
+def test_a_flag_goes_before_the_environment_before_the_settings_before_kafka_opts(
+    place: Path, caplog: pytest.LogCaptureFixture, row: str
+) -> None:
+    text, told = {
+        "zk-auth-file": ("username=ops\npassword=geheim\n", "SASL DIGEST-MD5 as ops, from {}"),
+        "zk-tls-config-file": ("zookeeper.ssl.client.enable=true\n", "TLS, from {}"),
+        "command-config": (
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+            'sasl.jaas.config=x.PlainLoginModule required username="ops" password="geheim";\n',
+            "brokers: User:ops (SASL_PLAINTEXT, PLAIN), from {}",
+        ),
+    }[row]
+    flag, variable, setting = (written(place / name, text) for name in ("flag", "variable", "setting"))
+    section = f'Client {{ {DIGEST} required username="java" password="geheim"; }};\n'
+    java = f"-Djava.security.auth.login.config={written(place / 'jaas', section)} -Dzookeeper.client.secure=true"
+    name = f"KAFKATOOL_{row.upper().replace('-', '_')}"
+    way = "--bootstrap-server" if row == "command-config" else "--zookeeper"
+
+    def source(*flags: str, **environment: str) -> str:
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "kafkatool.commands.shared.credentials"):
+            CliRunner(env={"KAFKA_OPTS": java, **environment}).invoke(kt, ["topics", "list", way, NOBODY, *flags])
+        (line,) = caplog.messages
+        assert "geheim" not in line
+        return line
+
+    if row == "zk-auth-file":
+        assert source() == (
+            f"zookeeper: TLS, from KAFKA_OPTS; SASL DIGEST-MD5 as java, from KAFKA_OPTS ({place / 'jaas'}, section Client)"
+        )
+    (place / settings.LOCAL_FILE).write_text(f'{row} = "{setting}"\n')
+    for found, winner in (
+        (source(), setting),
+        (source(**{name: variable}), variable),
+        (source(f"--{row}", flag, **{name: variable}), flag),
+    ):
+        assert told.format(winner) in found
+
+
+@pytest.mark.spec("SEC-1")
+def test_debug_names_the_source_that_won(place: Path) -> None:
+    login = written(place / "login", "scheme=digest\nusername=ops\npassword=geheim\n")
+    command = ["-m", "kafkatool", "--debug", "topics", "list", "--zookeeper", NOBODY, "--zk-auth-file", login]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, check=False)
+    assert [line for line in done.stderr.splitlines() if line.endswith(f" zookeeper: digest as ops, from {login}")]
+    assert "geheim" not in done.stderr + done.stdout
+
+
+@pytest.mark.spec("SEC-1", "SEC-2")
+def test_no_setting_variable_or_flag_is_a_password(place: Path) -> None:
+    names = {option for _, command in commands(kt) for parameter in command.params for option in parameter.opts}
+    assert {name for name in names if "password" in name or "secret" in name} == {"--password-file"}
+    for name in ("password", "zk-password", "sasl_password"):
+        (place / settings.LOCAL_FILE).write_text(f'{name} = "geheim"\n')
+        refused = topics(NOBODY)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert f"unknown setting '{name}'" in refused.stderr and "geheim" not in refused.stderr
+
+
+@pytest.mark.spec("SEC-3", "SEC-5", "SEC-7")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "Client { com.sun.security.auth.module.Krb5LoginModule required; };",
+            ", section Client: GSSAPI needs the extra: pip install 'kafka-kt[kerberos]'",
+        ),
+        ("mechanism=GSSAPI\nprincipal=ops\n", ": GSSAPI needs the extra: pip install 'kafka-kt[kerberos]'"),
+        ("Client {\n a.B required x; };", ", line 2: expected '='"),
+        ("Server { a.B required; };", ": no section Client"),
+        (
+            "Client { a.B required; };",
+            f", section Client: login module a.B is not served; there are {DIGEST}, "
+            "com.sun.security.auth.module.Krb5LoginModule",
+        ),
+        (
+            "username=ops\npasswort=x\n",
+            ": unknown passwort; there are keytab, mechanism, password, password.file, principal, scheme, service, username",
+        ),
+        ("username=ops\n", ": password or password.file is missing"),
+        ("scheme=x\nusername=ops\npassword=x\n", ": scheme=x: there are sasl, digest"),
+    ],
+    ids=lambda text: text.split("\n")[0],
+)
+def test_a_login_file_that_cannot_serve_is_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "kerberos", None)
+    file = written(tmp_path / "login", text)
+    refused = topics(NOBODY, "--zk-auth-file", file)  # nobody is asked there
+    assert (refused.exit_code, refused.stdout, refused.stderr) == (2, "", f"kt: {file}{told}\n")
+
+
+@pytest.mark.spec("SEC-7", "SEC-9")
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("key.jceks", "a JCEKS store needs the extra: pip install 'kafka-kt[jks]', or keytool -importkeystore"),
+        ("trust.jks", "no private key in it"),
+        ("two.p12", "more than one key in it"),
+        ("key.p12", "wrong password, or damaged"),
+    ],
+)
+def test_a_store_that_cannot_serve_is_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, told: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "jks", None)
+    location = DATA / store
+    word = "guess" if store == "key.p12" else "store-word"
+    of_store = f"zookeeper.ssl.keystore.location={location}\nzookeeper.ssl.keystore.password={word}\n"
+    file = written(tmp_path / "tls", f"zookeeper.ssl.client.enable=true\n{of_store}")
+    refused = topics(NOBODY, "--zk-tls-config-file", file)  # nobody is asked there
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"kt: {file}: zookeeper.ssl.keystore.location={location}: {told}")
+
+
+@pytest.mark.spec("SEC-7")
+def test_what_logins_and_stores_need_is_imported_where_they_are_used_alone() -> None:
+    program = (
+        "import sys\nfrom kafkatool.commands.main import kt\n"
+        f"kt.main(['topics', 'list', '--zookeeper', '{NOBODY}'], standalone_mode=False)\n"
+    )
+    watch = "import atexit, sys\natexit.register(lambda: print(sorted({m.partition('.')[0] for m in sys.modules})))\n"
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA", "COVERAGE"))}
+    done = subprocess.run(
+        [sys.executable, "-c", watch + program], capture_output=True, text=True, timeout=300, check=False, env=own
+    )
+    assert "'kazoo'" in done.stdout, done.stderr
+    for library in ("cryptography", "jks", "kerberos"):  # puresasl comes with kazoo, which looks whether it is there
+        assert f"'{library}'" not in done.stdout

@@ -114,13 +114,14 @@ def test_the_password_is_shown_nowhere(zk: ZooKeeper, zk_connect: str, where: st
     [
         ("SCRAM-SHA-256=[iterations=100]", "x", 1,
          "Iterations 100 is less than the minimum 4096 required for SCRAM-SHA-256"),
-        ("SCRAM-SHA-256=[iterations=20000]", "x", 1, "more than the maximum 16384"),
+        ("SCRAM-SHA-256=[iterations=4095]", "x", 1, "less than the minimum 4096"),
+        ("SCRAM-SHA-256=[iterations=16385]", "x", 1, "more than the maximum 16384"),
         ("SCRAM-SHA-1=[]", "x", 2, "no SCRAM mechanism"),
         ("SCRAM-SHA-256", "x", 2, "expected SCRAM-SHA-256="),
         ("SCRAM-SHA-256=[]", "", 2, "empty"),
         ("SCRAM-SHA-256=[]", "a\0b", 2, "NUL"),
     ],
-    ids=range(6),
+    ids=range(7),
 )  # fmt: skip
 def test_what_no_broker_would_take_is_refused(
     zk: ZooKeeper, zk_connect: str, added: str, password: str, code: int, why: str

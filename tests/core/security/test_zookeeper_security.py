@@ -1,11 +1,14 @@
 """Where the login to ZooKeeper is told: files, KAFKA_OPTS, and what is wrong with them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafkatool.core.errors import ConfigError
+from kafkatool.core.security import tls
 from kafkatool.core.security.zookeeper_security import OPEN, read_zookeeper_security
+from tests.core.security.test_stores import DATA
 
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
 JAAS = (
@@ -103,3 +106,62 @@ def test_tls_is_told_in_kafkas_words_and_in_zookeepers(tmp_path: Path) -> None:
     assert read_zookeeper_security(java_options="-Dzookeeper.client.secure=false").tls is None
     with pytest.raises(ConfigError, match=r"zookeeper\.ssl\.truststore\.location=/none"):
         read_zookeeper_security(java_options="-Dzookeeper.client.secure=true -Dzookeeper.ssl.trustStore.location=/none")
+
+
+TLS = {  # Kafka's words, ZooKeeper's own, a value
+    "client.enable": ("client.secure", "true"),
+    "keystore.location": ("ssl.keyStore.location", str(DATA / "key.p12")),
+    "keystore.password": ("ssl.keyStore.password", "store-word"),
+    "keystore.type": ("ssl.keyStore.type", "PKCS12"),
+    "truststore.location": ("ssl.trustStore.location", str(DATA / "trust.p12")),
+    "truststore.password": ("ssl.trustStore.password", "store-word"),
+    "truststore.type": ("ssl.trustStore.type", "PKCS12"),
+    "protocol": ("ssl.protocol", "TLSv1.2"),
+    "enabled.protocols": ("ssl.enabledProtocols", "TLSv1.2,TLSv1.3"),
+    "cipher.suites": ("ssl.ciphersuites", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+    "endpoint.identification.algorithm": ("ssl.hostnameVerification", ""),
+    "crl.enable": ("ssl.crl", "false"),
+    "ocsp.enable": ("ssl.ocsp", "false"),
+}
+
+
+@pytest.mark.spec("SEC-11")
+def test_each_property_of_tls_means_the_same_in_a_file_and_in_kafka_opts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, seen = tls.read_tls_settings, list[tls.TlsSettings]()
+
+    def noting(*given: object, **more: object) -> tls.TlsSettings:
+        seen.append(read(*given, **more))  # type: ignore[arg-type]
+        return seen[-1]
+
+    monkeypatch.setattr(tls, "read_tls_settings", noting)
+    text = "".join(f"zookeeper.ssl.{name}={value}\n" for name, (_, value) in TLS.items())
+    by_file = read_zookeeper_security(tls_file=str(written(tmp_path / "tls", text)))
+    flags = dict(TLS.values()) | {"ssl.hostnameVerification": "false"}
+    by_java = read_zookeeper_security(java_options=" ".join(f"-Dzookeeper.{own}={v}" for own, v in flags.items()))
+    assert by_file.subject == by_java.subject != ""
+    settings, same = (replace(one, notes=()) for one in seen)
+    assert settings == same
+    assert settings.key_pair is not None and settings.authorities is not None
+    assert (settings.versions, settings.ciphers) == (("TLSv1.2",), "ECDHE-RSA-AES256-GCM-SHA384")
+    assert not settings.checks_host_name
+
+
+@pytest.mark.spec("SEC-11")
+@pytest.mark.parametrize(
+    "name", [name for name in TLS if name not in ("client.enable", "protocol", "endpoint.identification.algorithm")]
+)
+def test_no_property_of_tls_is_passed_over(tmp_path: Path, name: str) -> None:
+    """One that cannot be had is refused, in either spelling; without client.enable nobody asks."""
+    own, _ = TLS[name]
+    wrong = "BKS" if name.endswith(".type") else "true" if name.endswith(".enable") else "wrong"
+    given = {key: value for key, (_, value) in TLS.items()} | {name: wrong}
+    text = "".join(f"zookeeper.ssl.{key}={value}\n" for key, value in given.items())
+    with pytest.raises(ConfigError):
+        read_zookeeper_security(tls_file=str(written(tmp_path / "tls", text)))
+    flags = dict(TLS.values()) | {own: wrong, "ssl.hostnameVerification": "false"}
+    with pytest.raises(ConfigError):
+        read_zookeeper_security(java_options=" ".join(f"-Dzookeeper.{java}={v}" for java, v in flags.items()))
+    off = written(tmp_path / "off", text.replace("client.enable=true", "client.enable=false"))
+    assert read_zookeeper_security(tls_file=str(off)).tls is None
