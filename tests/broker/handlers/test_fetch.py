@@ -572,7 +572,7 @@ def test_conversion_may_be_switched_off_for_a_topic(broker: World, client: Clien
     assert [e.offset for e in entries_of(only(ask(client, 3, 0, replica_id=2)))] == [0]  # a broker of that age follows
 
 
-@pytest.mark.spec("ADM-93")
+@pytest.mark.spec("ADM-93", "ADM-98")
 def test_entries_that_lie_in_the_log_as_they_are_wanted_are_sent_as_they_are(broker: World, client: Client) -> None:
     old = entry(0, timestamp=77) + entry(1, None, key=None, timestamp=78)
     broker.follow(epoch=3).log.append_as_follower(memoryview(old))

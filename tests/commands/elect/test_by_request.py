@@ -226,7 +226,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
     return made
 
 
-@pytest.mark.spec("ADM-49")
+@pytest.mark.spec("ADM-49", "ADM-48")
 def test_one_still_pending_is_looked_up_until_its_leader_is_right_or_the_time_is_over(
     broker: FakeBroker, waits: Waits, clock: Clock
 ) -> None:
@@ -259,6 +259,8 @@ def test_one_still_pending_is_looked_up_until_its_leader_is_right_or_the_time_is
         1,
         f"Error completing leader election (PREFERRED) for partition: t-1: {exception}: late\n",
     )
+    document = _run(broker, "--topic", "t", "--partition", 1, "--timeout", 600, "--output", "json").stdout
+    assert [item["status"] for item in orjson.loads(document)["items"]] == ["pending"]
 
 
 @pytest.mark.spec("ADM-49", "ADM-46")

@@ -242,12 +242,32 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_written(
 ) -> None:
     found = _execute(cluster, _plan(tmp_path, moves), "--throttle", 1000)
     assert (found.exit_code, found.stdout) == (1, f"Error: {why}\n")
-    assert not cluster.asked("AlterPartitionReassignments") and not cluster.asked("IncrementalAlterConfigs")
-    assert [file.name for file in tmp_path.iterdir()] == ["plan.json"]
-    unknown = _execute(cluster, _plan(tmp_path, {0: [1, 2]}, topic="nowhere"))
+    unknown = _execute(cluster, _plan(tmp_path, {0: [1, 2]}, topic="nowhere"), "--throttle", 1000)
     assert unknown.stdout == "Error: Topic nowhere not found.\n"
     absent = _execute(cluster, tmp_path / "none.json")
     assert (absent.exit_code, absent.stdout) == (1, f"Error: Unable to read file {tmp_path / 'none.json'}\n")
+    assert not cluster.asked("AlterPartitionReassignments") and not cluster.asked("IncrementalAlterConfigs")
+    assert [file.name for file in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.spec("ADM-39")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,3]},'
+            '{"topic":"t","partition":0,"replicas":[1,2]}]}',
+            "Partition reassignment contains duplicate topic partitions: t-0",
+        ),
+        ('{"version":2,"partitions":[]}', "Not supported version field value 2"),
+    ],
+    ids=["a partition twice", "version"],
+)
+def test_a_plan_that_cannot_be_read_as_one_is_refused(cluster: Cluster, tmp_path: Path, text: str, why: str) -> None:
+    (plan := tmp_path / "plan.json").write_text(text)
+    found = _execute(cluster, plan)
+    assert (found.exit_code, found.stdout) == (1, f"Error: {why}\n")
+    assert "Traceback" not in found.stderr and not cluster.asked("AlterPartitionReassignments")
 
 
 @pytest.mark.spec("ADM-33", "ADM-35", "ADM-19")
@@ -425,6 +445,9 @@ def test_a_plan_is_compared_and_throttles_go_when_nothing_moves_any_more(cluster
         "There is no active reassignment of partition t-9, but replica set is  rather than 1,2.\n\n",
     )
     assert cluster.configs[4, "2"] and LEADERS in cluster.configs[2, "t"]
+    for alone in ({2: [3, 4]}, {9: [1, 2]}):
+        no_move = cluster.run("verify", "--reassignment-json-file", _plan(tmp_path, alone, "alone.json"))
+        assert no_move.exit_code == 1 and "There is no active reassignment" in no_move.stdout
     other = cluster.run("verify", "--reassignment-json-file", _plan(tmp_path, {0: [1, 2]}, "done.json"))
     assert other.exit_code == 0 and "the throttle stays" in other.stderr and cluster.configs[4, "2"]
     cluster.moving.clear()
@@ -622,7 +645,8 @@ def test_a_plan_is_proposed_in_kafkas_later_form(cluster: Cluster, tmp_path: Pat
         "replicas": [1, 2],
         "log_dirs": ["any", "any"],
     }
-    assert all(set(p["replicas"]) == {3, 4} for p in orjson.loads(proposed)["partitions"])
+    wanted = orjson.loads(proposed)["partitions"]
+    assert all(set(p["replicas"]) == {3, 4} and p["log_dirs"] == ["any", "any"] for p in wanted)
     few = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1")
     assert (few.exit_code, few.stdout) == (1, "Error: Replication factor: 2 larger than available brokers: 1.\n")
     twice = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2,2")
@@ -630,6 +654,12 @@ def test_a_plan_is_proposed_in_kafkas_later_form(cluster: Cluster, tmp_path: Pat
     topics.write_text('{"version":1,"topics":[{"topic":"nowhere"}]}')
     missing = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2")
     assert (missing.exit_code, missing.stdout) == (1, "Error: Topic nowhere not found.\n")
+    topics.write_text('{"version":1,"topics":[{"topic":"t"},{"topic":"t"}]}')
+    doubled = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2")
+    assert (doubled.exit_code, doubled.stdout) == (
+        1,
+        "Error: List of topics to reassign contains duplicate entries: t\n",
+    )
     topics.write_text("nonsense")
     bad = cluster.run("generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2")
     assert bad.stdout == "Error: The input string is not a valid JSON\n"

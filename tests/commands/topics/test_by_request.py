@@ -149,7 +149,7 @@ def test_the_factor_is_partition_0s_less_what_it_gains_and_what_brokers_do_not_t
     assert _run(broker, "describe", "--topics-with-overrides").stdout == header
 
 
-@pytest.mark.spec("ADM-28")
+@pytest.mark.spec("ADM-28", "ADM-75")
 @pytest.mark.parametrize(
     ("filters", "rows"),
     [
