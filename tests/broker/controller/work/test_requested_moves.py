@@ -105,6 +105,21 @@ def test_a_replaced_move_keeps_its_origin_and_what_it_drops_is_deleted(cluster: 
     assert cluster.brokers[2].deleted == cluster.brokers[3].deleted == [T0]
 
 
+@pytest.mark.spec("ADM-73")
+def test_what_a_replacement_drops_is_named_until_it_has_been_stopped(cluster: FakeCluster) -> None:
+    """Its broker is down when it should be told."""
+    move(cluster, [4, 2, 1])
+    cluster.run()
+    cluster.kill(4)
+    cluster.run()
+    move(cluster, [5, 1])
+    cluster.run()
+    assert node(cluster)["dropped_replicas"] == {"0": [4]}
+    cluster.restart(4)
+    cluster.run()
+    assert cluster.brokers[4].deleted == [T0] and "dropped_replicas" not in node(cluster)
+
+
 @pytest.mark.spec("ADM-65", "ADM-72", "ADM-73")
 @pytest.mark.parametrize("by_znode", [False, True], ids=["request", "znode"])
 def test_a_cancel_goes_back_to_the_origin_at_once(cluster: FakeCluster, by_znode: bool) -> None:
@@ -339,7 +354,9 @@ def test_a_controller_that_dies_behind_any_write_is_followed_by_one_that_ends_in
         cluster.catching_up = True
         if not left and 6 in cluster.brokers:
             cluster.kill(6)
+            cluster.sent.clear()
         cluster.run()
+        assert left or {b for b, _ in cluster.metadata()} >= set(cluster.brokers), "the next one tells all brokers"
         assert cluster.assignment("t")[0] == end, writes
         value = node(cluster)
         assert (
