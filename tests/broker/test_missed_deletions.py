@@ -64,7 +64,7 @@ def controller_epoch(zk: ZooKeeper) -> int:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.spec("BRK-41", "BRK-110")
+@pytest.mark.spec("BRK-41", "BRK-110", "BRK-122")
 @pytest.mark.parametrize("away", ["stopped", "without session"])
 def test_records_of_a_deleted_topic_do_not_come_back_with_a_broker_that_missed_the_move(
     zk_connect: str, zk: ZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str

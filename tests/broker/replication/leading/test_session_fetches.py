@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkatool.broker.replication.leading.fetch_session import FetchResults, FetchSession
 from kafkatool.broker.replication.partition.partition_reads import Reader
 from kafkatool.broker.replication.partition.session_epochs import FINAL_EPOCH
+from kafkatool.broker.settings.config import RACK_AWARE
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
 from kafkatool.core.protocol.messages.stop_replica import StopReplicaRequest
@@ -176,6 +178,23 @@ def test_a_fetch_that_names_none_of_its_sessions_partitions_waits_for_them_all_t
     assert len(client.told) == 1
     broker.produce(TP1)
     assert client.last() == [(1, 0, True)]
+
+
+@pytest.mark.spec("BRK-98")
+@pytest.mark.parametrize("selector", [RACK_AWARE, None])
+def test_where_consumers_read_from_followers_a_raised_high_watermark_ends_a_followers_wait(
+    tmp_path: Path, selector: str | None
+) -> None:
+    given: dict[str, Any] = {} if selector is None else {"replica_selector_class": selector}
+    with world(tmp_path / "other", clock=Clock(), **given) as broker:
+        broker.lead(TP, isr=(1, 2, 3), replicas=(1, 2, 3))
+        broker.produce(TP)
+        two, three = Client(broker, 2), Client(broker, 3)
+        two.fetch(wanted(0, 1))
+        three.fetch(wanted(0, 1))
+        assert broker.partition(TP).high_watermark.offset == 1
+        told = [[(read.size_bytes, read.high_watermark) for _, read in answer] for answer in two.told]
+        assert told == ([[(0, 1)]] if selector else [])
 
 
 @pytest.mark.spec("BRK-97", "BRK-98")

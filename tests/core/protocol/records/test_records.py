@@ -284,12 +284,14 @@ def test_of_large_ones_there_is_one_at_a_time_of_small_ones_as_many_as_threads()
 # --- v0 and v1 -------------------------------------------------------------------------------------------------
 
 
-def _entry(offset: int, value: bytes | None, *, magic: int, attributes: int = 0, timestamp: int = 0) -> bytes:
+def _entry(
+    offset: int, value: bytes | None, *, magic: int, attributes: int = 0, timestamp: int = 0, key: bytes | None = b"k"
+) -> bytes:
     body = struct.pack(">bb", magic, attributes)
     if magic == 1:
         body += struct.pack(">q", timestamp)
-    body += struct.pack(">i", 1) + b"k"
-    body += struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
+    for part in (key, value):
+        body += struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
@@ -311,6 +313,8 @@ def test_plain_entries(magic: int) -> None:
         assert not check_crc(damaged, first), (position, bit)
     assert decode_records(data) == [Record(5, 77 if magic else -1, b"k", b"a")]
     assert decode_records(data[second:]) == [Record(9, 78 if magic else -1, b"k", None)]
+    keyless = _entry(10, b"", magic=magic, timestamp=79, key=None)
+    assert decode_records(keyless) == [Record(10, 79 if magic else -1, None, b"")]
 
 
 @pytest.mark.spec("BRK-154")
