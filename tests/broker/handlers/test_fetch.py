@@ -109,6 +109,27 @@ def test_a_failed_disk_is_told_in_words_the_client_knows(broker: World, client: 
     assert [only(ask(client, version, 0)).error_code for version in range(13)] == [*[6] * 6, *[56] * 7]
 
 
+@pytest.mark.spec("BRK-93")
+@pytest.mark.parametrize("version", range(4, 13))
+def test_what_cannot_be_read_has_its_code_and_neither_positions_nor_records(
+    broker: World, client: Client, version: int
+) -> None:
+    def told(topic: str, *, replica: int = -1, offset: int = 0) -> tuple[int, int, int, int, bytes]:
+        topics = [FetchRequestTopic(topic=topic, partitions=[wanted(0, offset)])]
+        message = FetchRequest(replica_id=replica, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
+        found = only(client.call(fetch.API, version, message))
+        records = bytes(found.records or b"")  # type: ignore[arg-type]
+        return found.error_code, found.high_watermark, found.last_stable_offset, found.log_start_offset, records
+
+    broker.produce()
+    nothing = (-1, -1, -1, b"")
+    assert told("t", offset=99) == (1, *nothing)
+    assert told("u") == (3, *nothing)
+    broker.know(TopicPartition("u", 0))
+    assert told("u") == (6, *nothing)
+    assert told("u", replica=-2) == (9, *nothing)
+
+
 @pytest.mark.spec("BRK-104")
 def test_a_topic_that_asks_for_zstd_is_not_for_old_clients(broker: World, client: Client) -> None:
     broker.logs.update_topic_config("t", {"compression.type": "zstd"})

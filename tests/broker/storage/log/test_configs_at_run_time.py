@@ -227,7 +227,7 @@ def test_less_dirt_is_enough(world: World) -> None:
     eventually(lambda: len(topic.offsets()) < 4, "it to be cleaned too", PATIENCE_S)
 
 
-@pytest.mark.spec("BRK-125", "TOP-21")
+@pytest.mark.spec("BRK-48", "BRK-125", "TOP-21")
 @changes("min.insync.replicas")
 def test_more_replicas_are_asked_for(world: World) -> None:
     topic = world.topic("in-sync")
