@@ -1,7 +1,8 @@
 """kt drain on brokers of processes: from a plan to the proof, interrupted, resumed, cancelled, in rounds."""
 
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.commands.drain.drain_output import DrainOutput
 from kafkatool.commands.main import kt
 from kafkatool.core.operations.drain import drain
-from kafkatool.core.operations.reassignment.throttles import rates_by_broker
+from kafkatool.core.operations.reassignment.throttles import RATES, REPLICAS, rates_by_broker
 from kafkatool.core.planner import plan_files
 from kafkatool.core.zookeeper.cluster_view import read_cluster
 from kafkatool.core.zookeeper.session import ZooKeeper
@@ -42,6 +43,29 @@ def replicas_on(zk: ZooKeeper, broker: int) -> int:
     return sum(broker in replicas for topic in topics for replicas in topic.assignment.values())
 
 
+def throttling(before: Mapping[str, tuple[bytes, int]], plan: str) -> Iterator[tuple[str, str, str]]:
+    """Tell what is written before ``plan``: the rates of its brokers and the lists of its topics, each notified of."""
+    rates = dict.fromkeys(RATES, "5000000")
+    entities: dict[str, dict[str, str]] = {}
+    lists = defaultdict[str, tuple[list[str], list[str]]](lambda: ([], []))
+    for topic, partition, new in (entry.values() for entry in json.loads(plan)["partitions"]):
+        data, _ = before[f"/brokers/topics/{topic}"]
+        old = json.loads(data)["partitions"][str(partition)]
+        entities |= {f"brokers/{broker}": rates for broker in (*old, *new)}
+        lists[topic][0].extend(f"{partition}:{broker}" for broker in old)
+        lists[topic][1].extend(f"{partition}:{broker}" for broker in new if broker not in old)
+    for topic, both in lists.items():
+        entities[f"topics/{topic}"] = dict(zip(REPLICAS, map(",".join, both), strict=True))
+    for entity, settings in sorted(entities.items()):
+        verb = "set" if f"/config/{entity}" in before else "create"
+        yield verb, f"/config/{entity}", compact(version=1, config=settings)
+        yield "create sequential", "/config/changes/config_change_", compact(version=2, entity_path=entity)
+
+
+def compact(**fields: object) -> str:
+    return json.dumps(fields, separators=(",", ":"))
+
+
 def interrupt(self: DrainOutput, *_: object) -> None:
     raise KeyboardInterrupt
 
@@ -52,7 +76,7 @@ def test_a_broker_is_emptied_in_batches_under_a_throttle_and_that_is_proven(clus
         before = nodes.tree(zk)
         planned = run(cluster, 3, "--throttle", 5_000_000, "--dry-run", "--output", "json")
         assert planned.exit_code == 0, planned.output
-        assert any(item["path"] == "/admin/reassign_partitions" for item in json.loads(planned.stdout)["items"])
+        would = [tuple(item.values()) for item in json.loads(planned.stdout)["items"]]
         assert nodes.tree(zk) == before and list(Path().iterdir()) == []
         result = run(cluster, 3, "--throttle", 5_000_000, "--batch-partitions", 2, "--output", "json")
         assert result.exit_code == 0, result.output
@@ -69,6 +93,8 @@ def test_a_broker_is_emptied_in_batches_under_a_throttle_and_that_is_proven(clus
         assert replicas_on(zk, 3) == 0
         assert rates_by_broker(zk) == {} and config(zk, "topics", "t") == {}
         assert sorted(path.name for path in Path().iterdir()) == ["drain-3.json", "drain-3.rollback.json"]
+        plan = Path("drain-3.json").read_text()
+        assert would == [*throttling(before, plan), ("create", "/admin/reassign_partitions", plan.rstrip("\n"))]
         again = run(cluster, 3, "--no-throttle")
         assert again.exit_code == 0 and "broker 3: drained: no replica" in again.stdout
 

@@ -110,7 +110,14 @@ def test_forgotten_throttles_are_found_and_just_their_keys_are_removed(cluster: 
         )
         before = nodes.tree(zk)
         planned = run(cluster.zookeeper, "--remove-throttles", "--dry-run", "--output", "json")
-        assert [item["operation"] for item in json.loads(planned.stdout)["items"]] == ["set", "create sequential"] * 2
+        would = [tuple(item.values()) for item in json.loads(planned.stdout)["items"]]
+        told_of = ("create sequential", "/config/changes/config_change_")
+        assert would == [
+            ("set", "/config/brokers/1", '{"version":1,"config":{"log.cleaner.threads":"1"}}'),
+            (*told_of, '{"version":2,"entity_path":"brokers/1"}'),
+            ("set", "/config/topics/t", '{"version":1,"config":{"retention.ms":"99999"}}'),
+            (*told_of, '{"version":2,"entity_path":"topics/t"}'),
+        ]
         assert nodes.tree(zk) == before
         told = len(changes(zk))
         result = run(cluster.zookeeper, "--remove-throttles")

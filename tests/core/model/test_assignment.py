@@ -166,6 +166,11 @@ def test_racks_on_some_brokers_only_are_refused_unless_racks_are_ignored() -> No
     plain = assign_replicas(mixed, 1, 1, start_index=0, replica_shift=0, rack_aware=False)
     assert plain == spread_of(brokers(1, 2), 1, 1)
     assert add_partitions(mixed, {0: (1,)}, 2, rack_aware=False) == {1: (2,)}
+    racked, bare = brokers(1, 2, 3, 4, racks=TWO_RACKS), brokers(1, 2, 3, 4)
+    ignored = assign_replicas(racked, 8, 2, start_index=0, replica_shift=0, rack_aware=False)
+    assert ignored == spread_of(bare, 8, 2) != spread_of(racked, 8, 2)
+    more = add_partitions(racked, spread_of(bare, 1, 2), 8, rack_aware=False)
+    assert more == add_partitions(bare, spread_of(bare, 1, 2), 8)
 
 
 def spread_of(ids: list[BrokerInfo], partitions: int, factor: int) -> dict[int, tuple[int, ...]]:
