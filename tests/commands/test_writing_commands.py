@@ -4,21 +4,44 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from kafkatool.commands.main import kt
+from kafkatool.core.planner.plan_files import plan_json
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.commands.topics.runner import make_orders
+from tests.core.operations.reassignment.plans import plan
 from tests.core.zookeeper import cluster_nodes as nodes
 
+FILE = plan_json(plan({0: (2, 3, 4)}, "orders"))
+USAGE = {  # "-" is FILE
+    "topics create": "--topic n --partitions 1 --replication-factor 1",
+    "topics alter": "--topic orders --partitions 3",
+    "topics delete": "--topic orders",
+    "reassign": "--execute --reassignment-json-file -",
+    "elect": "--topic orders",
+    "health": "--remove-throttles",
+    "drain": "1 --no-throttle",
+    "acls add": "--topic t --allow-principal User:a",
+    "acls remove": "--topic t --force",
+    "users alter": "--entity-name a --add-config SCRAM-SHA-256=[iterations=8192] --password-file -",
+    "zk-acl": "--zookeeper.acl secure",
+}
 BAD_USAGE = {
     "topics create": ["--topic n", "--topic n --partitions 1 --replication-factor 1 --replica-assignment 1"],
     "topics alter": ["--topic orders", "--topic orders --partitions x"],
     "topics delete": ["", "--topic orders --output none"],
     "reassign": ["", "--execute", "--execute --verify", "--list --cancel"],
-    "elect": ["--topic orders --path-to-json-file f", "--topic orders --wait x"],
+    "elect": ["--topic orders --path-to-json-file f", "--topic orders --max-json-size x"],
     "health": ["--dry-run", "--remove-throttles --output none"],
-    "drain": ["", "1", "1 --throttle 5000 --no-throttle", "1 --throttle x"],
+    "drain": [
+        "",
+        "1",
+        "1 --throttle 5000 --no-throttle",
+        "1 --throttle x",
+        "1 --cancel --dry-run",
+        "1 --resume --dry-run",
+    ],
     "acls add": ["", "--allow-principal User:a", "--topic t", "--topic t --allow-principal a"],
     "acls remove": ["", "--topic t", "--topic t --force --operation None"],
     "users alter": [
@@ -26,6 +49,7 @@ BAD_USAGE = {
         "--entity-name a --add-config SCRAM-SHA-256",
         "--entity-name a --delete-config SCRAM-SHA-1",
         "--entity-name a --add-config SCRAM-SHA-256=[iterations=8192] --delete-config SCRAM-SHA-256",
+        "--entity-name a --add-config SCRAM-SHA-256=[iterations=8192] --password-file /nowhere",
     ],
     "zk-acl": ["", "--zookeeper.acl other", "--check --zookeeper.acl secure"],
 }
@@ -72,12 +96,20 @@ def test_every_command_lacking_a_dry_run_reads_or_is_a_server(zk: ZooKeeper, zk_
         assert everything(zk) == before, name
 
 
-@pytest.mark.spec("COM-3X")
+@pytest.mark.spec("COM-3X", "COM-6X")
 @pytest.mark.parametrize("name", BAD_USAGE)
 def test_bad_usage_of_a_writing_command_writes_nothing(zk: ZooKeeper, zk_connect: str, name: str) -> None:
+    def run(more: str) -> Result:
+        words = [*name.split(), "--zookeeper", zk_connect, *more.split()]
+        return CliRunner().invoke(kt, words, input=FILE)
+
     make_orders(zk)
     before = everything(zk)
-    for more in BAD_USAGE[name]:
-        result = CliRunner().invoke(kt, [*name.split(), "--zookeeper", zk_connect, *more.split()])
+    good = USAGE[name]
+    for more in (*BAD_USAGE[name], f"{good} --no-such-flag", f"{good} --zk-auth-file /nowhere"):
+        result = run(more)
         assert result.exit_code == (3 if name == "health" else 2), (more, result.output)
         assert everything(zk) == before, more
+    if name not in {"health", "drain", "zk-acl"}:  # these need live brokers, or a login
+        result = run(f"{good} --dry-run")
+        assert result.exit_code == 0 and everything(zk) == before, result.output
