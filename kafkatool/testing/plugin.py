@@ -18,6 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kafkatool import EmbeddedCluster
+    from kafkatool.testing.turns import Turns
 
 _ONE, _MANY = "kafka_broker", "kafka_cluster"
 _LOG_LINES = 25
@@ -25,6 +26,10 @@ _RUNNING: pytest.StashKey[dict[str, EmbeddedCluster]] = pytest.StashKey()
 """Of the run: the clusters of the session's fixtures. Of a test: those it made, or came to by another fixture."""
 _LOG_ENDS: pytest.StashKey[dict[Path, int]] = pytest.StashKey()
 """Of a test: how long the session's brokers' logs were when it began."""
+_TURNS: pytest.StashKey[Turns] = pytest.StashKey()
+"""Of a run whose workers share clusters: whose turn it is on them."""
+_STARTED_HERE: pytest.StashKey[list[EmbeddedCluster]] = pytest.StashKey()
+"""Of a worker of xdist: every cluster that it has started or shares; some may have ended."""
 _numbers = itertools.count(1)
 
 
@@ -39,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--kafka-security",
+        type=str.lower,
         choices=("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
         default="plaintext",
         help="what the clusters of the fixtures speak; cluster.client(...) makes the configuration of their clients",
@@ -49,20 +55,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(pytestconfig: pytest.Config) -> Iterator[EmbeddedCluster]:
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
     """Run a cluster of one broker for the whole test run; ``kafka_broker.bootstrap`` is what clients want."""
-    yield from _session_cluster(pytestconfig, _ONE, 1)
+    yield from _session_cluster(request, _ONE, 1)
 
 
 @pytest.fixture(scope="session")
-def kafka_cluster(pytestconfig: pytest.Config) -> Iterator[EmbeddedCluster]:
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
     """Run a cluster of three brokers for the whole test run; the ini option ``kafka_cluster_brokers`` says how many."""
-    yield from _session_cluster(pytestconfig, _MANY, int(pytestconfig.getini("kafka_cluster_brokers")))
+    yield from _session_cluster(request, _MANY, int(request.config.getini("kafka_cluster_brokers")))
 
 
-def _session_cluster(config: pytest.Config, name: str, brokers: int) -> Iterator[EmbeddedCluster]:
+def _session_cluster(request: pytest.FixtureRequest, name: str, brokers: int) -> Iterator[EmbeddedCluster]:
     from kafkatool import EmbeddedCluster
 
+    config = request.config
     shared = config.getoption("--kafka-shared") and hasattr(config, "workerinput")
     run, worker = _run(config)
     security, options = config.getoption("--kafka-security"), _options(config)
@@ -72,12 +79,17 @@ def _session_cluster(config: pytest.Config, name: str, brokers: int) -> Iterator
         own = f"{run}-{name}" if shared else None
         cluster = EmbeddedCluster(brokers, name=own, options=options, security=security)
     running = config.stash.setdefault(_RUNNING, {})
+    _watched(config, cluster)
     if shared:
-        running[name] = cluster.share()
+        turns = _turns(request)
+        turns.begin()
+        running[name] = cluster.share(before_breaking=turns.have_alone)
         try:
+            cluster.restore()  # a worker may have been killed that broke it
             _prepare(cluster, brokers, options)
             yield cluster
-            cluster.restore()  # the others go on with it
+            if turns.uses:  # the others go on with it
+                cluster.restore()
         finally:
             cluster.down()
     else:
@@ -86,6 +98,34 @@ def _session_cluster(config: pytest.Config, name: str, brokers: int) -> Iterator
             _prepare(cluster, brokers, options)
             yield cluster
     del running[name]
+
+
+def _turns(request: pytest.FixtureRequest) -> Turns:
+    """Return the turns of the run's workers, by files in the directory that pytest has for all of them."""
+    from kafkatool.testing.turns import Turns
+
+    stash = request.config.stash
+    if _TURNS not in stash:
+        stash[_TURNS] = Turns(request.getfixturevalue("tmp_path_factory").getbasetemp().parent)
+    return stash[_TURNS]
+
+
+def _watched(config: pytest.Config, cluster: EmbeddedCluster) -> EmbeddedCluster:
+    """Return the cluster, which ends soon after xdist's pytest even if that is killed."""
+    if hasattr(config, "workerinput"):
+        if _STARTED_HERE not in config.stash:
+            from kafkatool.testing.orphans import watch_parent
+
+            clusters: list[EmbeddedCluster] = []
+            config.stash[_STARTED_HERE] = clusters
+
+            def let_go() -> None:
+                for one in clusters:
+                    one.let_go()
+
+            watch_parent(let_go)
+        config.stash[_STARTED_HERE].append(cluster)
+    return cluster
 
 
 def _options(config: pytest.Config) -> dict[str, str]:
@@ -155,7 +195,7 @@ def kafka_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[.
             name = f"own-{os.getpid()}-{next(_numbers)}"
             kwargs.setdefault("directory", _kept(request.config, name))
             kwargs.setdefault("security", request.config.getoption("--kafka-security"))
-            cluster = running.enter_context(EmbeddedCluster(brokers, **kwargs))
+            cluster = running.enter_context(_watched(request.config, EmbeddedCluster(brokers, **kwargs)))
             request.node.stash.setdefault(_RUNNING, {})[name] = cluster
             _prepare(cluster, brokers, kwargs.get("options"))
             return cluster
@@ -210,10 +250,22 @@ def _clusters_of(item: pytest.Item) -> dict[str, EmbeddedCluster]:
     return named | item.stash.get(_RUNNING, {})
 
 
+def _may_use_shared(item: pytest.Item) -> bool:
+    """Tell whether the test may come to a cluster of the run: by name, or by ``request.getfixturevalue``."""
+    names = set(getattr(item, "fixturenames", ()))
+    own_alone = any("kafka_cluster_factory" in name for name in names)
+    return bool(names & {_ONE, _MANY}) or ("request" in names and not own_alone)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Remember where the logs end: what is there already is no part of this test's report."""
+    """Wait for the turn of tests on shared clusters, and remember where the logs end: what is there is not this test's."""
     clusters = item.config.stash.get(_RUNNING, {}).values()
+    turns = item.config.stash.get(_TURNS, None)
+    if turns and clusters and _may_use_shared(item):
+        turns.begin()
+        for cluster in clusters:
+            cluster.restore()  # a worker may have been killed that broke it
     item.stash[_LOG_ENDS] = {path: size for cluster in clusters for path, size in cluster.log_ends().items()}
 
 
@@ -221,14 +273,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
     """Give the next test whole clusters: no fault, and every broker back.
 
-    All of the session's: a test may have come to one by a fixture of its own, or by ``request.getfixturevalue``.
+    All of the session's: a test may have come to one by a fixture of its own, or by ``request.getfixturevalue``. Of those
+    that workers share only what this test could break: what another's breaks now is the other's to mend.
     """
     try:
         yield
     finally:
-        if nextitem is not None:  # else they have ended
-            for cluster in item.config.stash.get(_RUNNING, {}).values():
-                cluster.restore()
+        turns = item.config.stash.get(_TURNS, None)
+        try:
+            if nextitem is not None and (turns is None or turns.uses):  # else they have ended
+                for cluster in item.config.stash.get(_RUNNING, {}).values():
+                    cluster.restore()
+        finally:
+            if turns is not None:
+                turns.end()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,8 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,11 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kafkatool.broker.embedded import topics
 from kafkatool.broker.embedded.cluster import EmbeddedCluster
 from kafkatool.broker.embedded.cluster_files import ClusterFiles
 from kafkatool.broker.embedded.running import running_clusters
 from kafkatool.core.client.connection import Connection
-from kafkatool.core.errors import BrokerUnreachableError, RefusedError
+from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError, RefusedError
 from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import create_topics
 from kafkatool.core.zookeeper.cluster_view import read_cluster
@@ -162,28 +160,71 @@ def test_the_data_of_an_earlier_run_is_there_after_down_and_up(directory: Path) 
         eventually(lambda: cluster.status().controller == 1, "a controller")
 
 
-def test_a_topic_waits_for_a_broker_that_somebody_else_ended(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who ended it starts it again; where that is whoever asks, the answer is as from any cluster."""
-    theirs, mine = (EmbeddedCluster(brokers=2, directory=directory, options=STEADY).share() for _ in range(2))
+def test_who_shares_is_asked_before_what_the_others_would_notice(directory: Path) -> None:
+    asked: list[str] = []
+    cluster = EmbeddedCluster(brokers=2, directory=directory, options=STEADY)
+    cluster.share(before_breaking=lambda: asked.append(doing))
     try:
-        theirs.stop_broker(2)
-        eventually(lambda: told_brokers(mine.status().brokers[0].port) == {1}, "broker 1 to know of it")
-        with pytest.raises(RefusedError, match=r"larger than available brokers: 1\.$"):
-            theirs.create_topic("at-once", replication_factor=2)
-        assert mine.create_topic("alone", replication_factor=1) == "alone"
-        with ThreadPoolExecutor() as thread:
-            asked = mine.faults.delay("CreateTopics", 1, client_id="kt-cluster")
-            making = thread.submit(mine.create_topic, "waits", replication_factor=2)
-            asked.await_hits(2)
-            with monkeypatch.context() as patched:  # as when the time is up
-                patched.setattr(topics, "create_topic", refuse)
-                with pytest.raises(RefusedError, match=r"^no; broker 2 was ended by another process that shares"):
-                    mine.create_topic("in-vain", replication_factor=2)
-            theirs.restore()
-            assert making.result(60) == "waits"
+        topic = cluster.create_topic("t")
+        faults = cluster.faults
+        doing = "harmless"
+        faults.answer("Produce", "NOT_COORDINATOR", topic=topic).end()
+        faults.delay("Fetch", 1, client_id="mine").end()
+        faults.move_leader(topic)
+        assert asked == []
+        breaking: dict[str, Callable[[], object]] = {
+            "answer": lambda: faults.answer("Produce", "NOT_COORDINATOR").end(),
+            "silence": lambda: faults.silence("*", broker=1).end(),
+            "slow disk": lambda: faults.slow_disk(2, 1).end(),
+            "fill disk": lambda: faults.fill_disk(2).end(),
+            "cut off": lambda: faults.cut_off(2, zookeeper=False).end(),
+            "expire session": lambda: faults.expire_session(2),
+            "freeze": lambda: faults.freeze(2).end(),
+            "stop": lambda: cluster.stop_broker(2),
+            "kill": lambda: cluster.kill_broker(1),
+        }
+        for doing, what in breaking.items():
+            what()
+            assert asked and asked[-1] == doing
+        assert len(asked) == 9
     finally:
-        for cluster in (mine, theirs):
-            cluster.down()
+        cluster.down()
+
+
+def test_what_is_restored_is_in_sync(directory: Path) -> None:
+    """Else the next broker that is killed may be the only one that has all records."""
+    with (
+        EmbeddedCluster(brokers=3, directory=directory, options=STEADY) as cluster,
+        ZooKeeper(cluster.zookeeper) as zk,
+    ):
+        cluster.create_topic("t", partitions=60)
+        for started_again in (False, True):
+            for broker in (1, 2):
+                cluster.stop_broker(broker)
+            if started_again:
+                for broker in (1, 2):
+                    cluster.start_broker(broker)
+            cluster.restore()
+            states = read_cluster(zk).states
+            assert len(states) == 60
+            assert [p for p, state in states.items() if set(state.leader_and_isr.isr) != {1, 2, 3}] == []
+
+
+def test_what_adjust_returns_is_looked_at_before_a_broker_starts(directory: Path) -> None:
+    cluster = EmbeddedCluster(1, directory=directory, adjust=lambda broker_id, properties: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(RefusedError, match="returned None: a dict is wanted"):
+        cluster.up()
+    assert not cluster.files.properties(1).exists()
+
+
+def test_a_cluster_that_was_let_go_is_its_guardians(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with EmbeddedCluster(brokers=1) as cluster:
+        cluster.kill_broker(1)
+        cluster.let_go()
+        with pytest.raises(KafkatoolError, match=r"was let go|no cluster runs"):
+            cluster.start_broker(1)
+        eventually(lambda: not list(tmp_path.iterdir()), "its guardian to end it")
 
 
 def test_a_topic_whose_making_was_not_answered_is_no_other_topic(

@@ -290,4 +290,4 @@ def test_the_other_protocols_work_with_one_word_too(security: Any) -> None:
 @pytest.mark.spec("SEC-104")
 def test_a_word_that_is_no_protocol_is_refused() -> None:
     with pytest.raises(RefusedError, match="there are plaintext, ssl, sasl_plaintext, sasl_ssl"):
-        EmbeddedCluster(1, security="tls")  # type: ignore[arg-type]
+        EmbeddedCluster(1, security="tls")

@@ -2,6 +2,8 @@
 
 import contextlib
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -269,3 +271,98 @@ def test_other(kafka_broker):
         "--kafka-shared",
     )
     result.assert_outcomes(passed=2)
+
+
+@pytest.mark.slow
+def test_who_breaks_a_shared_cluster_has_it_alone(pytester: pytest.Pytester, tmp_path: Path) -> None:
+    """Three tests that are under way at once would end all three brokers, and wait for each other in vain."""
+    result = run(
+        pytester,
+        f"""
+import pathlib, time, pytest
+here = pathlib.Path({str(tmp_path)!r})
+
+@pytest.mark.parametrize("number", [pytest.param(i, marks=pytest.mark.xdist_group(str(i))) for i in range(3)])
+def test_breaks(kafka_cluster, kafka_topic, number):
+    topic = kafka_topic()
+    (here / f"ready-{{number}}").touch()
+    until = time.monotonic() + 120
+    while not all((here / f"ready-{{i}}").exists() for i in range(3)):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    kafka_cluster.kill_broker((1, 2, 3)[number])
+    assert sum(broker.pid is None for broker in kafka_cluster.status().brokers) == 1
+    produce(kafka_cluster, topic)
+
+@pytest.mark.parametrize("number", range(6))
+def test_uses(kafka_cluster, kafka_topic, number):
+    assert all(broker.pid for broker in kafka_cluster.status().brokers)
+    produce(kafka_cluster, kafka_topic())
+    assert all(broker.pid for broker in kafka_cluster.status().brokers)
+""",
+        "-n3",
+        "--dist=loadgroup",
+        "--kafka-shared",
+    )
+    result.assert_outcomes(passed=9)
+
+
+@pytest.mark.slow
+def test_what_a_worker_broke_that_died_is_whole_for_the_next(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+import os, pytest
+
+def test_dies(kafka_broker):
+    kafka_broker.kill_broker(1)
+    os._exit(1)
+
+@pytest.mark.parametrize("number", range(4))
+def test_uses(kafka_broker, kafka_topic, number):
+    produce(kafka_broker, kafka_topic())
+""",
+        "-n2",
+        "--kafka-shared",
+    )
+    result.assert_outcomes(passed=4, failed=1)
+
+
+@pytest.mark.slow
+def test_workers_whose_pytest_is_killed_end_their_clusters(pytester: pytest.Pytester, tmp_path: Path) -> None:
+    """One of them can be interrupted; what the other is in cannot, and xdist's own way to end it is taken from it."""
+    suite = pytester.makepyfile(
+        f"""
+import os, pathlib, signal, time
+here = pathlib.Path({str(tmp_path)!r})
+
+def test_in_python(kafka_broker):
+    (here / "one").write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.1)
+
+def test_in_c(kafka_cluster_factory):
+    kafka_cluster_factory()
+    os._exit = lambda code: None
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    (here / "other").write_text(str(os.getpid()))
+    time.sleep(600)
+"""
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n2", str(suite)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as controller:
+        pid_files = [tmp_path / "one", tmp_path / "other"]
+        eventually(lambda: all(f.exists() and f.read_text() for f in pid_files), "the tests to begin")
+        one, other = (psutil.Process(int(f.read_text())) for f in pid_files)
+        controller.kill()
+    try:
+        temporary = tmp_path / "temporary"
+        eventually(lambda: not processes_of(temporary), "the clusters to end")
+        eventually(lambda: not list(temporary.glob("kafkatool*")), "their directories to go")
+        eventually(lambda: not one.is_running(), "the worker that can be interrupted to end")
+        assert other.is_running()
+    finally:
+        other.kill()

@@ -1,10 +1,8 @@
 """A cluster on this machine: one ZooKeeper process and broker processes, for tests, laptops and ``kt cluster``."""
 
 import contextlib
-import difflib
 import errno
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -30,6 +28,7 @@ from kafkatool.broker.embedded.cluster_files import (
     remove_directory,
 )
 from kafkatool.broker.embedded.ports import HOST, free_ports, is_free
+from kafkatool.broker.embedded.slips import refuse_unknown, require_properties
 from kafkatool.broker.embedded.zookeeper_process import ZooKeeperProcess
 from kafkatool.core.errors import KafkatoolError, RefusedError, ZooKeeperError
 from kafkatool.core.model.values import TopicPartition, join_ids
@@ -37,13 +36,12 @@ from kafkatool.core.model.values import TopicPartition, join_ids
 if TYPE_CHECKING:
     from kafkatool.broker.embedded.certificates import Certificate
     from kafkatool.broker.embedded.faults import Faults
-    from kafkatool.broker.embedded.security import ClusterSecurity, Security
+    from kafkatool.broker.embedded.security import ClusterSecurity
     from kafkatool.broker.embedded.topics import ConfigValue
     from kafkatool.core.security.client_security import ClientSecurity
     from kafkatool.core.zookeeper.session import ZooKeeper
 
 _TEMPORARY = "kafkatool-cluster-"
-_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?P<property>.+)")
 _READY_TIMEOUT_MS = 180_000  # a process that has ended is told at once; this is for machines that are busy
 _CONNECTION_TIMEOUT_MS = 60_000
 _STATUS_TIMEOUT_MS = 20_000
@@ -96,7 +94,7 @@ class EmbeddedCluster:
     server.properties shows. ``name`` is that of the temporary directory, where several processes are to share it.
     ``port`` is the first broker's, the others follow; None picks free ones. ``adjust`` gets a broker's id and its
     properties at each start and returns those it is to have besides or instead. ``security``: ``ssl``, ``sasl_plaintext``
-    or ``sasl_ssl``, with users admin and alice, whose ``passwords`` are random unless given (docs/testing.md).
+    or ``sasl_ssl``, in any case, with users admin and alice, whose ``passwords`` are random unless given (docs/testing.md).
 
     >>> with EmbeddedCluster(brokers=3) as cluster:
     ...     producer = Producer({"bootstrap.servers": cluster.bootstrap})
@@ -112,7 +110,7 @@ class EmbeddedCluster:
         zookeeper_port: int | None = None,
         port: int | None = None,
         adjust: Callable[[int, Mapping[str, str]], Mapping[str, str]] | None = None,
-        security: "Security" = "plaintext",
+        security: str = "plaintext",
         passwords: Mapping[str, str] | None = None,
     ) -> None:
         if brokers < 1:
@@ -125,7 +123,7 @@ class EmbeddedCluster:
         if own := [key for key in options or () if key in _OWN_PROPERTIES]:
             raise RefusedError(f"{', '.join(own)} of an embedded cluster's brokers cannot be set: the cluster sets it")
         if options:
-            _refuse_unknown(options)
+            refuse_unknown(options)
         self._temporary = directory is None
         self.files = ClusterFiles(Path(directory or _temporary(name)))
         self._wanted_brokers = brokers
@@ -133,17 +131,20 @@ class EmbeddedCluster:
         self._zookeeper_port = zookeeper_port
         self._first_port = port
         self._adjust = adjust
-        self._wanted_security: str = security
+        self._wanted_security = str(security).lower()
         self._passwords = dict(passwords or {})
-        if security != _PLAINTEXT:
-            self._made_security(security)  # refuses another word
+        if self._wanted_security != _PLAINTEXT:
+            self._made_security(self._wanted_security)  # refuses another word
+        elif passwords:
+            raise RefusedError("a cluster that is not secured has no users, and no passwords: say security='sasl_ssl'")
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._zookeeper_child: ZooKeeperProcess | None = None
         self._known: dict[int, psutil.Process] = {}
-        self._ended: set[int] = set()  # brokers, here
+        self._broken = False  # a broker was ended here: replicas may be behind, though it runs again
+        self._before_breaking: Callable[[], None] | None = None
         self._usage: Usage | None = None
         self._guardian: subprocess.Popen[bytes] | None = None
-        self._shared = False
+        self._shared = self._is_let_go = False
         self._run: str | None = None
 
     @cached_property
@@ -151,7 +152,7 @@ class EmbeddedCluster:
         """What is to go wrong, see docs/testing.md."""
         from kafkatool.broker.embedded.faults import Faults
 
-        return Faults(self.files, self._process, self.zookeeper_session)
+        return Faults(self.files, self._process, self.zookeeper_session, self._have_turn)
 
     # --- the whole cluster --------------------------------------------------------------------------------------
 
@@ -176,8 +177,12 @@ class EmbeddedCluster:
                     usage.end()
         return self
 
-    def share(self) -> Self:
-        """Use the cluster of the directory together with others: the first starts it, it ends with the last of them."""
+    def share(self, *, before_breaking: Callable[[], None] | None = None) -> Self:
+        """Use the cluster of the directory together with others: the first starts it, it ends with the last of them.
+
+        ``before_breaking`` is called before this process does what the others notice: it ends a broker, or has a fault that
+        meets more than the topic or client it names. It may wait until nobody is there whom that would disturb.
+        """
         with self._storage_errors():
             if self._temporary:
                 _clear_leftovers(self.files.directory)
@@ -187,7 +192,7 @@ class EmbeddedCluster:
                     spec = self.files.load()
                     if usage.alone or spec is None or not spec.complete:
                         self._start_all(usage, offered=False)
-                    self._usage, self._shared = usage, True
+                    self._usage, self._shared, self._before_breaking = usage, True, before_breaking
             finally:
                 if self._usage is not usage:
                     usage.end()
@@ -200,6 +205,9 @@ class EmbeddedCluster:
 
         ``wait``: for another process that starts or stops some of it, instead of KafkatoolError.
         """
+        if self._is_let_go:
+            self._leave_children()
+            return
         if self._shared:
             self._forget_faults(clear=True)
             self._leave_children()
@@ -217,17 +225,28 @@ class EmbeddedCluster:
             self._usage.end()
         self._usage = self._guardian = self._run = None
 
+    def let_go(self) -> None:
+        """Leave the cluster to its guardian, as a process does that is killed; nothing is started in it from here on."""
+        self._is_let_go = True
+        if self._usage is not None:
+            self._usage.end()
+
     def restore(self) -> None:
-        """End all faults, and start the brokers that do not run."""
+        """End all faults, and start the brokers that do not run; return when every replica is in sync again.
+
+        Else who ends the next broker could end the only one that has all records.
+        """
         spec = self.files.require()
         absent = self.faults.settle(spec.ports)
         if not all(self._process(broker_id) for broker_id in spec.ports):
             with self._storage_errors(), self.files.lock(wait=True):  # others that share it may be about to do the same
-                for broker_id in [i for i in spec.ports if self._process(i) is None]:
-                    self._start_again(broker_id, spec)
+                self._start_again([i for i in spec.ports if self._process(i) is None], spec)
+            absent = True
         elif absent:
             self._wait_ready(spec, spec.ports)
-        self._ended.clear()
+        if absent or self._broken:
+            self._wait_in_sync(spec)
+        self._broken = False
 
     def create_topic(
         self,
@@ -237,29 +256,16 @@ class EmbeddedCluster:
         replication_factor: int | None = None,
         configs: "Mapping[str, ConfigValue] | None" = None,
     ) -> str:
-        """Make a topic, on up to three brokers unless said; return its name when every broker knows its leaders.
-
-        In a shared cluster brokers that another process has ended are waited for, if they are needed.
-        """
+        """Make a topic, on up to three brokers unless said; return its name when every broker knows its leaders."""
         from kafkatool.broker.embedded.topics import create_topic
 
         if not isinstance(partitions, int):
             raise RefusedError(f"{partitions!r} is no number of partitions (kafka_topic names the topic itself)")
         ports = self.files.require().ports
-        running = {broker_id for broker_id in ports if self._process(broker_id)}
-        coming = set(ports) - running - self._ended if self._shared else set()  # who ended them starts them again
+        running = sum(self._process(broker_id) is not None for broker_id in ports)
         replicas = replication_factor or min(3, len(ports))
         security = self._client_security()
-        expected = len(running | coming)
-        try:
-            create_topic(ports, name, partitions, replicas, configs or {}, expected=expected, security=security)
-        except RefusedError as e:
-            if absent := join_ids((i for i in sorted(coming) if self._process(i) is None), ", "):
-                raise RefusedError(
-                    f"{str(e).removesuffix('.')}; broker {absent} was ended by another process that shares this cluster: "
-                    "let its test take kafka_cluster_factory"
-                ) from e
-            raise
+        create_topic(ports, name, partitions, replicas, configs or {}, expected=running, security=security)
         return name
 
     def fill_topic(self, name: str, megabytes: int) -> int:
@@ -380,7 +386,7 @@ class EmbeddedCluster:
         self._remove_temporary()
 
     def _remove_temporary(self) -> None:
-        if self._temporary:
+        if self._temporary and not self._is_let_go:
             remove_directory(self.files.directory)
 
     @property
@@ -494,7 +500,7 @@ class EmbeddedCluster:
                     f"broker {broker_id} cannot start: the ZooKeeper of this cluster does not run; start the whole cluster "
                     f"again: kt cluster up {again}"
                 )
-            self._start_again(broker_id, spec)
+            self._start_again([broker_id], spec)
 
     # --- inside -------------------------------------------------------------------------------------------------
 
@@ -534,9 +540,16 @@ class EmbeddedCluster:
         return process
 
     def _end(self, broker_id: int, *, gentle: bool) -> None:
+        self._require(broker_id, self.files.require())
+        self._have_turn()
         running = self._running(broker_id)
-        self._ended.add(broker_id)
+        self._broken = True
         processes.end(running, gentle=gentle)
+
+    def _have_turn(self) -> None:
+        """Wait until this process may break what it shares with others."""
+        if self._before_breaking is not None:
+            self._before_breaking()
 
     def _refuse_if_running(self, usage: Usage) -> None:
         spec = self.files.load()
@@ -560,13 +573,19 @@ class EmbeddedCluster:
                 f"rm -r {shlex.quote(str(directory))}"
             )
 
-    def _start_again(self, broker_id: int, spec: ClusterSpec) -> None:
-        # Whoever killed it, the system may still be closing its sockets.
-        self._check_free(spec.ports[broker_id], f"broker {broker_id}", patience_ms=2000)
-        self._spawn(broker_id, spec)
-        self._wait_ready(spec, [broker_id])
+    def _start_again(self, brokers: Collection[int], spec: ClusterSpec) -> None:
+        """Start them side by side."""
+        if self._is_let_go:
+            raise KafkatoolError(f"the cluster of {self.files.directory} was let go: it ends")
+        for broker_id in brokers:
+            # Whoever killed it, the system may still be closing its sockets.
+            self._check_free(spec.ports[broker_id], f"broker {broker_id}", patience_ms=2000)
+        for broker_id in brokers:
+            self._spawn(broker_id, spec)
+        self._wait_ready(spec, brokers)
         if "faults" in vars(self):
-            self.faults.renew(broker_id)
+            for broker_id in brokers:
+                self.faults.renew(broker_id)
 
     def _start_all(self, usage: Usage | None, offered: bool) -> None:
         """Begin anew, whatever a killed cluster left; a guardian watches over one that somebody is to use.
@@ -654,7 +673,7 @@ class EmbeddedCluster:
     def _spawn(self, broker_id: int, spec: ClusterSpec) -> None:
         properties = self._properties(broker_id, spec)
         if self._adjust:
-            properties |= self._adjust(broker_id, properties)
+            properties |= require_properties(broker_id, self._adjust(broker_id, dict(properties)), properties)
         self.files.write_properties(broker_id, properties)
         if (last := self._children.pop(broker_id, None)) is not None:
             last.wait()  # Python warns of a process nobody waited for, and in tests a warning may be an error
@@ -665,7 +684,6 @@ class EmbeddedCluster:
             {} if spec.security == _PLAINTEXT else self._made_security(spec.security).environment,
         )
         self._known[broker_id] = psutil.Process(child.pid)
-        self._ended.discard(broker_id)
 
     def _properties(self, broker_id: int, spec: ClusterSpec) -> dict[str, str]:
         return {
@@ -716,6 +734,11 @@ class EmbeddedCluster:
             raise
         except KafkatoolError as e:
             raise KafkatoolError(f"{e}; see {self.files.directory}") from e
+
+    def _wait_in_sync(self, spec: ClusterSpec) -> None:
+        from kafkatool.broker.embedded.readiness import wait_until_in_sync
+
+        wait_until_in_sync(self.zookeeper_session(), spec.ports, _READY_TIMEOUT_MS)
 
     def _forget_faults(self, *, clear: bool = False) -> None:
         if "faults" in vars(self):  # else there are none, and their module is not loaded for that
@@ -773,16 +796,3 @@ def _clear_leftovers(own: Path) -> None:
                     if is_left:
                         EmbeddedCluster(directory=directory).down(gentle=False)
                         remove_directory(directory)
-
-
-def _refuse_unknown(options: Mapping[str, str]) -> None:
-    """Refuse an option that no broker reads: of a misspelt one nobody would hear."""
-    from kafkatool.broker.settings.config import BrokerConfig  # here: to load it takes a tenth of a one-broker start
-
-    known = BrokerConfig.property_names()
-    for name in options:
-        of_one_listener = _OF_LISTENER.fullmatch(name)
-        if name not in known and not (of_one_listener and of_one_listener["property"] in known):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f": did you mean {near[0]}?" if near else ""
-            raise RefusedError(f"no broker option {name}{hint}")

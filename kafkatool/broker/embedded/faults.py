@@ -4,7 +4,6 @@ The brokers do it, each told by its own socket (`broker/faults/control`); what c
 """
 
 import contextlib
-import difflib
 import fcntl
 import itertools
 import os
@@ -22,9 +21,11 @@ import psutil
 
 from kafkatool.broker.embedded.cluster_files import ClusterFiles, ClusterSpec
 from kafkatool.broker.embedded.ports import is_free
+from kafkatool.broker.embedded.slips import meant, require_number
 from kafkatool.broker.faults.address import address_of
 from kafkatool.core.errors import KafkatoolError, NodeExistsError, RefusedError
 from kafkatool.core.model.values import LeaderAndIsr, TopicPartition, join_ids
+from kafkatool.core.protocol.messages import create_topics
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.zookeeper.session import ZooKeeper
 from kafkatool.core.zookeeper.znodes import (
@@ -32,6 +33,7 @@ from kafkatool.core.zookeeper.znodes import (
     PartitionStateZnode,
     PreferredElectionZnode,
     ReassignmentZnode,
+    TopicsZnode,
     TopicZnode,
 )
 
@@ -39,6 +41,8 @@ _ANSWER_S = 30.0
 _AWAIT_S = 60.0
 _NEWER_NAMES = {"NOT_LEADER_OR_FOLLOWER": ErrorCode.NOT_LEADER_FOR_PARTITION}
 _ONCE = ("expire session",)  # orders that are over when they are carried out
+_LEAST = {"partition": 0, "skip": 0, "times": 1}  # of conditions
+_MAKE_TOPICS = (create_topics.API.name.lower(), str(create_topics.API.key))
 _COUNTED = ("answer", "slow disk", "fill disk")
 Order = Mapping[str, Any]
 
@@ -48,11 +52,12 @@ class Conditions(TypedDict, total=False):
 
     ``broker`` is who gets the request. ``skip`` are served first, then ``times`` meet the fault: ``skip=2, times=1`` is
     the third. ``carried_out``: the request takes effect, only its answer is wrong. ``followers``: other brokers' fetches
-    are met too. A topic is named with or without a partition.
+    are met too. A topic is named with or without a partition; it is there, unless it is ``to_come``.
     """
 
     topic: str
     partition: int
+    to_come: bool
     client_id: str
     broker: int
     skip: int
@@ -119,11 +124,16 @@ class Faults:
     """
 
     def __init__(
-        self, files: ClusterFiles, process: Callable[[int], psutil.Process | None], session: Callable[[], ZooKeeper]
+        self,
+        files: ClusterFiles,
+        process: Callable[[int], psutil.Process | None],
+        session: Callable[[], ZooKeeper],
+        have_turn: Callable[[], None],
     ) -> None:
         self._files = files
         self._process = process
         self._session = session
+        self._have_turn = have_turn  # before what meets more than one topic or client
         self._numbers = itertools.count(1)
         self._active: dict[str, Fault] = {}
         self._frozen: dict[int, Fault] = {}
@@ -144,6 +154,7 @@ class Faults:
 
     def delay(self, api: str | int, delay_ms: int, **conditions: Unpack[Conditions]) -> Fault:
         """Have requests carried out at once, and answered so much later."""
+        require_number("delay_ms", delay_ms, least=0)
         return self._answer("late", api, conditions, delay_ms=delay_ms)
 
     def silence(self, api: str | int, **conditions: Unpack[Conditions]) -> Fault:
@@ -157,13 +168,21 @@ class Faults:
     def _answer(self, action: str, api: str | int, conditions: Conditions, **what: Any) -> Fault:
         for name in conditions:
             if name not in Conditions.__annotations__:
-                raise RefusedError(f"no condition {name}{_meant(name, Conditions.__annotations__)}")
+                raise RefusedError(f"no condition {name}{meant(name, Conditions.__annotations__)}")
+        for name, least in _LEAST.items():
+            if name in conditions:
+                require_number(name, dict(conditions)[name], least=least)
         if "partition" in conditions and "topic" not in conditions:
             raise RefusedError("a fault of a partition needs its topic, too")
         asked = dict(conditions)
         broker = asked.pop("broker", None)
+        to_come = asked.pop("to_come", False) or str(api).lower() in _MAKE_TOPICS
+        if "topic" in conditions and not to_come:
+            self._require_topic(conditions["topic"], conditions.get("partition"))
+        if not {"topic", "client_id"} & conditions.keys():
+            self._have_turn()
         return self._begin(
-            [broker] if isinstance(broker, int) else None,
+            None if broker is None else [conditions["broker"]],
             {"do": "answer", "action": action, "apis": None if api == "*" else [api], **asked, **what},
         )
 
@@ -180,16 +199,20 @@ class Faults:
         own: list[Order] = [deaf if clients else {**deaf, "senders": others}]
         own += [{"do": "fall silent"}] if clients else []
         own += [{"do": "cut off from zookeeper"}] if zookeeper else []
+        self._have_turn()
         self._require(broker)
         self._absent = True
         return self._start({broker: own} | {other: [{**deaf, "senders": [broker]}] for other in others})
 
     def slow_disk(self, broker: int, delay_ms: int) -> Fault:
         """Have each of the broker's writes of records take so much longer."""
+        require_number("delay_ms", delay_ms, least=0)
+        self._have_turn()
         return self._begin([broker], {"do": "slow disk", "delay_ms": delay_ms})
 
     def fill_disk(self, broker: int) -> Fault:
         """Have the broker's disk full: at its next record its log dir fails, and with the last of them the broker."""
+        self._have_turn()
         process = self._process(broker)
         fault = self._begin([broker], {"do": "fill disk"})
         self._filled.append((process, broker, fault))
@@ -197,6 +220,8 @@ class Faults:
 
     def expire_session(self, broker: int) -> None:
         """Have ZooKeeper end the broker's session; returns when it is registered with a new one."""
+        self._have_turn()
+        self._require(broker)
         path = BrokerZnode.path(broker)
         with self._zookeeper() as zk:
             before = node.czxid if (node := zk.get(path)) else -1
@@ -206,6 +231,7 @@ class Faults:
 
     def freeze(self, broker: int) -> Fault:
         """Stop the broker's process where it stands (SIGSTOP): its connections stay open, and silent."""
+        self._have_turn()
         self._require(broker)
         with self._lock:
             with contextlib.suppress(BlockingIOError):  # another process has frozen it already
@@ -243,11 +269,10 @@ class Faults:
         """
         of = TopicPartition(topic, partition)
         with self._zookeeper() as zk:
-            node = zk.get(TopicZnode.path(topic))
-            replicas = TopicZnode.decode(topic, node.data).assignment.get(partition) if node else None
+            replicas = _assignment(zk, topic, partition)[partition]
             state = _leadership(zk, of)
-            if replicas is None or state is None:
-                raise RefusedError(f"no partition {of} that has been led")
+            if state is None:
+                raise RefusedError(f"partition {of} has not been led yet")
             able = [b for b in replicas if b in state.isr and (to == b or (to is None and b != state.leader))]
             if not able:
                 wanted = "another" if to is None else f"broker {to}"
@@ -382,12 +407,16 @@ class Faults:
     def _require(self, broker: int) -> None:
         if broker not in self._files.require().ports:
             raise RefusedError(
-                f"no broker {broker} in this cluster; it has {join_ids(self._files.require().ports, ', ')}"
+                f"no broker {broker!r} in this cluster; it has {join_ids(self._files.require().ports, ', ')}"
             )
         if self._process(broker) is None:
             raise RefusedError(f"broker {broker} does not run")
         if broker in self._frozen:
             raise RefusedError(f"broker {broker} is frozen: it can be told of nothing")
+
+    def _require_topic(self, topic: str, partition: int | None) -> None:
+        with self._zookeeper() as zk:
+            _assignment(zk, topic, partition)
 
     def _require_zookeeper(self, spec: ClusterSpec) -> None:
         if is_free(spec.zookeeper_port):
@@ -422,16 +451,26 @@ def _is_broken(channel: socket.socket) -> bool:
 
 def _code(error: str | int) -> int:
     if isinstance(error, int):
-        return ErrorCode(error)
+        if error not in [*ErrorCode]:
+            raise RefusedError(f"no error {error}")
+        return error
     codes = {code.name: code for code in ErrorCode} | _NEWER_NAMES
     if error in codes:
         return codes[error]
-    raise RefusedError(f"no error {error}{_meant(error, codes)}")
+    raise RefusedError(f"no error {error}{meant(error, codes)}")
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f": did you mean {near[0]}?" if near else ""
+def _assignment(zk: ZooKeeper, topic: str, partition: int | None) -> Mapping[int, tuple[int, ...]]:
+    """Return the replicas of the topic's partitions. Raises RefusedError where it or that partition is not there."""
+    if (node := zk.get(TopicZnode.path(topic))) is None:
+        near = meant(topic, zk.children(TopicsZnode.PATH) or ())
+        raise RefusedError(
+            f"no topic {topic}{near}" if near else f"no topic {topic} yet (to_come=True if it comes later)"
+        )
+    found = TopicZnode.decode(topic, node.data).assignment
+    if partition is not None and partition not in found:
+        raise RefusedError(f"no partition {partition} of topic {topic}: it has {len(found)}, from 0 on")
+    return found
 
 
 def _leadership(zk: ZooKeeper, partition: TopicPartition) -> LeaderAndIsr | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kafkatool.broker.embedded.ports import HOST
 from kafkatool.core.client.connection import Connection
 from kafkatool.core.errors import BrokerUnreachableError, KafkatoolError
+from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.zookeeper.session import WatchEvent, ZooKeeper
 from kafkatool.core.zookeeper.znodes import BrokersZnode, ControllerZnode
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _METADATA_VERSION = 5
 _ASK_AGAIN_S = 0.005
 _LOOK_AFTER_S = 0.1
+_LOOK_AGAIN_S = 0.02
 
 
 def wait_until_ready(
@@ -55,6 +57,32 @@ def wait_until_ready(
             if time.monotonic() > deadline:
                 what = missing or f"broker {unknowing[0]} to answer with metadata of all"
                 raise KafkatoolError(f"after {timeout_ms} ms still waiting for {what}")
+
+
+def wait_until_in_sync(zookeeper: ZooKeeper, brokers: Collection[int], timeout_ms: int) -> None:
+    """Wait until each partition is led and has all its replicas on those brokers in sync.
+
+    Raises KafkatoolError, which names one that has not, after ``timeout_ms``.
+    """
+    from kafkatool.core.zookeeper.cluster_view import read_cluster  # no start needs it
+
+    deadline = time.monotonic() + timeout_ms / 1000
+    with zookeeper as zk:
+        while True:
+            seen = read_cluster(zk)
+            behind = [
+                f"{partition} has the leader {state.leader}, and in sync {join_ids(state.isr)} of {join_ids(replicas)}"
+                for topic, found in seen.topics.items()
+                for number, replicas in found.assignment.items()
+                if (partition := TopicPartition(topic, number)) in seen.states
+                and (state := seen.states[partition].leader_and_isr)
+                and (state.leader not in brokers or set(replicas) & set(brokers) - set(state.isr))
+            ]
+            if not behind:
+                return
+            if time.monotonic() > deadline:
+                raise KafkatoolError(f"after {timeout_ms} ms {behind[0]}, and {len(behind) - 1} partitions more")
+            time.sleep(_LOOK_AGAIN_S)
 
 
 def _registered(

@@ -10,8 +10,9 @@ import ssl
 import string
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
+from kafkatool.broker.embedded.slips import meant
 from kafkatool.core.errors import RefusedError
 from kafkatool.core.security.credential_files import make_private_directory, write_credential_file
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from kafkatool.core.security.scram import Credential
     from kafkatool.core.security.zookeeper_security import ZooKeeperSecurity
 
-Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 PLAINTEXT: Final = "plaintext"
 VALUES: Final = (PLAINTEXT, "ssl", "sasl_plaintext", "sasl_ssl")
 ADMIN: Final = "admin"
@@ -63,10 +63,18 @@ class ClusterSecurity:
 
     def __init__(self, directory: Path, security: str, passwords: Mapping[str, str] | None = None) -> None:
         if security not in VALUES or security == PLAINTEXT:
-            raise RefusedError(f"security={security!r}: there are {', '.join(VALUES)}")
+            raise RefusedError(f"security={security!r}: there are {', '.join(VALUES)}{meant(security, VALUES)}")
         self.directory = directory / "security"
         self.protocol = security.upper()
         self._given = dict(passwords or {})
+        known = (*USERS, ZOOKEEPER_USER) if self.has_login else (ZOOKEEPER_USER,)
+        for user in self._given:
+            if user not in known:
+                there = f"there are {', '.join(known)}" if self.has_login else "they are certificates"
+                raise RefusedError(
+                    f"passwords: no user {user} in a cluster with security={security!r}, {there}{meant(user, known)}"
+                    + f"; cluster.add_user({user!r}, password) makes one" * self.has_login
+                )
 
     @property
     def has_login(self) -> bool:

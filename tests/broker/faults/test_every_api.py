@@ -26,6 +26,7 @@ every_api = pytest.mark.parametrize("served", load_handlers().values(), ids=lamb
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=1, options=STEADY) as cluster:
+        cluster.create_topic("orders")
         yield cluster
 
 
@@ -131,7 +132,16 @@ def test_an_answer_without_a_place_for_the_error_is_none(cluster: EmbeddedCluste
     [
         ("Produse", ERROR, {}, "no API Produse is served: did you mean Produce?"),
         ("Produce", "NOT_LEADER_FOR_PARTITON", {}, "did you mean NOT_LEADER_FOR_PARTITION?"),
-        ("Heartbeat", ERROR, {"topic": "t"}, "Heartbeat does not say what topic"),
+        ("Heartbeat", ERROR, {"topic": "orders"}, "Heartbeat does not say what topic"),
+        ("Produce", ERROR, {"topic": "order"}, "no topic order: did you mean orders?"),
+        ("Produce", ERROR, {"topic": "else"}, "no topic else yet (to_come=True if it comes later)"),
+        ("Produce", ERROR, {"topic": "orders", "partition": 1}, "no partition 1 of topic orders: it has 1, from 0 on"),
+        ("Produce", ERROR, {"times": 0}, "times=0: a number is wanted, 1 or more"),
+        ("Produce", ERROR, {"times": -1}, "times=-1: a number is wanted, 1 or more"),
+        ("Produce", ERROR, {"times": "2"}, "times='2': a number is wanted, 1 or more"),
+        ("Produce", ERROR, {"skip": -1}, "skip=-1: a number is wanted, 0 or more"),
+        ("Produce", 9999, {}, "no error 9999"),
+        ("Produce", ERROR, {"broker": "1"}, "no broker '1' in this cluster; it has 1"),
         ("Produce", ERROR, {"partition": 1}, "needs its topic"),
         ("Produce", ERROR, {"broker": 7}, "no broker 7 in this cluster; it has 1"),
     ],
@@ -142,3 +152,20 @@ def test_a_fault_that_can_never_be_met_is_refused(
     with pytest.raises(RefusedError) as refused:
         cluster.faults.answer(api, error, **conditions)
     assert words in str(refused.value)
+
+
+def test_a_fault_of_a_topic_that_is_made_later_meets_it(cluster: EmbeddedCluster) -> None:
+    asked = metadata.MetadataRequest(
+        topics=[metadata.MetadataRequestTopic(topic="later")], allow_auto_topic_creation=False
+    )
+    with cluster.faults.answer("Metadata", ERROR, topic="later", to_come=True) as fault, client_of(cluster) as client:
+        assert says(client.call(metadata.API, 5, asked), ERROR)
+        assert fault.hits == 1
+
+
+def test_a_delay_that_is_none_and_a_leader_of_an_unknown_topic_are_refused(cluster: EmbeddedCluster) -> None:
+    for delay in (cluster.faults.delay, cluster.faults.slow_disk):
+        with pytest.raises(RefusedError, match="delay_ms=-1: a number is wanted"):
+            delay(1, -1)
+    with pytest.raises(RefusedError, match=r"no topic order: did you mean orders\?"):
+        cluster.faults.move_leader("order")
