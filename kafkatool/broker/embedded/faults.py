@@ -416,7 +416,7 @@ class Faults:
 
     def _require_topic(self, topic: str, partition: int | None) -> None:
         with self._zookeeper() as zk:
-            _assignment(zk, topic, partition)
+            _assignment(zk, topic, partition, hint="; of one that comes later: to_come=True")
 
     def _require_zookeeper(self, spec: ClusterSpec) -> None:
         if is_free(spec.zookeeper_port):
@@ -460,13 +460,10 @@ def _code(error: str | int) -> int:
     raise RefusedError(f"no error {error}{meant(error, codes)}")
 
 
-def _assignment(zk: ZooKeeper, topic: str, partition: int | None) -> Mapping[int, tuple[int, ...]]:
+def _assignment(zk: ZooKeeper, topic: str, partition: int | None, hint: str = "") -> Mapping[int, tuple[int, ...]]:
     """Return the replicas of the topic's partitions. Raises RefusedError where it or that partition is not there."""
     if (node := zk.get(TopicZnode.path(topic))) is None:
-        near = meant(topic, zk.children(TopicsZnode.PATH) or ())
-        raise RefusedError(
-            f"no topic {topic}{near}" if near else f"no topic {topic} yet (to_come=True if it comes later)"
-        )
+        raise RefusedError(f"no topic {topic} in this cluster{meant(topic, zk.children(TopicsZnode.PATH) or ())}{hint}")
     found = TopicZnode.decode(topic, node.data).assignment
     if partition is not None and partition not in found:
         raise RefusedError(f"no partition {partition} of topic {topic}: it has {len(found)}, from 0 on")

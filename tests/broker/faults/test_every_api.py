@@ -133,8 +133,8 @@ def test_an_answer_without_a_place_for_the_error_is_none(cluster: EmbeddedCluste
         ("Produse", ERROR, {}, "no API Produse is served: did you mean Produce?"),
         ("Produce", "NOT_LEADER_FOR_PARTITON", {}, "did you mean NOT_LEADER_FOR_PARTITION?"),
         ("Heartbeat", ERROR, {"topic": "orders"}, "Heartbeat does not say what topic"),
-        ("Produce", ERROR, {"topic": "order"}, "no topic order: did you mean orders?"),
-        ("Produce", ERROR, {"topic": "else"}, "no topic else yet (to_come=True if it comes later)"),
+        ("Produce", ERROR, {"topic": "order"}, "no topic order in this cluster: did you mean orders?; of"),
+        ("Produce", ERROR, {"topic": "else"}, "no topic else in this cluster; of one that comes later: to_come=True"),
         ("Produce", ERROR, {"topic": "orders", "partition": 1}, "no partition 1 of topic orders: it has 1, from 0 on"),
         ("Produce", ERROR, {"times": 0}, "times=0: a number is wanted, 1 or more"),
         ("Produce", ERROR, {"times": -1}, "times=-1: a number is wanted, 1 or more"),
@@ -167,5 +167,5 @@ def test_a_delay_that_is_none_and_a_leader_of_an_unknown_topic_are_refused(clust
     for delay in (cluster.faults.delay, cluster.faults.slow_disk):
         with pytest.raises(RefusedError, match="delay_ms=-1: a number is wanted"):
             delay(1, -1)
-    with pytest.raises(RefusedError, match=r"no topic order: did you mean orders\?"):
+    with pytest.raises(RefusedError, match=r"no topic order in this cluster: did you mean orders\?$"):
         cluster.faults.move_leader("order")
