@@ -155,8 +155,10 @@ def group_skips(versions: Versions) -> Iterator[Finding]:
                 for value in values:
                     mine.setdefault(value, operation.completed)
         for commit in operation.commits:
+            # A commit behind polls of its operation is asked for at some moment after them.
+            line = operation.completed if operation.polls else operation.invoked
             for key, to in commit.offsets.items() if commit.outcome != FAIL else ():
-                passing[operation.group, key].append((operation.completed, to))
+                passing[operation.group, key].append((line, to))
         if operation.f == "committed" and operation.type == OK:
             last.update({(operation.group, key): to for key, to in operation.value.items() if to is not None})
     for (group, key), to in sorted(last.items(), key=str):

@@ -147,7 +147,7 @@ def ends_backwards(versions: Versions) -> Iterator[Finding]:
         elif deleted and operation.completed != NEVER:
             for poll in operation.polls:
                 for key, (offsets, _) in poll.runs.items():
-                    yield from _start_backwards(operation, key, offsets[0], deleted.get(key))
+                    yield from _start_backwards(operation, key, min(offsets), deleted.get(key))
 
 
 def _start_backwards(operation: Operation, key: int, start: int, deleted: tuple[int, int] | None) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.histories.graph import PASSES
 from tests.histories.history import read
 from tests.histories.logs import _label
 from tests.histories.notation import history, lines
@@ -17,6 +18,11 @@ G = {"group": "g"}
 def assigned(generation: int | None, *keys: int, time: int = 0, member: str = "m1") -> dict[str, Any]:
     event = {"what": "assigned", "keys": list(keys), "generation": generation, "time": time}
     return {"group": "g", "member": member, "rebalance": [event]}
+
+
+def told(what: str, generation: int | None, *keys: int, member: str = "m1", group: str = "g") -> dict[str, Any]:
+    event = {"what": what, "keys": list(keys), "generation": generation, "time": 0}
+    return {"group": group, "member": member, "rebalance": [event]}
 
 
 def revoked(*keys: int) -> dict[str, Any]:
@@ -88,6 +94,22 @@ HAS: list[tuple[str, Any]] = [
     ("nonmonotonic-send", "0 (s x=a@5 ; s x=b@1) ; 0 s x=c@3"),
     ("nonmonotonic-send", "0 s x=a@4 ; 0 assign x ; 0 s x=b@2"),  # a producer starts nowhere anew
     ("stuck", "0 s x=a@9 ; 1 ends x:0..9 ; 1 final x:9 ; 1 ends x:0..12"),
+    ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 p x:a@1"),
+    ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 subscribe x y ; 0 p x:b@2"),
+    ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0f subscribe y ; 0 p x:b@2"),
+    ("unseen", "0 [s x=a@9] ; 1 ends x:0..10 ; 1 final x:10"),
+    ("unseen", "0 s x=a@9 ; 2i p x:a@9 ; 1 ends x:0..10 ; 1 final x:10"),
+    ("torn-transaction", "0i [s x=a@0 ; s y=b@0] ; 1 p x:a@0 ; 1 ends x:0..2,y:0..2 ; 1 final x:2,y:2"),
+    ("end-backwards", "0 ends x:0..9 ; 1 ends x:0..8 ; 2 ends x:0..12 ; 1 ends x:0..11"),
+    ("end-backwards", "0 ends x:0..12 ; 1 ends x:0..12 ; 2 ends x:0..13 ∥ 1 ends x:0..11"),
+    ("start-backwards", "0 delete x:5 ; 1 p x:a@4,b@6"),
+    ("start-backwards", "0 delete x:5 ; 1 p x:b@6,a@4"),
+    # Each of several sends is before the poll behind them.
+    ("G1c-ww", "0 (s x=a@1 ; s y=b@0 ; p z:c@0 ; s w=d@0) ∥ 1 [p w:d@0 ; s x=e@0]"),
+    (
+        "G1c-ww",
+        "4 [s u=g@1] ∥ 0 (s y=b@0 ; s x=a@1 ; p z:c@0 ; s w=d@0) ∥ 1 [p w:d@0 ; s x=e@0] ∥ 3 [s u=f@0]",
+    ),
 ]
 
 NEARLY: list[tuple[str, Any]] = [
@@ -145,6 +167,19 @@ NEARLY: list[tuple[str, Any]] = [
     ("unseen", "0 s x=a@9 ; 1 final x:10 ; 1 ends x:0..10"),
     ("unseen", "0i s x=a@9 ; 1 ends x:0..10 ; 1 final x:10"),
     ("unseen", "0 s x=a@9 ; 1 ends x:0..10"),
+    ("unseen", "0i [s x=a@9] ; 1 ends x:0..10 ; 1 final x:10"),
+    ("torn-transaction", "0 [s x=a@0 ; s y=b@0] ; 1 p x:a@0 ; 1 ends x:0..2,y:1..2 ; 1 final x:2,y:2"),
+    ("torn-transaction", "0 [s x=a@0 ; s y=b@0] ; 1 p x:a@0 ; 2 delete y:1 ; 1 ends x:0..2,y:0..2 ; 1 final x:2,y:2"),
+    ("end-backwards", "0 ends x:0..9 ; 1 ends x:0..9"),
+    ("end-backwards", "0 ends x:0..9 ; 1 ends y:0..7"),
+    ("end-backwards", "0 ends x:0..9 ; 1f ends x:0..7"),
+    ("start-backwards", "0f delete x:5 ; 1 ends x:3..9"),
+    ("start-backwards", "0 delete x:5 ; 1 ends x:5..9 ; 1 p x:a@5"),
+    ("start-backwards", "0 delete x:5 ∥ 1 p x:a@4"),
+    ("start-backwards", "0 delete x:5 ; 1 ends y:3..9"),
+    ("G1c", "0 [s x=a@0 ; p x:a@0]"),  # no edge leads to where it comes from
+    ("G0", "0 [s x=a@0 ; s x=b@1]"),
+    ("G1c-ww", "0 [p x:a@0 ; s y=d@1] ∥ 1 [p y:c@0 ; s x=b@1]"),  # each read what the other wrote over
 ]
 
 GROUPS_HAVE = [
@@ -173,7 +208,106 @@ GROUPS_HAVE = [
     ),
 ]
 
+_PASSED = "2 p x:b@1 ; 0 (p x:a@0 ; p x:c@2 ; o x:3)"
+H = {"group": "h"}
+_OLD = {**G, "member": "m1", "generation": 4}  # who commits
+_NEW = assigned(5, 0, member="m2")
+
+GROUPS_HAVE += [
+    # An owner's loss counts by its own member and generation alone.
+    (
+        "owner-overlap",
+        "0 p x:a@0 ; 0 p x:b@1 ; 1 p x:a@0",
+        {0: told("assigned", 4, 0), 1: told("revoked", 5, 0), 2: told("assigned", 4, 0, member="m2")},
+    ),
+    (
+        "owner-overlap",
+        "0 p x:a@0 ; 2 p x:b@1 ; 1 p x:a@0",
+        {0: told("assigned", 4, 0), 1: told("revoked", 4, 0, member="m3"), 2: told("assigned", 4, 0, member="m2")},
+    ),
+    ("zombie-commit", "1 p x:a@0 ; 0 [s y=b@0 ; o x:1]", {0: _NEW, 1: _OLD}),
+    ("commit-lost", "0 o x:10 ; 2 o x:8 ; 1 committed x:9", {0: G, 1: G, 2: G}),
+    ("commit-lost", "0 [s y=a@0 ; o x:10] ; 1 committed x:7", {0: G, 1: G}),
+    ("commit-backwards", "0 committed x:7 ; 1 committed x:6 ; 2 committed x:6", {0: G, 1: G, 2: G}),
+    ("resume-skip", "2 p x:b@11 ; 1 p x:c@12", {1: assigned(5, 0)}),  # without a commit: from the start
+    ("resume-skip", "2 p x:b@11 ; 0f o x:12 ; 1 p x:c@12", {1: G, 2: assigned(5, 0)}),
+    ("resume-skip", "2 p x:b@11 ; 0 o x:12 ; 1 p x:c@12", {1: H, 2: assigned(5, 0)}),
+    ("group-skip", f"{_PASSED} ; 3 p x:b@1 ; 1 committed x:3", {1: G, 2: G, 3: G}),  # polled too late
+    (
+        "group-skip",
+        "2 p x:b@1 ; 0 (p x:a@0 ; p x:c@2) ; 3 p x:b@1 ∥ 0 o x:3 ; 1 committed x:3",
+        {1: G, 2: G, 3: G, 4: G},
+    ),
+    ("group-skip", f"{_PASSED} ; 1 committed x:3", {0: H, 1: G, 2: G}),
+    (
+        "eos-loss",
+        f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:2] ; 1 p y:c@0 ; 1 committed x:1 ; 1 committed x:2 {_READ}",
+        {2: G, 4: G, 5: G},
+    ),
+    (
+        "eos-loss",
+        f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:2] ; 4 [s y=d@1 from x:1] ; 1 p y:c@0,d@1 ; 1 committed x:2 {_READ}",
+        {2: G, 3: H, 5: G},
+    ),
+]
+
 GROUPS_NEARLY = [
+    (
+        "owner-overlap",
+        "0 p x:a@0 ; 0 p x:b@1 ; 1 p x:a@0",
+        {0: told("assigned", 4, 0), 1: told("revoked", 4, 0), 2: told("assigned", 4, 0, member="m2")},
+    ),
+    (
+        "owner-overlap",
+        "0 p x:a@0 ; 0 p x:b@1 ; 1 p x:a@0",
+        {0: told("assigned", 4, 0), 1: told("lost", 4, 0), 2: told("assigned", 4, 0, member="m2")},
+    ),
+    (
+        "owner-overlap",
+        "0 p x:a@0 ; 1 p x:a@0",
+        {0: told("assigned", 4, 0), 1: told("assigned", 4, 0, member="m2", group="h")},
+    ),
+    ("owner-overlap", "0 p x:a@0 ; 1 p y:b@0", {0: told("assigned", 4, 0), 1: told("assigned", 4, 1, member="m2")}),
+    ("owner-overlap", "0 p x:a@0 ; 0 p x:b@1", {0: told("assigned", 4, 0), 1: told("assigned", 4, 0)}),
+    ("zombie-commit", "1 p x:a@0 ; 0 o x:1", {0: _NEW, 1: _OLD | {"generation": 5}}),
+    ("zombie-commit", "1 p x:a@0 ; 0 o x:1", {0: _NEW, 1: _OLD | {"member": "m2"}}),
+    ("zombie-commit", "1 p x:a@0 ; 0 o x:1", {0: _NEW, 1: _OLD | {"generation": None}}),
+    ("zombie-commit", "1 p x:a@0 ; 0 o x:1", {0: _NEW, 1: _OLD | {"group": "h"}}),
+    ("zombie-commit", "1 p x:a@0 ; 0 o x:1", {0: told("revoked", 5, 0, member="m2"), 1: _OLD}),
+    ("zombie-commit", "1 p x:a@0 ; 0i o x:1", {0: _NEW, 1: _OLD}),
+    ("zombie-commit", "1 p x:a@0 ; 0f o x:1", {0: _NEW, 1: _OLD}),
+    ("zombie-commit", "1 p x:a@0 ; 0i [s y=b@0 ; o x:1]", {0: _NEW, 1: _OLD}),
+    ("commit-lost", "0 o x:10 ; 1 committed x:7", {0: H, 1: G}),
+    ("commit-lost", "0 o y:10 ; 1 committed x:7", {0: G, 1: G}),
+    ("commit-lost", "0 o x:10 ∥ 1 committed x:7", {0: G, 1: G}),
+    ("commit-lost", "0i [s y=a@0 ; o x:10] ; 1 committed x:7", {0: G, 1: G}),
+    ("commit-backwards", "0 committed x:7 ; 1 committed x:5", {0: G, 1: H}),
+    ("commit-backwards", "0 committed y:7 ; 1 committed x:5", {0: G, 1: G}),
+    ("commit-backwards", "0 committed x:7 ; 1 committed x:7", {0: G, 1: G}),
+    ("resume-skip", "2 p x:b@11 ; 0i o x:12 ; 1 p x:c@12", {1: G, 2: assigned(5, 0)}),
+    ("resume-skip", "2 p x:b@11 ; 0 o x:10 ; 1 p x:c@12 ∥ 0 o x:12", {1: G, 2: assigned(5, 0), 3: G}),
+    ("resume-skip", "2 p x:b@11 ; 3 ends x:12..13 ; 1 p x:c@12", {2: assigned(5, 0)}),
+    ("group-skip", "2i p x:b@1 ; 0 (p x:a@0 ; p x:c@2 ; o x:3) ; 1 committed x:3", {1: G, 2: G}),
+    ("group-skip", "2 p x:b@1 ; 0 (p x:a@0 ; p x:c@2 ; o x:1) ; 1 committed x:1", {1: G, 2: G}),
+    ("eos-duplicate", "0 [s y=a@0 from x:7] ; 3 [s y=b@1 from x:7] ; 1 p y:a@0,b@1", {0: G, 1: H}),
+    (
+        "eos-loss",
+        "0 (s x=a@0 ; s x=b@1) ; 2 p x:a@0 ; 5i p x:b@1 ; 1 [s y=c@0 from x:0 ; o x:2] ; 1 p y:c@0 ; 1 committed x:2"
+        + _READ,
+        {3: G, 5: G},
+    ),
+    ("eos-loss", f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:2] ; 1 p y:c@0 ; 1 committed x:2", {2: G, 4: G}),
+    (
+        "eos-loss",
+        f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:2] ; 1 p y:c@0 ; 1 committed x:2 ; 3 ends x:0..2,y:0..9 ; 3 final x:2,y:2",
+        {2: G, 4: G},
+    ),
+    (
+        "eos-loss",
+        f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:2] ; 1 p y:c@0 ; 1 committed x:2 ; 1 committed x:1 {_READ}",
+        {2: G, 4: G, 5: G},
+    ),
+    ("eos-loss", f"{_SOURCE} ; 1 [s y=c@0 from x:0 ; o x:1] ; 1 p y:c@0 ; 1 committed x:2 {_READ}", {2: G, 4: H}),
     ("owner-overlap", "0 p x:a@0 ; 1 p x:a@0", {0: assigned(4, 0), 1: assigned(5, 0, member="m2")}),
     (
         "zombie-commit",
@@ -234,6 +368,24 @@ COMPACTED: dict[str, Any] = {"cleanup": "compact"}  # 1, 17, 33 and -33 have one
         ("compacted-lost", "0 s x=1@0 ; 0 s x=17@1 ; 2 p x:1@0 ; 1 p x:17@1 ; 1 ends x:0..2 ; 1 final x:2", False),
         ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:2@2", True),
         ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:-17@1,2@2", False),
+        ("tombstone-skip", "0 s x=1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:2@2", False),  # it had no value of it
+        ("tombstone-skip", "0 s x=2@0 ; 1 p x:2@0 ; 0 s x=-17@1 ; 0 s x=18@2 ; 1 p x:18@2", False),
+        ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=2@1 ; 0 s x=-17@2 ; 1 p x:2@1", False),  # not beyond it
+        ("tombstone-skip", "0 s x=1@0 ; 1 p x:1@0 ; 0i s x=-17@1 ; 2 s x=2@2 ; 1 p x:2@2", False),
+        ("unseen", "0 s x=1@0 ; 0 s x=2@1 ; 1 p x:2@1 ; 1 ends x:0..2 ; 1 final x:2", True),
+        ("unseen", "0 s x=1@0 ; 0 s x=-17@1 ; 1 p x:-17@1 ; 1 ends x:0..2 ; 1 final x:2", False),
+        ("lost-write", "0 s x=1@0 ; 0 s x=-17@1 ; 1 p x:-17@1", False),
+        ("lost-write", "0 s x=-17@0 ; 0 s x=1@1 ; 1 p x:1@1", False),
+        ("poll-skip", "0 p x:1@0 ; 1 p x:1@0,2@1,-18@2 ; 0 p x:-18@2", False),
+        ("compacted-lost", "0 s x=1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:2@2 ; 1 ends x:0..3 ; 1 final x:3", False),
+        ("compacted-lost", "0 s x=1@0 ; 0 s x=2@1 ; 2 p x:1@0,2@1 ; 1 p x:2@1 ; 1 final x:2", False),
+        ("compacted-lost", "0 s x=1@0 ; 0 s x=2@1 ; 2 p x:1@0,2@1 ; 1 p x:2@1 ; 1 ends x:0..9 ; 1 final x:2", False),
+        ("compacted-lost", "0 s x=1@0 ; 0 s x=2@1 ; 2 p x:1@0,2@1 ; 1 p x:2@1 ; 1 ends x:1..2 ; 1 final x:2", False),
+        (
+            "compacted-lost",
+            "0f [s x=1@0] ; 2i p x:1@0 ; 3 s x=2@1 ; 1 p x:2@1 ; 1 ends x:0..2 ; 1 final x:2",
+            False,
+        ),
     ],
 )
 def test_compaction_removes_what_is_replaced_and_nothing_else(kind: str, text: str, found: bool) -> None:
@@ -244,6 +396,12 @@ def test_compaction_removes_what_is_replaced_and_nothing_else(kind: str, text: s
 def test_a_tombstone_may_be_gone_when_its_time_is_over() -> None:
     text = "0 s x=1@0 ; 1 p x:1@0 ; 0 s x=-17@1 ; 0 s x=2@2 ; 1 p x:2@2"
     assert "tombstone-skip" not in kinds(text, **COMPACTED, delete_retention_ms=0)
+    day_ns = 86_400_000 * 1_000_000  # the default, from the tombstone's acknowledgement to the answer of the poll
+    header, *entries = map(orjson.loads, lines(text, **COMPACTED))
+    acknowledged = next(e["time"] for e in entries if e["type"] == "ok" and e["value"][0][1:] == [0, [1, -17], "ok"])
+    for past, found in ((-1, True), (0, False)):
+        entries[-1]["time"] = acknowledged + day_ns + past
+        assert ("tombstone-skip" in judge(read(map(orjson.dumps, (header, *entries)))).kinds()) == found
 
 
 @pytest.mark.spec("HIS-20")
@@ -286,8 +444,48 @@ def test_a_value_polled_before_its_commit_was_asked_for_is_an_early_read(ended_a
 
 @pytest.mark.spec("HIS-24", "HIS-25")
 @pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 p x:b@2"),
+        ("int-nonmonotonic-poll", "0 p y:c@0 ; 0 [p x:a@1 ; p x:a@1]"),
+        ("int-poll-skip", "1 p x:b@2 ; 0 [p x:a@1 ; p x:c@3]"),
+    ],
+)
+def test_a_rebalance_of_another_key_forgets_and_exempts_nothing(kind: str, text: str) -> None:
+    assert kind in kinds(text, {1: assigned(5, 1)})
+
+
+@pytest.mark.spec("HIS-29")
+def test_ends_of_other_isolations_are_compared_with_their_own_alone() -> None:
+    asked = {0: {"isolation": "read_uncommitted"}, 1: {"isolation": "read_committed"}}
+    text = "0 ends x:0..9 ; 1 ends x:0..7"
+    assert "end-backwards" not in kinds(text, asked)
+    assert "end-backwards" in kinds(f"{text} ; 2 ends x:0..8", {**asked, 2: asked[0]})
+
+
+@pytest.mark.spec("HIS-27")
+@pytest.mark.parametrize("outcome", ["ok", "info"])
+def test_a_transactions_sends_are_acknowledged_by_its_outcome_alone(outcome: str) -> None:
+    for transaction, found in (("ok", True), ("info", False)):
+        text = f"0{'i' if transaction == 'info' else ''} [s x=a@9] ; 1 ends x:0..10 ; 1 final x:10"
+        assert ("unseen" in kinds(text, {0: {"value": [["send", 0, [9, 97], outcome]]}})) == found
+
+
+CYCLES = {kind for each in PASSES[:2] for kind, _ in each.kinds}
+
+
+@pytest.mark.spec("HIS-34")
+@pytest.mark.parametrize(("kind", "text"), [one for one in HAS if one[0] in CYCLES])
+def test_a_cycle_is_told_by_its_strongest_name_alone(kind: str, text: str) -> None:
+    (of_its_pass,) = [{name for name, _ in each.kinds} for each in PASSES if kind in dict(each.kinds)]
+    assert kinds(text) & of_its_pass == {kind}
+
+
+@pytest.mark.spec("HIS-24", "HIS-25")
+@pytest.mark.parametrize(
     ("kind", "text", "extras"),
     [
+        ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 subscribe x ; 0 p x:a@1", {1: {"from": "start"}}),
         ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 assign x ; 0 p x:a@1", {1: {"from": "start"}}),
         ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 p x:b@2", {1: assigned(5, 0)}),
         ("nonmonotonic-poll", "0 p x:a@1,b@2 ; 0 p y:c@0 ; 0 p x:b@2", {1: assigned(5, 0)}),
