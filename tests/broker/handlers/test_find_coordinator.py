@@ -130,6 +130,31 @@ def test_the_first_look_up_with_enough_brokers_makes_the_topic_of_transactions(
     assert "transaction.state.log.min.isr=5 cannot be met" in caplog.text
 
 
+@pytest.mark.spec("TXN-3")
+def test_the_topic_of_transactions_has_as_many_in_sync_as_its_setting_says(zk: ZooKeeper, cache: MetadataCache) -> None:
+    make_base_paths(zk)
+    unset = BrokerConfig.from_properties({"zookeeper.connect": "x:1"})
+    defaults = [getattr(unset, f"transaction_state_log_{name}") for name in ("num_partitions", "replication_factor")]
+    assert defaults == [50, 3]
+    config = BrokerConfig.from_properties({"zookeeper.connect": "x:1", "transaction.state.log.replication.factor": "4"})
+    timer = Timer("waits")
+    admin = TopicAdmin(zk, config, 1, cache, timer)
+    cache.update(update(brokers=[live(number) for number in (1, 2, 3, 4)]))
+    with broker_of(SERVED, handler_context(metadata_cache=cache, topic_admin=admin, config=config)) as client:
+        assert find(client, "tx", key_type=1) == (15, NOWHERE)
+    timer.close()
+    node = zk.get(TopicZnode.path("__transaction_state"))
+    assert node is not None
+    assignment = TopicZnode.decode("", node.data).assignment
+    assert len(assignment) == 50 and all(len(set(replicas)) == 4 for replicas in assignment.values())
+    stored = zk.get(ConfigZnode.path("topics", "__transaction_state"))
+    assert stored is not None
+    made = ConfigZnode.decode("", stored.data)
+    assert (made["min.insync.replicas"], made["segment.bytes"]) == ("2", "104857600"), (
+        "by default, the factor allows it"
+    )
+
+
 @pytest.mark.spec("GRP-5")
 def test_as_many_brokers_as_replicas_are_enough(client: Client, cache: MetadataCache, zk: ZooKeeper) -> None:
     cache.update(update(brokers=[live(1), live(2)]))

@@ -11,7 +11,7 @@ from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.storage.producers.producer_state import UNVERIFIED
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.frames import decode_response, encode_request
-from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.messages.error_codes import ErrorCode, error_name
 from kafkatool.core.protocol.messages.produce import API, ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
 from kafkatool.core.protocol.records.batches import TRANSACTIONAL, Record, decode_records, encode_batch, iter_batches
 from kafkatool.core.protocol.records.compression import Codec, compress
@@ -262,6 +262,25 @@ def test_in_an_open_transaction_neither_another_id_nor_acks_1_is_noticed(broker:
     message = request(batch(attributes=TRANSACTIONAL, producer=(7, 0, 1)), acks=1)
     assert codes(client, 7, replace(message, transactional_id="another's")) == [0]
     assert (log.log_end_offset, [one.producer_id for one in log.open_transactions()]) == (2, [7])
+
+
+@pytest.mark.spec("TXN-74")
+@pytest.mark.parametrize("version", [3, 7, 8, 9])
+@pytest.mark.parametrize("verified", [0, 48, 120, 49, 90, 7, 13, 14, 15, 16, 51, -1])
+def test_what_the_coordinator_said_is_told_with_its_words(
+    broker: World, client: Client, version: int, verified: int
+) -> None:
+    tp, log = TopicPartition("t", 0), broker.partition().log
+    broker.know(tp, TopicPartition("__transaction_state", 0))
+    broker.manager.verified_appends.ask_by(lambda _question, _timeout_ms, done: done({tp: verified}))
+    sent = replace(request(batch(attributes=TRANSACTIONAL, producer=(7, 0, 0))), transactional_id="tx")
+    (answer,) = client.call(API, version, sent).topics[0].partitions
+    again = 19
+    told = {0: 0, 48: 48, 120: 48, 49: 49, 90: 47}.get(verified, again)
+    assert (answer.error_code, log.log_end_offset) == (told, int(not told))
+    if version >= 8 and told in (48, again):
+        why = f"Unable to verify the partition has been added to the transaction. Underlying error: {error_name(verified)}"
+        assert answer.error_message == ("Partition was not added to the transaction" if told == 48 else why)
 
 
 @pytest.mark.spec("BRK-158")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,13 +15,19 @@ from kafkatool.broker.transactions.marker_writes import MarkerWrite
 from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.broker.transactions.transaction import Identity
 from kafkatool.core.model.values import TopicPartition
+from kafkatool.core.protocol.messages import (
+    add_offsets_to_txn,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+)
 from kafkatool.core.protocol.messages import add_partitions_to_txn as add
-from kafkatool.core.protocol.messages import describe_transactions, end_txn, init_producer_id, list_transactions
 from kafkatool.core.protocol.messages import write_txn_markers as markers
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.handlers.served import Client, broker_of, handler_context
 from tests.broker.storage.batch_builders import batch
-from tests.broker.transactions.stage import HERE, OFFSETS, OWN, THERE, Stage, stage
+from tests.broker.transactions.stage import HERE, HOUR_MS, OFFSETS, OWN, THERE, Stage, stage
 from tests.waiting import eventually
 
 NONE = ErrorCode.NONE
@@ -47,10 +54,12 @@ class Served:
     stage: Stage
     client: Client
 
-    def init(self, version: int, id_: str = "id", expected: Identity = NOBODY) -> tuple[int, Identity]:
+    def init(
+        self, version: int, id_: str = "id", expected: Identity = NOBODY, timeout_ms: int = 60_000
+    ) -> tuple[int, Identity]:
         request = init_producer_id.InitProducerIdRequest(
             transactional_id=id_,
-            transaction_timeout_ms=60_000,
+            transaction_timeout_ms=timeout_ms,
             producer_id=expected.producer_id,
             producer_epoch=expected.epoch,
         )
@@ -120,22 +129,23 @@ def test_an_identity_is_asked_for_in_every_version(on: Served) -> None:
 @pytest.mark.parametrize("version", range(4))
 def test_partitions_are_looked_at_before_who_asks(on: Served, version: int) -> None:
     me = on.init(0)[1]
-    assert on.add(version, me) == {}
     unknown, strange = TopicPartition("nowhere", 0), Identity(77, 0)
     not_tried = ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert on.add(version, me) == on.add(version, strange) == on.add(version, me, id_="") == {}
     assert on.add(version, strange, HERE, unknown) == {HERE: not_tried, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     internal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert on.add(version, strange, OFFSETS, OWN, HERE) == {OFFSETS: internal, OWN: internal, HERE: not_tried}
     assert on.add(version, strange, HERE) == {HERE: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     old = Identity(me.producer_id, me.epoch + 5)
     fenced = ErrorCode.INVALID_PRODUCER_EPOCH if version < 2 else ErrorCode.PRODUCER_FENCED
-    assert on.add(version, old, HERE) == {HERE: fenced}
+    assert on.add(version, old, HERE, THERE) == {HERE: fenced, THERE: fenced}, "the code stands at each"
     assert on.add(version, me, HERE, unknown) == {HERE: not_tried, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert described(on).state is TransactionState.EMPTY, "nothing was added"
     assert on.add(version, me, HERE, THERE) == on.add(version, me, THERE, HERE) == {HERE: NONE, THERE: NONE}
     assert described(on).partitions == {HERE, THERE}
     on.stage.coordinator.shutdown()
     assert on.add(version, me, HERE) == {HERE: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert on.add(version, me) == {}, "nothing is looked at"
     assert on.add(version, me, HERE, OFFSETS) == {HERE: not_tried, OFFSETS: internal}, "the coordinator is not asked"
     assert on.add(version, me, HERE, id_="") == {HERE: ErrorCode.INVALID_REQUEST}, "nor for an empty id"
     assert on.add(version, me, HERE, OFFSETS, id_="") == {HERE: not_tried, OFFSETS: internal}
@@ -164,7 +174,10 @@ def test_version_4_adds_where_it_is_not_to_verify_alone(on: Served) -> None:
         return codes(answer.transactions[0].topics)
 
     assert ask(me, HERE, OFFSETS) == {HERE: not_tried, OFFSETS: internal}
+    nowhere = TopicPartition("nowhere", 0)
+    assert ask(me, HERE, nowhere) == {HERE: not_tried, nowhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert ask(Identity(me.producer_id, me.epoch + 1), HERE) == {HERE: ErrorCode.PRODUCER_FENCED}
+    assert ask(Identity(77, 0), HERE) == {HERE: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     assert described(on).state is TransactionState.EMPTY
     assert ask(me, HERE) == ask(me, HERE) == {HERE: NONE}
     assert ask(me, HERE, THERE, verify_only=True) == {HERE: NONE, THERE: ErrorCode.INVALID_TXN_STATE}
@@ -234,14 +247,107 @@ def test_an_end_of_an_old_epoch_is_told_so_in_the_code_its_version_knows(on: Ser
 @pytest.mark.spec("TXN-93")
 def test_ids_are_described_each_by_itself(on: Served) -> None:
     me = on.init(0)[1]
+    assert told_states(on) == ["Empty"]
+    on.stage.passed_ms += 5000
     assert on.add(3, me, THERE, HERE) == {HERE: NONE, THERE: NONE}
     request = describe_transactions.DescribeTransactionsRequest(transactional_ids=["id", "", "nobody"])
     mine, empty, nobody = on.client.call(describe_transactions.API, 0, request).transactions
-    assert (mine.state, mine.timeout_ms, mine.start_time_ms) == ("Ongoing", 60_000, 0)
+    assert (mine.state, mine.timeout_ms, mine.start_time_ms) == ("Ongoing", 60_000, 5000)
     assert [(t.topic, list(t.partitions)) for t in mine.topics] == [("here", [0]), ("there", [0])]
-    assert (mine.producer_id, mine.producer_epoch) == me
+    assert (mine.producer_id, mine.producer_epoch) == (me.producer_id, me.epoch)
     for refused, code in ((empty, ErrorCode.INVALID_REQUEST), (nobody, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)):
         assert (refused.error_code, refused.state, refused.producer_id, refused.topics) == (code, "", 0, [])
+        assert (refused.timeout_ms, refused.start_time_ms, refused.producer_epoch) == (0, 0, 0)
+    assert on.end(3, me, committed=False) == NONE
+    eventually(lambda: told_states(on) == ["CompleteAbort"], "the markers")
+    gone = TopicPartition("gone", 0)
+    assert on.stage.add("id", me, HERE, gone) is NONE
+    on.stage.coordinator.end("id", me, committed=True, done=_ignore)
+    assert told_states(on) == ["PrepareCommit", "gone"], "the one without marker"
+    on.stage.deleted.add(gone)
+    on.stage.settle()
+    assert told_states(on) == ["CompleteCommit"]
+
+
+def told_states(on: Served) -> list[str]:
+    """Return what is said over the wire of the id: its state, and the topics of its partitions."""
+    request = describe_transactions.DescribeTransactionsRequest(transactional_ids=["id"])
+    (told,) = on.client.call(describe_transactions.API, 0, request).transactions
+    return [told.state, *(topic.topic for topic in told.topics)]
+
+
+@pytest.mark.spec("TXN-8", "TXN-24", "TXN-34", "TXN-36", "TXN-93", "TXN-94")
+def test_who_loads_or_does_not_lead_or_stops_says_so_in_each_request(on: Served) -> None:
+    me = on.init(0)[1]
+    half, none = Identity(me.producer_id, -1), Identity(77, 0)
+    groups = SimpleNamespace(partition_of=lambda _: OFFSETS.partition)
+    context = handler_context(
+        transactions=on.stage.coordinator, metadata_cache=on.stage.world.cache, groups=groups, topic_admin=None
+    )
+
+    def add_offsets(client: Client, who: Identity, id_: str = "id") -> int:
+        request = add_offsets_to_txn.AddOffsetsToTxnRequest(
+            transactional_id=id_, producer_id=who.producer_id, producer_epoch=who.epoch, group_id="g"
+        )
+        code: int = client.call(add_offsets_to_txn.API, 3, request).error_code
+        return code
+
+    def verified(who: Identity) -> int:
+        one = add.AddPartitionsToTxnTransaction(
+            transactional_id="id",
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            verify_only=True,
+            topics=topics(HERE),
+        )
+        answer = on.client.call(add.API, 4, add.AddPartitionsToTxnRequest(transactions=[one]))
+        assert answer.error_code == NONE
+        return codes(answer.transactions[0].topics)[HERE]
+
+    def told(client: Client) -> set[int]:
+        """Ask each request, of who may and of a stranger, which would be told 49."""
+        request = describe_transactions.DescribeTransactionsRequest(transactional_ids=["id"])
+        (described_,) = on.client.call(describe_transactions.API, 0, request).transactions
+        assert not described_.error_code or described_.state == ""
+        found = {on.init(4)[0], described_.error_code}
+        for who in (me, none):
+            found |= {on.end(3, who), verified(who), add_offsets(client, who), *on.add(3, who, HERE).values()}
+        bad = ErrorCode.INVALID_REQUEST
+        assert (add_offsets(client, me, ""), on.init(4, "")[0], on.init(4, expected=half)[0]) == (bad,) * 3
+        assert on.init(4, expected=half, timeout_ms=0)[0] == bad, "before the timeout is looked at"
+        assert on.init(4, timeout_ms=0)[0] == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        return found
+
+    def listed() -> tuple[int, int]:
+        answer = on.client.call(list_transactions.API, 1, list_transactions.ListTransactionsRequest())
+        return answer.error_code, len(answer.transactions)
+
+    with broker_of({25: load_handlers()[25]}, context) as client:
+        assert listed() == (NONE, 1)
+        on.stage.world.follow(OWN, epoch=5)
+        on.stage.coordinator.on_leadership_change([], [on.stage.world.partition(OWN)])
+        assert (told(client), listed()) == ({ErrorCode.NOT_COORDINATOR}, (NONE, 0))
+        assert on.stage.coordinator.owned.partitions.begin_load(OWN.partition, 6)
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (told(client), listed()) == ({loading}, (loading, 0))
+        on.stage.coordinator.shutdown()
+        stopping = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (told(client), listed()) == ({stopping}, (stopping, 0)), "also while it loads"
+
+
+@pytest.mark.spec("TXN-48")
+def test_a_producer_whose_id_was_forgotten_is_told_49_and_gets_a_new_identity(on: Served) -> None:
+    old = on.init(3)[1]
+    assert (on.add(3, old, HERE), on.end(3, old)) == ({HERE: NONE}, NONE)
+    eventually(lambda: described(on).state is TransactionState.COMPLETE_COMMIT, "the markers")
+    for _ in range(4):  # the clock is trusted when it has gone evenly for an hour
+        on.stage.passed_ms += HOUR_MS
+        on.stage.coordinator.expire()
+    unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (on.add(3, old, HERE), on.end(3, old)) == ({HERE: unknown}, unknown)
+    code, fresh = on.init(3, expected=old)
+    assert (code, fresh.epoch) == (NONE, 0) and fresh.producer_id != old.producer_id
+    assert on.add(3, fresh, HERE) == {HERE: NONE}
 
 
 @pytest.mark.spec("TXN-94")

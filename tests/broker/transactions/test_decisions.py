@@ -59,7 +59,7 @@ def test_only_the_moves_of_the_table_are_made(state: TransactionState, to: Trans
             known(state).moved(to)
 
 
-@pytest.mark.spec("TXN-24", "TXN-25", "TXN-26")
+@pytest.mark.spec("TXN-18", "TXN-24", "TXN-25", "TXN-26")
 def test_an_unknown_id_gets_a_fresh_producer_whatever_identity_it_tells() -> None:
     for expected in (None, MINE):
         assert give(None, expected) == WantId()
@@ -82,7 +82,7 @@ def test_without_a_transaction_the_epoch_is_raised(state: TransactionState) -> N
         assert give(repeated, stranger) == Say(ErrorCode.PRODUCER_FENCED)
 
 
-@pytest.mark.spec("TXN-25", "TXN-28")
+@pytest.mark.spec("TXN-18", "TXN-25", "TXN-28")
 def test_an_exhausted_epoch_gives_way_to_a_new_producer_id() -> None:
     assert moved(give(known(S.EMPTY, epoch=LAST_EPOCH - 1))).epoch == LAST_EPOCH == 32_766
     for state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
@@ -209,6 +209,9 @@ def test_a_leader_is_told_what_is_in_the_transaction_under_way() -> None:
     for state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
         assert verify(known(state)) == [ErrorCode.INVALID_TXN_STATE] * 2
     assert verify(known(S.PREPARE_COMMIT)) == verify(KNOWN, ending=True) == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    for state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):  # who asks is looked at first
+        assert verify(known(state), Identity(7, 4)) == [ErrorCode.PRODUCER_FENCED] * 2
+        assert verify(known(state), Identity(8, 5)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
     assert verify(KNOWN, Identity(7, 4)) == [ErrorCode.PRODUCER_FENCED] * 2
     assert verify(KNOWN, Identity(8, 5)) == verify(None) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 

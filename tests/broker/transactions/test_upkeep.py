@@ -11,6 +11,7 @@ from kafkatool.broker.coordination.ownership import partition_for
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult
 from kafkatool.broker.transactions import coordinator as coordinators
 from kafkatool.broker.transactions import decisions
+from kafkatool.broker.transactions.owned import OwnedTransactions
 from kafkatool.broker.transactions.records import encode_key, encode_value
 from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.broker.transactions.transaction import Identity, Transaction
@@ -18,6 +19,7 @@ from kafkatool.broker.transactions.writer import answer_for
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.records.batches import Record, encode_batch, iter_batches
+from tests.broker.replication.world import follower, world
 from tests.broker.storage.logs import everything
 from tests.broker.transactions.stage import HERE, HOUR_MS, OWN, Mortal, Stage, stage
 from tests.waiting import eventually
@@ -59,6 +61,42 @@ def test_the_partitions_of_the_requirement() -> None:
     assert {id_: partition_for(id_, 50) for id_ in wanted} == wanted
 
 
+@pytest.mark.spec("TXN-1")
+def test_the_number_of_partitions_is_the_topics_or_that_of_the_setting_and_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with world(tmp_path, transaction_state_log_num_partitions="7") as broker:
+
+        def known(*counted: int | None) -> OwnedTransactions:
+            """Make the ids of a broker whose ZooKeeper tells these numbers, one at each question."""
+            left, unused = list(counted), lambda *_: None
+            made = OwnedTransactions(
+                broker.config,
+                broker.manager,
+                broker.cache,
+                broker.scheduler,
+                count_partitions=lambda: left.pop(0),
+                now_ms=lambda: 0,
+                on_loaded=unused,
+                on_lost=unused,
+            )
+            made.count.startup()
+            return made
+
+        young, beside = known(None, 50), known(50)
+        assert (young.count.get(), young.count.partition_of("t")) == (7, partition_for("t", 7)), "there is no topic"
+        assert (beside.count.get(), beside.count.partition_of("t")) == (50, 16), "the topic's, whatever is set"
+        broker.know(*(TopicPartition(OWN.topic, number) for number in range(50)))
+        assert [young.count.get() for _ in range(2)] == [50, 50], "once it is seen, asked once"
+        assert young.find("t")[0] is ErrorCode.NOT_COORDINATOR and young.partitions.begin_load(16, 1)
+        assert young.find("t")[0] is LOADING, "where its records are looked for"
+        broker.know(*(TopicPartition(OWN.topic, number) for number in range(60)))
+        assert [young.count.get() for _ in range(2)] == [50, 50]
+        (line,) = [r.getMessage() for r in caplog.records if "partitions" in r.getMessage()]
+        assert "from 50 to 60 partitions" in line and "restarted" in line
+        assert known(60).count.get() == 60, "a restart counts again"
+
+
 @pytest.mark.spec("TXN-9")
 @pytest.mark.parametrize("size", [1, 200, 1 << 20])
 def test_a_load_reads_in_pieces_the_later_record_wins_and_null_deletes(tmp_path: Path, size: int) -> None:
@@ -71,7 +109,16 @@ def test_a_load_reads_in_pieces_the_later_record_wins_and_null_deletes(tmp_path:
             write(on, (encode_key("kept"), stored(number + 1)), (encode_key(f"gone-{number % 3}"), stored()))
         write(on, *((encode_key(f"gone-{number}"), None) for number in range(3)))
         write(on, (b"\0\1\0\1x", b"of a newer broker"))
+        log, sizes = on.world.partition(OWN).log, list[int]()
+        read = log.read
+
+        def noting(offset: int, wanted: int, *args: Any, **options: Any) -> Any:
+            sizes.append(wanted)
+            return read(offset, wanted, *args, **options)
+
+        patch.setattr(log, "read", noting)
         on.succeed(Mortal())
+        assert set(sizes) == {size} and (len(sizes) > 10) is (size < 1 << 20)
         assert [(id_, value.timeout_ms) for id_, value in on.coordinator.list()[1]] == [("kept", 30)]
 
 
@@ -153,6 +200,81 @@ def test_what_clients_are_told_of_each_outcome_of_an_append(on: Stage, monkeypat
     assert on.add("id", mine, HERE) is NONE
 
 
+def unheard(on: Stage, patch: pytest.MonkeyPatch, code: ErrorCode) -> None:
+    """Have the next record written, and the coordinator told ``code`` of it, as when the replicas are slow or too few."""
+    writer: Any = on.coordinator._writer  # noqa: SLF001  # the real one waits for half a minute first
+    real = writer.append
+
+    def append(number: int, records: Any, *, still: Any, done: Callable[[AppendResult], None]) -> None:
+        patch.setattr(writer, "append", real)
+        real(number, records, still=still, done=lambda _: None)
+        done(AppendResult(code, next_offset=on.world.partition(OWN).log.log_end_offset))
+
+    patch.setattr(writer, "append", append)
+
+
+@pytest.mark.spec("TXN-21")
+def test_a_record_that_timed_out_keeps_its_id_in_flight_until_it_is_replicated(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = on.init("id")[1]
+    assert on.add("id", mine, HERE) is NONE
+    on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
+    on.succeed_here(Mortal())
+    acknowledge(on)
+    unheard(on, monkeypatch, ErrorCode.REQUEST_TIMED_OUT)
+    assert on.end("id", mine, committed=True) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    told: list[ErrorCode] = []
+    on.coordinator.end("id", mine, committed=False, done=told.append)
+    on.settle()
+    assert told == [] and state_of(on) is TransactionState.ONGOING and on.markers(HERE, mine.producer_id) == []
+    acknowledge(on)
+    assert on.markers(HERE, mine.producer_id) == [(mine.epoch, True)], "what was decided goes on"
+    acknowledge(on)  # that it is complete
+    assert (state_of(on), told) == (TransactionState.COMPLETE_COMMIT, [ErrorCode.INVALID_TXN_STATE])
+
+
+@pytest.mark.spec("TXN-21")
+def test_a_record_that_timed_out_is_let_go_with_the_partition(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = on.init("id")[1]
+    assert on.add("id", mine, HERE) is NONE
+    on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
+    on.succeed_here(Mortal())
+    acknowledge(on)
+    unheard(on, monkeypatch, ErrorCode.REQUEST_TIMED_OUT)
+    assert on.end("id", mine, committed=True) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    told: list[ErrorCode] = []
+    on.coordinator.end("id", mine, committed=True, done=told.append)
+    on.world.follow(OWN, epoch=5)
+    on.coordinator.on_leadership_change([], [on.world.partition(OWN)])
+    on.settle()
+    assert told == [ErrorCode.NOT_COORDINATOR] and on.markers(HERE, mine.producer_id) == []
+
+
+@pytest.mark.spec("TXN-21")
+def test_a_record_that_is_replicated_but_on_too_few_is_in_force_though_the_client_is_told_to_come_again(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = on.init("id")[1]
+    assert on.add("id", mine, HERE) is NONE
+    unheard(on, monkeypatch, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert on.end("id", mine, committed=True) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert on.markers(HERE, mine.producer_id) == [(mine.epoch, True)]
+    assert on.end("id", mine, committed=True) is NONE, "its repeat"
+
+
+def state_of(on: Stage, id_: str = "id") -> TransactionState:
+    found = on.coordinator.describe(id_)
+    assert not isinstance(found, ErrorCode)
+    return found.state
+
+
+def acknowledge(on: Stage) -> None:
+    """Let the follower of the coordinator's partition have all of it."""
+    on.world.fetch(on.world.partition(OWN).log.log_end_offset, follower(2), OWN)
+    on.settle()
+
+
 @pytest.mark.spec("TXN-46", "TXN-28")
 def test_an_abort_that_could_not_be_stored_is_tried_by_the_next_scan_with_the_same_epoch(
     on: Stage, monkeypatch: pytest.MonkeyPatch
@@ -207,7 +329,7 @@ def test_a_complete_that_could_not_be_stored_is_tried_again_ever_later_without_m
     assert state() is TransactionState.COMPLETE_COMMIT
 
 
-@pytest.mark.spec("TXN-22")
+@pytest.mark.spec("TXN-22", "TXN-24")
 def test_what_waits_is_told_to_come_again_when_its_patience_is_over(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     assert coordinators.PATIENCE_MS == 1000
     monkeypatch.setattr(coordinators, "PATIENCE_MS", 10)
@@ -220,6 +342,9 @@ def test_what_waits_is_told_to_come_again_when_its_patience_is_over(on: Stage, m
     on.coordinator.end("id", mine, committed=True, done=codes.append)
     on.coordinator.give_identity("id", 60_000, None, lambda code, _: codes.append(code))
     eventually(lambda: codes == [ErrorCode.CONCURRENT_TRANSACTIONS] * 3, "51 for each", 60)
+    on.coordinator.shutdown()
+    on.coordinator.give_identity("id", 60_000, None, lambda code, _: codes.append(code))
+    assert codes[3:] == [ErrorCode.COORDINATOR_NOT_AVAILABLE], "before what is ending is looked at"
 
 
 @pytest.mark.spec("TXN-22")

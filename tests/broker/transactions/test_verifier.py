@@ -193,11 +193,12 @@ def test_a_question_waits_no_longer_than_its_request(asking: Asking) -> None:
 class Older:
     """A coordinator of before Kafka 3.6, which knows no verification; it notes what it is sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, newest: int) -> None:
+        self._newest = newest
         self.sent: list[tuple[int, int, Any]] = []
 
     def newest(self, api: Any) -> int:
-        return 3
+        return self._newest
 
     def send(self, api: Any, version: int, request: Any) -> Any:
         self.sent.append((api.key, version, request))
@@ -210,13 +211,16 @@ class Older:
 
 
 @pytest.mark.spec("TXN-79")
-def test_a_coordinator_that_does_not_verify_is_asked_by_additions_of_the_producer_itself(asking: Asking) -> None:
-    older = Older()
+@pytest.mark.parametrize("newest", range(4))
+def test_a_coordinator_that_does_not_verify_is_asked_by_additions_of_the_producer_itself(
+    asking: Asking, newest: int
+) -> None:
+    older = Older(newest)
     offsets = TopicPartition("__consumer_offsets", 3)
     asking.ask("of a log", 5, A)
     asking.ask("of a group", 5, offsets, id_="other", group="g")
     asking.channels.exchange(older)
-    assert [(key, version) for key, version, _ in older.sent] == [(24, 3), (25, 3)]
+    assert [(key, version) for key, version, _ in older.sent] == [(24, newest), (25, newest)]
     added, of_group = (request for _, _, request in older.sent)
     assert [(t.topic, t.partitions) for t in added.topics] == [(A.topic, [A.partition])]
     for request, id_ in ((added, "id"), (of_group, "other")):
