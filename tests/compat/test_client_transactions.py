@@ -20,7 +20,7 @@ def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.spec("TXN-101", "TXN-22", "TXN-29", "TXN-35", "TXN-40", "TXN-41", "TXN-42", "TXN-26", "TXN-27", "TXN-44")
-@pytest.mark.spec("TXN-4", "TXN-65", "TXN-82", "TXN-86", "TXN-36")
+@pytest.mark.spec("TXN-4", "TXN-65", "TXN-82", "TXN-86", "TXN-36", "TXN-91")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_with_its_defaults_commits_aborts_is_fenced_and_copies(rows: dict[str, Row], client: str) -> None:
     row = rows[client]

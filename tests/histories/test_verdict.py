@@ -1,5 +1,6 @@
 """What check-history says, and how it ends; what is allowed by the header alone."""
 
+import ast
 import json
 import os
 import subprocess
@@ -48,6 +49,48 @@ def test_how_check_history_ends(tmp_path: Path, text: str, code: int, says: str)
         said.append(done.stdout + done.stderr)
     assert says in said[0]
     assert said[0] == said[1]
+
+
+@pytest.mark.spec("HIS-4")
+def test_the_command_says_a_line_for_each_kind_and_all_as_json(tmp_path: Path) -> None:
+    text = "0 s x=a@0 ; 1 p x:Z@0 ; 1 p x:Y@1 ; 0 s x=c@2 ; 0f s x=d@? ; 2 p x:c@2 ; 3 p x:c@9"
+    file = tmp_path / "history.jsonl"
+    file.write_bytes(b"".join(lines(text)))
+    said, as_json = (
+        subprocess.run(
+            [sys.executable, "-m", "tests.histories", str(file), *flags],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )
+        for flags in ((), ("--json",))
+    )  # fmt: skip
+    assert said.returncode == as_json.returncode == 1
+    assert said.stdout.splitlines() == [
+        "operations: poll ok 4, send fail 1, send ok 2",
+        "allowed (a producer that is not idempotent sends again): duplicate 1 times: "
+        "99 lies at 2 and 9 of key 0 (unlabelled) [lines 7, 11]",
+        "ANOMALY: inconsistent-offsets 1 times: offset 0 of key 0 held 90 and 97 [lines 1, 3]",
+        "ANOMALY: lost-write 1 times: 97 at 0 of key 0 was never read, but 2 was [lines 1]",
+        "ANOMALY: phantom 2 times: 90 was polled of key 0, to which nobody sent it [lines 3]",
+    ]
+    document = json.loads(as_json.stdout)
+    assert document == json.loads(json.dumps(judge(history(text)).document()))
+    assert [len(anomaly["findings"]) for anomaly in document["anomalies"]] == [1, 1, 1, 2]
+
+
+@pytest.mark.spec("HIS-1")
+def test_the_analyser_imports_no_client_and_no_broker() -> None:
+    analyser = ("history", "versions", "reads", "sends", "atomic", "groups", "logs", "graph", "allowed", "verdict")
+    imported = set[str]()
+    for name in analyser:
+        for node in ast.walk(ast.parse((ROOT / "tests" / "histories" / f"{name}.py").read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                of_a_room = node.module == "tests.histories"
+                imported |= {f"{node.module}.{a.name}" if of_a_room else str(node.module) for a in node.names}
+    own = {f"tests.histories.{name}" for name in analyser}
+    others = {name.partition(".")[0] for name in imported - own}
+    assert others <= sys.stdlib_module_names | {"orjson"} and "random" not in others
 
 
 @pytest.mark.spec("HIS-4")

@@ -164,12 +164,15 @@ def test_protocols_must_fit() -> None:
 
 
 @pytest.mark.spec("GRP-27")
-@pytest.mark.parametrize("joins, ends", [((0, 1, 4), 9), ((0, 1, 4, 7), 10), ((0,), 3)])
-def test_the_first_wait_grows_while_members_come(joins: tuple[int, ...], ends: int) -> None:
+@pytest.mark.parametrize(
+    "joins, timeout_ms, ends",
+    [((0, 1, 4), 10_000, 9), ((0, 1, 4, 7), 10_000, 10), ((0,), 10_000, 3), ((0, 1), 2_000, 3)],
+)
+def test_the_first_wait_grows_while_members_come(joins: tuple[int, ...], timeout_ms: int, ends: int) -> None:
     play = Play(delay_ms=3000)
     for second in range(ends):
         if second in joins:
-            play.join(f"m{second}", rebalance_ms=10_000)
+            play.join(f"m{second}", rebalance_ms=timeout_ms)
         play.wait(999)
         assert play.group.state is GroupState.PREPARING_REBALANCE
         play.wait(1)

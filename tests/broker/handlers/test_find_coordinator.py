@@ -14,10 +14,11 @@ from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.runtime.timer import Timer
 from kafkatool.broker.settings.config import BrokerConfig
+from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import find_coordinator as api
 from kafkatool.core.protocol.messages import metadata
 from kafkatool.core.zookeeper.session import ZooKeeper
-from kafkatool.core.zookeeper.znodes import ConfigZnode, TopicZnode
+from kafkatool.core.zookeeper.znodes import ConfigZnode, DeleteTopicsZnode, TopicZnode
 from tests.broker.handlers.served import Client, broker_of, handler_context, live, state, update
 
 SERVED = {key: served for key, served in load_handlers().items() if key in (3, 10)}
@@ -153,6 +154,17 @@ def test_the_topic_of_transactions_has_as_many_in_sync_as_its_setting_says(zk: Z
     assert (made["min.insync.replicas"], made["segment.bytes"]) == ("2", "104857600"), (
         "by default, the factor allows it"
     )
+
+
+@pytest.mark.spec("TXN-55")
+def test_deleted_is_what_zookeeper_does_not_have_and_what_is_marked_for_it(zk: ZooKeeper, cache: MetadataCache) -> None:
+    make_base_paths(zk)
+    admin = TopicAdmin(zk, BrokerConfig.from_properties({"zookeeper.connect": "x:1"}), 1, cache, Timer("unused"))
+    for topic in ("there", "marked"):
+        zk.create(TopicZnode.path(topic), TopicZnode({0: (1,)}).encode())
+    zk.create(DeleteTopicsZnode.topic_path("marked"), b"")
+    there, *deleted = (TopicPartition(t, p) for t, p in (("there", 0), ("there", 1), ("gone", 0), ("marked", 0)))
+    assert admin.find_deleted([there, *deleted]) == frozenset(deleted)
 
 
 @pytest.mark.spec("GRP-5")

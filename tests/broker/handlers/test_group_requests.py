@@ -87,10 +87,17 @@ def commit(client: Client, version: int, *partitions: tuple[str, int], **fields:
 @pytest.mark.spec("GRP-21", "GRP-8", "GRP-22")
 def test_a_refused_join_says_why_in_the_order_of_the_checks(stage: Stage, client: Client) -> None:
     unfit: dict[str, Any] = {"protocol_type": "", "session_timeout_ms": 1}  # more is wrong than what is told
-    assert join(client, group="", **unfit).error_code == 24
-    assert join(client, **unfit).error_code == 16
+
+    def refusal(group: str = "g") -> set[int]:
+        answers = [join(client, group=group, member_id=member_id, **unfit) for member_id in ("", "m")]
+        assert [answer.member_id for answer in answers] == ["", "m"]
+        for a in answers:
+            assert (a.generation_id, a.protocol_name, a.leader, a.members) == (-1, "", "", [])
+        return {a.error_code for a in answers}
+
+    assert (refusal(""), refusal()) == ({24}, {16})
     stage.lead()
-    assert join(client, **unfit).error_code == 26
+    assert refusal() == {26}
     assert join(client, session_timeout_ms=1_800_001).error_code == 26
     assert join(client, member_id="stranger", **unfit).error_code == 26, "before that it is not known"
     assert stage.coordinator.groups.get("g") is None, "and nothing is made"
@@ -300,6 +307,19 @@ def test_metadata_is_measured_in_utf_16_units_and_refused_for_its_partition_alon
     assert ask(None) == [0]
     stored = stage.coordinator.fetch_offsets("g", None).offsets[TopicPartition("t", 0)]
     assert stored.metadata == ""
+
+
+@pytest.mark.spec("GRP-48")
+@pytest.mark.parametrize(("limit", "code"), [("1", 0), ("0", 12)])
+def test_the_limit_of_metadata_is_the_setting(tmp_path: Path, limit: str, code: int) -> None:
+    stage = Stage(tmp_path / "data", offset_metadata_max_bytes=limit)
+    stage.lead()
+    try:
+        context = handler_context(groups=stage.coordinator, metadata_cache=known_topics(), config=stage.config)
+        with broker_of(SERVED, context) as client:
+            assert commit(client, 7, ("t", 0)) == {("t", 0): code}, "metadata of one letter"
+    finally:
+        stage.close()
 
 
 # --- OffsetFetch -----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Requests of transactions as they come over the wire: versions, order of checks, codes."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,13 @@ from kafkatool.broker.handlers.call import load_handlers
 from kafkatool.broker.storage.batches.append_error import AppendError
 from kafkatool.broker.storage.batches.transaction_markers import Marker
 from kafkatool.broker.transactions.coordinator import DescribedTransaction
-from kafkatool.broker.transactions.marker_writes import MarkerWrite
+from kafkatool.broker.transactions.marker_writes import MarkerWrite, OffsetsEnd
 from kafkatool.broker.transactions.states import TransactionState
 from kafkatool.broker.transactions.transaction import Identity
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import (
     add_offsets_to_txn,
+    api_versions,
     describe_transactions,
     end_txn,
     init_producer_id,
@@ -25,8 +27,11 @@ from kafkatool.core.protocol.messages import (
 from kafkatool.core.protocol.messages import add_partitions_to_txn as add
 from kafkatool.core.protocol.messages import write_txn_markers as markers
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+from kafkatool.core.protocol.records.batches import iter_batches
 from tests.broker.handlers.served import Client, broker_of, handler_context
+from tests.broker.replication.world import follower
 from tests.broker.storage.batch_builders import batch
+from tests.broker.storage.logs import everything
 from tests.broker.transactions.stage import HERE, HOUR_MS, OFFSETS, OWN, THERE, Stage, stage
 from tests.waiting import eventually
 
@@ -107,6 +112,12 @@ def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 def test_the_versions_of_this_protocol_are_served_and_not_those_that_raise_the_epoch_at_each_end() -> None:
     served = load_handlers()
     assert {key: served[key].versions for key in ANNOUNCED} == ANNOUNCED
+    with broker_of({18: served[18]}, handler_context()) as client:
+        client.send_request(
+            api_versions.API, 3, api_versions.ApiVersionsRequest(client_software_name="kt", client_software_version="1")
+        )
+        told = client.receive()
+    assert told.endswith(bytes(5)), "no throttling and no tagged field, so no feature transaction.version"
 
 
 @pytest.mark.spec("TXN-24", "TXN-25")
@@ -422,6 +433,46 @@ def test_each_entry_of_a_producer_is_written_and_all_are_answered_as_one(on: Ser
         8: {THERE: NONE},
     }, "an entry without partitions is not answered"
     assert [on.stage.markers(place, 7) for place in (HERE, THERE, OFFSETS)] == [[(0, True)], [], [(1, True)]]
+
+
+@pytest.mark.spec("TXN-59", "TXN-60", "TXN-86")
+def test_a_marker_is_answered_when_all_replicas_have_it_and_its_offsets_are_in_force_by_then(on: Served) -> None:
+    world, before_ms = on.stage.world, int(time.time() * 1000)
+    log = world.lead(OFFSETS, epoch=3, isr=(1, 2), replicas=(1, 2), version=1).log
+    told: list[tuple[list[OffsetsEnd], object]] = []
+    written = [MarkerWrite(Identity(7, 0), Marker(True, 0), [OFFSETS])]
+    on.stage.remote_markers.write(
+        written, lambda outcomes: told.append((list(on.stage.ended_offsets), outcomes[0][OFFSETS]))
+    )
+    assert (log.log_end_offset, told, on.stage.ended_offsets) == (1, [], [])
+    ((_, header),) = iter_batches(everything(log))
+    assert header.partition_leader_epoch == 3 and before_ms <= header.max_timestamp <= int(time.time() * 1000)
+    world.fetch(1, follower(2), OFFSETS)
+    assert told == [([OffsetsEnd(OFFSETS.partition, 7, True, 0)], NONE)]
+
+
+@pytest.mark.spec("TXN-59")
+def test_a_leader_that_may_not_or_cannot_write_a_marker_says_so(on: Served) -> None:
+    def write() -> int:
+        marker = markers.TxnMarker(
+            producer_id=7,
+            producer_epoch=0,
+            committed=True,
+            topics=[markers.WriteTxnMarkersTopic(topic=HERE.topic, partitions=[HERE.partition])],
+            coordinator_epoch=0,
+        )
+        (answer,) = on.client.call(markers.API, 1, markers.WriteTxnMarkersRequest(markers=[marker])).markers
+        code: int = answer.topics[0].partitions[0].error_code
+        return code
+
+    world = on.stage.world
+    world.logs.update_topic_config(HERE.topic, {"min.insync.replicas": "2"})
+    assert write() == ErrorCode.NOT_ENOUGH_REPLICAS
+    world.logs.update_topic_config(HERE.topic, {})
+    assert write() == NONE
+    world.logs.take_offline(world.partition(HERE).log.directory.parent, OSError("gone"))
+    world.scheduler.run()
+    assert write() == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @pytest.mark.spec("TXN-62", "TXN-58")

@@ -1,6 +1,6 @@
 """Markers on their way: what follows each answer, how long is waited, what is dropped."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +10,7 @@ from kafkatool.broker.transactions import endings
 from kafkatool.broker.transactions.endings import Ending, Endings
 from kafkatool.broker.transactions.marker_writes import Codes, MarkerWrite
 from kafkatool.broker.transactions.transaction import Identity
+from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.replication.world import World, world
@@ -193,6 +194,52 @@ def test_where_there_is_no_leader_is_waited_for(sending: Sending, leader: int) -
     sending.broker.know(HERE, leader=1, brokers={1: 9001, 2: 9002})
     sending.broker.scheduler.run()
     assert sending.marked == {HERE}
+
+
+@pytest.mark.spec("TXN-55")
+def test_before_the_first_metadata_and_while_zookeeper_is_away_nothing_counts_as_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, answers = TopicPartition("gone", 0), [True, False, False]
+    monkeypatch.setattr(endings, "Channels", Unread)
+    with world(tmp_path) as broker:
+        waits: list[Callable[[], object]] = []
+        monkeypatch.setattr(broker.scheduler, "once", lambda name, fn, *, delay_ms: waits.append(fn))
+        marked: list[Set[TopicPartition]] = []
+
+        def find_deleted(asked: Collection[TopicPartition]) -> Set[TopicPartition]:
+            if answers.pop(0):
+                raise ZooKeeperError("away")
+            return frozenset(asked) & {gone}
+
+        def on_a_wait() -> None:
+            waits.pop(0)()
+            broker.scheduler.run()
+
+        unused: Any = None
+        sender = Endings(broker.config, 1, broker.cache, broker.scheduler, unused, find_deleted=find_deleted)
+        ending = Ending(
+            transactional_id="id",
+            partition=0,
+            coordinator_epoch=3,
+            identity=Identity(7, 0),
+            committed=True,
+            partitions=frozenset({gone, THERE}),
+            is_wanted=lambda: True,
+            on_marked=marked.append,
+        )
+        sender.send(ending)
+        broker.scheduler.run()
+        assert (len(answers), marked) == (3, []), "not even asked: the cache is young"
+        broker.know(HERE, brokers={1: 9001, 2: 9002})
+        broker.scheduler.run()
+        assert (len(answers), marked) == (2, []), "asked in vain"
+        on_a_wait()
+        on_a_wait()
+        assert marked == [{gone}]
+        broker.know(THERE, leader=2, brokers={1: 9001, 2: 9002})  # made anew
+        broker.scheduler.run()
+        assert [(b, m.partitions) for b, m in Unread.made.queue] == [(2, (THERE,))]
 
 
 @pytest.mark.spec("TXN-57")

@@ -200,6 +200,31 @@ def test_what_clients_are_told_of_each_outcome_of_an_append(on: Stage, monkeypat
     assert on.add("id", mine, HERE) is NONE
 
 
+@pytest.mark.spec("TXN-47")
+def test_ids_whose_tombstones_fail_stay_and_who_asks_meanwhile_waits(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = on.init("id")[1]
+    on.world.lead(OWN, epoch=1, isr=(1, 2), replicas=(1, 2), version=1)
+    on.succeed_here(Mortal())
+    acknowledge(on)
+    for _ in range(3):  # the clock is trusted when it has gone evenly for an hour
+        on.passed_ms += HOUR_MS
+        with monkeypatch.context() as patch:
+            failing(on, patch, ErrorCode.NOT_ENOUGH_REPLICAS)
+            on.coordinator.expire()
+        assert state_of(on) is TransactionState.EMPTY, "as it was"
+    end = on.world.partition(OWN).log.log_end_offset
+    on.coordinator.expire()
+    assert on.world.partition(OWN).log.log_end_offset == end + 1
+    told: list[ErrorCode] = []
+    on.coordinator.add_partitions("id", mine, frozenset({HERE}), told.append)
+    assert told == [], "it waits"
+    acknowledge(on)
+    assert told == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert on.coordinator.describe("id") is UNKNOWN
+
+
 def unheard(on: Stage, patch: pytest.MonkeyPatch, code: ErrorCode) -> None:
     """Have the next record written, and the coordinator told ``code`` of it, as when the replicas are slow or too few."""
     writer: Any = on.coordinator._writer  # noqa: SLF001  # the real one waits for half a minute first

@@ -62,6 +62,16 @@ def test_records_deleted_across_an_open_transaction_leave_it_open(tmp_path: Path
     assert listed(log, 5) == [(7, 0)], "what ended below the log start is named no more"
 
 
+@pytest.mark.spec("TXN-60")
+@pytest.mark.parametrize(("age_ms", "segments"), [(0, 1), (3_600_001, 2)])
+def test_a_marker_after_much_older_data_begins_a_segment(tmp_path: Path, age_ms: int, segments: int) -> None:
+    log = make_log(tmp_path, segment_ms="3600000")
+    sent = batch(producer=(7, 0, 0), attributes=_TRANSACTIONAL, timestamp=10_000_000 - age_ms)
+    log.append_as_leader(sent, 0, verification=UNVERIFIED)
+    log.append_as_leader(encode_marker(7, 0, Marker(True, 0), 10_000_000), 0, origin_client=False)
+    assert [int(file.stem) for file in sorted(tmp_path.rglob("*.log"))] == list(range(segments))
+
+
 @pytest.mark.spec("TXN-66", "TXN-69")
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_a_start_below_the_log_start_outlives_the_broker(tmp_path: Path, clean: bool) -> None:
