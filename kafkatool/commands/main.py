@@ -36,11 +36,18 @@ class RootGroup(LazyGroup):
     """The outermost group: what a command raises becomes one line on stderr and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; in JSON and TSV an error is shown on stdout too, so that a parser never finds nothing."""
+        """Run the command; in JSON and TSV an error is shown on stdout too, so that a parser never finds nothing.
+
+        At its end is said what brokers left out of their answers.
+        """
         try:
-            return super().invoke(ctx)
-        except KafkatoolError as e:
+            code = super().invoke(ctx)
             out: Output | None = ctx.meta.get(CURRENT_OUTPUT)
+            return code if out is None else out.finish(code if isinstance(code, int) else 0)
+        except KafkatoolError as e:
+            out = ctx.meta.get(CURRENT_OUTPUT)
+            if out is not None:
+                out.finish(1)
             if out is not None and not (out.is_text or out.shown or isinstance(e, UsageError)):
                 out.show(Answer((), (), (), errors=[error_item(e)]))
             raise

@@ -182,3 +182,17 @@ class BrokerAnswerError(RefusedError):
         super().__init__(message or name)
         self.code = code
         self.name = name
+
+
+class NotPermittedError(BrokerAnswerError):
+    """A broker's authorizer refused it: the right that is missing, on what, and who asked whom (SEC-40).
+
+    ``resource`` is ``topic orders`` or ``cluster``, ``broker`` ``broker 2``, ``principal`` who this side takes itself for.
+    """
+
+    def __init__(self, code: int, name: str, operation: str, resource: str, broker: str, principal: str) -> None:
+        super().__init__(code, name, f"not permitted: {operation} on {resource} ({broker} as {principal})")
+        self.operation = operation
+        self.resource = resource
+        self.broker = broker
+        self.principal = principal

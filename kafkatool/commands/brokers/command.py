@@ -30,7 +30,8 @@ from kafkatool.core.zookeeper.cluster_view import read_cluster
         "the broker and are led by others. bytes, free_bytes: by log directory; what a broker too old for DescribeLogDirs "
         "(before 1.0, free before 3.3) does not tell is null.",
         "Exit code 1: a registered broker did not answer in 5 s; its own columns are empty. A broker that is named in an "
-        "assignment and not registered is listed as dead.",
+        "assignment and not registered is listed as dead. It is 1, too, where a right is missing without which the "
+        "table is not whole; stderr says which, and what is not known.",
     ),
 )
 @cluster_options
@@ -41,13 +42,14 @@ def brokers(zookeeper: str, bootstrap: Bootstrap | None, cluster_id: str | None,
     if bootstrap is not None:
         with connect_brokers(bootstrap, cluster_id=cluster_id) as client:
             view = by_request.read_cluster(client, moves=False)
-        answers = ask_brokers(view.brokers.values(), bootstrap.settings.access, configs=RATES, client_id="kt-brokers")
+        access = bootstrap.settings.access
+        answers = ask_brokers(view.brokers.values(), access, configs=RATES, client_id="kt-brokers", unseen=out.unseen)
         rates = told_rates(answers)
     else:
         with connect(zookeeper, cluster_id=cluster_id) as zk:
             view = read_cluster(zk)
             rates = rates_by_broker(zk)
-        answers = ask_brokers(view.brokers.values(), broker_access(), client_id="kt-brokers")
+        answers = ask_brokers(view.brokers.values(), broker_access(), client_id="kt-brokers", unseen=out.unseen)
     out.show(rendering.answer(lay_out(view, answers, rates), answers.silent, view.cluster_id))
     for broker, error in sorted(answers.silent.items()):
         out.note(f"broker {broker}: {error}")

@@ -9,7 +9,7 @@ import click
 
 from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
 from kafkatool.commands.shared.output import Answer, Output, error_item
-from kafkatool.core.errors import BrokerAnswerError, BrokerUnreachableError, DeadlineError, RefusedError, UsageError
+from kafkatool.core.errors import BrokerUnreachableError, DeadlineError, NotPermittedError, RefusedError, UsageError
 from kafkatool.core.model import topic_names
 from kafkatool.core.model.values import TopicPartition, in_number
 from kafkatool.core.operations.requests import elections, planned
@@ -32,7 +32,6 @@ EXCEPTIONS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "UnknownTopicOrPartitionException",
     ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "InvalidTopicException",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ClusterAuthorizationException",
     ErrorCode.NOT_CONTROLLER: "NotControllerException",
     ErrorCode.INVALID_REQUEST: "InvalidRequestException",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "PreferredLeaderNotAvailableException",
@@ -142,10 +141,9 @@ def elect(
             _agree(chosen, force=force)
         try:
             found |= elections.elect(client, batches, before, unclean=wanted.unclean, interval_s=interval_s)
-        except BrokerAnswerError as e:
-            if e.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                return out.failed(RefusedError("Not authorized to perform leader election"))
-            raise
+        except NotPermittedError as e:
+            out.note(str(e))
+            return out.failed(e, text="Not authorized to perform leader election")
         except (BrokerUnreachableError, DeadlineError) as e:
             return out.failed(RefusedError("Timeout waiting for election results", now=str(e)))
         found_id = client.cluster_id

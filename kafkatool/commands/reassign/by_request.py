@@ -30,7 +30,7 @@ from kafkatool.core.operations.requests.cluster_view import read_cluster
 from kafkatool.core.operations.requests.moving import Moving, read_moves
 from kafkatool.core.operations.requests.reassignments import Checked, Refusals, replicas_in
 from kafkatool.core.operations.requests.throttles import Throttle
-from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.operations.requests.topics import missing, read_topics
 from kafkatool.core.planner.plan_files import (
     CURRENT_ASSIGNMENT,
     STDIN,
@@ -245,9 +245,9 @@ class GenerateByRequest(RequestMode, Generate):
             ) from e
         with self.client() as client:
             view = read_cluster(client, topics, moves=False)
-        for topic in topics:
-            if topic not in view.topics:
-                raise RefusedError(f"Topic {topic} not found.")
+            for topic in topics:
+                if topic not in view.topics:
+                    raise missing(client, topic, RefusedError(f"Topic {topic} not found."))
         try:
             return self.show(view, topics, brokers, exclude)
         except RefusedError as e:

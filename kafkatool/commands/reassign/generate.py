@@ -96,7 +96,8 @@ class Generate(Mode):
         if self.explain or self.out.is_text:  # it needs the wire protocol: others start without it
             from kafkatool.core.operations.reassignment.replica_sizes import read_sizes
 
-            sizes = read_sizes(found.brokers.values(), found.current, broker_access())
+            self.out.is_listing = True  # the plan is whole without the sizes
+            sizes = read_sizes(found.brokers.values(), found.current, broker_access(), unseen=self.out.unseen)
         rows = broker_consequences(found.current, found.proposed, found.targets, sizes)
         if self.out.is_text:
             if self.out_file is None:

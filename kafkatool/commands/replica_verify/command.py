@@ -120,7 +120,7 @@ def replica_verify(
         zookeeper = local_zookeeper()
     if not once and (allow_missing or not out.is_text):
         raise UsageError("--allow-missing and --output need --once")
-    layout = _layout(broker_list, zookeeper, topic_white_list)
+    layout = _layout(broker_list, zookeeper, topic_white_list, out)
     if not layout.replicas:
         raise RefusedError(
             "No topics found. --topic-white-list, if specified, is either filtering out all topics or there is no topic."
@@ -157,10 +157,11 @@ def replica_verify(
         verifier.close()
 
 
-def _layout(broker_list: str | None, zookeeper: str | None, pattern: str) -> Layout:
+def _layout(broker_list: str | None, zookeeper: str | None, pattern: str, out: Output) -> Layout:
     choose = partial(topic_names.select, pattern=pattern)
     if broker_list is not None:
-        return layout_from_brokers(parse_addresses(broker_list, "--broker-list"), choose, broker_access())
+        addresses = parse_addresses(broker_list, "--broker-list")
+        return layout_from_brokers(addresses, choose, broker_access(), unseen=out.unseen)
     assert zookeeper is not None
     with connect(zookeeper) as zk:
         return layout_from_zookeeper(zk, choose, broker_access())

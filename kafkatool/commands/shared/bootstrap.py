@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from kafkatool import __version__
 from kafkatool.commands.shared.credentials import broker_command_config_option, client_properties, command_config
 from kafkatool.commands.shared.local_cluster import local_bootstrap, local_zookeeper
+from kafkatool.commands.shared.output import CURRENT_OUTPUT, Output
 from kafkatool.commands.shared.settings import SettingOption
 from kafkatool.core.client.addresses import Address, parse_addresses
 from kafkatool.core.client.settings import ClientSettings, settings_of
@@ -94,11 +95,17 @@ def bootstrap_of(text: str, config: Path | None, command: str) -> Bootstrap:
 def connect_brokers(
     bootstrap: Bootstrap, *, cluster_id: str | None = None, whole_timeout_ms: int | None = None
 ) -> Iterator["ClusterClient"]:
-    """Connect for one command. Raises BrokerUnreachableError, and RefusedError where ``cluster_id`` is another's."""
+    """Connect for one command, whose output tells what brokers left out.
+
+    Raises BrokerUnreachableError, and RefusedError where ``cluster_id`` is another's.
+    """
     from kafkatool.core.client.cluster import ClusterClient
 
     settings = bootstrap.settings
     if whole_timeout_ms is not None:
         settings = replace(settings, whole_timeout_ms=whole_timeout_ms)
-    with ClusterClient(bootstrap.addresses, settings, cluster_id=cluster_id) as client:
+    context = click.get_current_context(silent=True)
+    out: Output | None = context.meta.get(CURRENT_OUTPUT) if context is not None else None
+    unseen = out.unseen if out is not None else None
+    with ClusterClient(bootstrap.addresses, settings, cluster_id=cluster_id, unseen=unseen) as client:
         yield client

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import orjson
 
+from kafkatool.core.client.unseen import Unseen
 from kafkatool.core.errors import KafkatoolError
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Output:
         self.form = form
         self.tool = tool
         self.columns = columns
+        self.unseen = Unseen()  # what brokers did not tell for want of rights
+        self.is_listing = False  # whether the answer claims nothing of what it does not show
         self.shown = False  # whether a document was written, so that a later failure does not write a second one
 
     @property
@@ -96,8 +99,9 @@ class Output:
             click.echo(text)
 
     def show(self, answer: Answer) -> None:
-        """Print the whole answer in the form that was asked for; once."""
+        """Print the whole answer in the form that was asked for; once. What brokers left out is among its errors."""
         self.shown = True
+        errors = [*answer.errors, *self._left_out(answer.errors)]
         match self.form:
             case "text":
                 self.lines(answer.lines)
@@ -106,13 +110,13 @@ class Output:
                     "tool": self.tool,
                     "cluster_id": answer.cluster_id,
                     "items": list(answer.items),
-                    "errors": list(answer.errors),
+                    "errors": errors,
                 }
                 click.echo(document_text(document, self.form))
             case "tsv":
                 columns = (*(answer.columns or self.columns), "error", "message")
                 rows = [[c.upper() for c in columns]]
-                rows += [[_cell(item.get(c)) for c in columns] for item in (*answer.items, *answer.errors)]
+                rows += [[_cell(item.get(c)) for c in columns] for item in (*answer.items, *errors)]
                 click.echo("\n".join("\t".join(row) for row in rows))
 
     def lines(self, lines: Iterable[str]) -> None:
@@ -154,7 +158,24 @@ class Output:
         self.show(Answer(lines, rows, ("broker", "api", "version", "fields"), errors=errors))
         self.note("dry run: nothing was changed; brokers were asked" if judged else "dry run: nothing was sent")
 
+    def _left_out(self, told: Iterable[Item]) -> Iterator[Item]:
+        """Yield an entry of ``errors`` for each thing that was left out and is not among those."""
+        messages = {item["message"] for item in told}
+        for found in self.unseen:
+            if str(found.error) not in messages:
+                yield {**error_item(found.error), "message": found.text}
+
     # --- stderr -------------------------------------------------------------------------------------------------
+
+    def finish(self, code: int) -> int:
+        """Say on stderr what brokers left out, at the end of a command that would end with ``code``; return its code.
+
+        An answer that lacks something is 1 where it was 0, but for a list in which something may be missing.
+        """
+        for found in self.unseen:
+            self.note(f"kt: {found.text}")
+        lacking = any(not (found.only_maybe and self.is_listing) for found in self.unseen)
+        return 1 if lacking and code == 0 else code
 
     def note(self, text: str) -> None:
         """Print a hint, count or warning of kt's own."""

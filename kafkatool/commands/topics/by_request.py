@@ -4,7 +4,7 @@ Each action here is the same command with its flags read; what it shows is rende
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkatool.commands.shared.bootstrap import Bootstrap, connect_brokers
@@ -12,8 +12,8 @@ from kafkatool.commands.shared.options import no_topic_text
 from kafkatool.commands.shared.output import Answer, Output, error_item
 from kafkatool.commands.topics.flags import agree, failed, failure_text
 from kafkatool.commands.topics.rendering import REQUEST_KEYS, description_lines, header, header_item, partition_item
-from kafkatool.core.errors import BrokerAnswerError, RefusedError, UsageError
-from kafkatool.core.model.topic_names import COLLISION_WARNING, has_collision_chars, select
+from kafkatool.core.errors import BrokerAnswerError, NotPermittedError, RefusedError, UsageError
+from kafkatool.core.model.topic_names import COLLISION_WARNING, has_collision_chars, is_legal, select
 from kafkatool.core.model.uuids import parse_uuid
 from kafkatool.core.operations.requests import planned, topics
 from kafkatool.core.operations.requests.topics import NewTopic, Topic
@@ -36,6 +36,7 @@ HEADERS_ONLY: Final = "topics-with-overrides"
 
 def list_topics(out: Output, bootstrap: Bootstrap, pattern: str | None, *, exclude_internal: bool) -> int:
     """Show the names of topics."""
+    out.is_listing = True
     with connect_brokers(bootstrap) as client:
         found = topics.read_topics(client)
         cluster_id = client.cluster_id
@@ -64,12 +65,14 @@ def describe(
     if HEADERS_ONLY in filters and len(filters) > 1:
         raise UsageError(f"--{HEADERS_ONLY} can't be used with --{next(f for f in filters if f != HEADERS_ONLY)}")
     wanted_id = _parse_id(topic_id)
+    out.is_listing = not filters  # a filter is a question about all topics
     with connect_brokers(bootstrap) as client:
         existing = topics.read_topics(client, ids=wanted_id is not None)
         try:
-            found = _chosen(out, existing, pattern, topic_id, wanted_id)
+            found = _chosen(client, out, existing, pattern, topic_id, wanted_id)
         except RefusedError as e:
-            return 0 if if_exists else failed(out, e, topic=pattern)
+            may_be_there = isinstance(e, NotPermittedError)
+            return 0 if if_exists and not may_be_there else failed(out, e, topic=pattern)
         found = {n: t for n, t in found.items() if not (exclude_internal and t.is_internal)}
         described = topics.describe(client, found, page_partitions=page_partitions, paged=wanted_id is None)
         cluster_id = client.cluster_id
@@ -95,7 +98,12 @@ def _parse_id(text: str | None) -> bytes | None:
 
 
 def _chosen(
-    out: Output, existing: Mapping[str, Topic], pattern: str | None, topic_id: str | None, wanted_id: bytes | None
+    client: "ClusterClient",
+    out: Output,
+    existing: Mapping[str, Topic],
+    pattern: str | None,
+    topic_id: str | None,
+    wanted_id: bytes | None,
 ) -> dict[str, Topic]:
     """Return the topics meant. Raises RefusedError: none is."""
     if wanted_id is not None:
@@ -106,12 +114,16 @@ def _chosen(
         raise RefusedError(f"TopicId '{topic_id}' does not exist as expected")
     names = select(existing, pattern)
     if pattern is not None and not names:
-        raise _missing(pattern, existing)
+        if is_legal(pattern):
+            topics.read_topics(client, [pattern])  # asked for by its name, a broker says whether it may be described
+        raise _missing(client, pattern, existing)
     return {n: existing[n] for n in names}
 
 
-def _missing(pattern: str, existing: Mapping[str, Topic]) -> RefusedError:
-    return RefusedError(f"Topic '{pattern}' does not exist as expected", now=no_topic_text(pattern, list(existing)))
+def _missing(client: "ClusterClient", pattern: str, existing: Iterable[str]) -> RefusedError:
+    """Return why nothing matches: a name that may not be described is told apart from one that nothing has."""
+    text = f"Topic '{pattern}' does not exist as expected"
+    return topics.missing(client, pattern, RefusedError(text, now=no_topic_text(pattern, list(existing))))
 
 
 # --- create ----------------------------------------------------------------------------------------------------
@@ -333,11 +345,19 @@ def delete(
 
 
 def _matching(client: "ClusterClient", pattern: str, *, if_exists: bool) -> dict[str, Topic]:
-    """Read the topics to change: the one of exactly that name, else those that match. Raises RefusedError: none."""
+    """Read the topics to change: the one of exactly that name, else those that match. Raises RefusedError: none.
+
+    Where the one of that name may be there unseen, no other is taken for it.
+    """
+    if is_legal(pattern):
+        if named := topics.read_topics(client, [pattern]):
+            return named
+        if isinstance(refused := _missing(client, pattern, ()), NotPermittedError):
+            raise refused
     existing = topics.read_topics(client)
-    names = [pattern] if pattern in existing else select(existing, pattern)
+    names = select(existing, pattern)
     if not names and not if_exists:
-        raise _missing(pattern, existing)
+        raise _missing(client, pattern, existing)
     return {name: existing[name] for name in names}
 
 

@@ -89,13 +89,13 @@ def _places(
     client: "ClusterClient", topic: str | None, partition: int | None, broker: int | None
 ) -> list[TopicPartition]:
     """Return the partitions to look at. Raises RefusedError: there is no such topic."""
-    from kafkatool.core.operations.requests.topics import read_topics
+    from kafkatool.core.operations.requests.topics import missing, read_topics
 
     if topic is not None and partition is not None:
         return [TopicPartition(topic, partition)]
     topics = read_topics(client, None if topic is None else [topic])
     if topic is not None and topic not in topics:
-        raise RefusedError(f"there is no topic {topic}")
+        raise missing(client, topic, RefusedError(f"there is no topic {topic}"))
     return [
         TopicPartition(name, p.partition)
         for name, found in topics.items()

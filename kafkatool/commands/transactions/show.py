@@ -46,6 +46,7 @@ def list_(out: Output, bootstrap: Bootstrap, duration_filter: int) -> int:
     """Show all transactional ids."""
     from kafkatool.core.operations.requests import transactions as operations
 
+    out.is_listing = True
     with connect_brokers(bootstrap) as client:
         found, silent = operations.list_all(client, longer_than_ms=max(duration_filter, -1))
     lines = table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), map(_listed, found))

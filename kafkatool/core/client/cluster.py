@@ -12,8 +12,11 @@ from typing import Any, Final, Self, TypeVar
 
 from kafkatool.core.client.addresses import Address
 from kafkatool.core.client.negotiated import NegotiatedConnection
+from kafkatool.core.client.rights import NEVER_CREATES, about_every_topic, note_topics_left_out, refusal
 from kafkatool.core.client.settings import ClientSettings
+from kafkatool.core.client.unseen import Unseen
 from kafkatool.core.errors import (
+    BrokerAnswerError,
     BrokerUnreachableError,
     DeadlineError,
     KafkatoolError,
@@ -62,8 +65,9 @@ class ClusterClient:
         settings: ClientSettings,
         *,
         cluster_id: str | None = None,
+        unseen: Unseen | None = None,
     ) -> None:
-        """Connect to the first address that answers, and learn the brokers.
+        """Connect to the first address that answers, and learn the brokers. ``unseen`` is told what is not told us.
 
         Raises BrokerUnreachableError: none did, with each one's reason. RefusedError: its cluster is not ``cluster_id``.
         """
@@ -77,6 +81,9 @@ class ClusterClient:
         self._bootstrap = bootstrap
         self._wanted_cluster_id = cluster_id
         self._connections: dict[Address, NegotiatedConnection] = {}
+        self.unseen = Unseen() if unseen is None else unseen
+        self._asked_of_every_topic = False
+        self._answered: Address | None = None
         self._quiet_until: dict[Address, float] = {}  # as brokers ask for it by throttle_time_ms
         self._deadline = 0.0
         self.begin_anew()
@@ -183,7 +190,35 @@ class ClusterClient:
         }
         self.controller_id = answer.controller_id if answer.controller_id >= 0 else None
         self.cluster_id = answer.cluster_id
+        if topics is None:
+            self._note_topics_left_out()
         return answer
+
+    def _note_topics_left_out(self) -> None:
+        """Ask, once, whether we may describe any topic there could be; brokers too old to say so are not asked."""
+        if self._asked_of_every_topic:
+            return
+        self._asked_of_every_topic = True
+        try:
+            answer = self._ask_any(metadata.API, about_every_topic(), NEVER_CREATES)
+        except UnsupportedApiError:
+            return
+        note_topics_left_out(answer, self.unseen, broker=self._who_answered(), principal=self._principal)
+
+    # --- what an answer says --------------------------------------------------------------------------------------
+
+    def refusal(
+        self, api: Api, code: int, message: str | None = None, *, resource: str | None = None
+    ) -> BrokerAnswerError:
+        """Return the error that a code in the newest answer is; ``resource`` names what it is about (SEC-40)."""
+        return refusal(api, code, message, resource, broker=self._who_answered(), principal=self._principal)
+
+    def _who_answered(self) -> str:
+        return "a broker" if self._answered is None else self._names_at(str(self._answered))
+
+    @property
+    def _principal(self) -> str:
+        return self.settings.access.security.principal
 
     # --- sending ------------------------------------------------------------------------------------------------
 
@@ -227,6 +262,7 @@ class ClusterClient:
         if pause_s > 0:
             time.sleep(pause_s)
         answer = connection.send(api, request, timeout_ms=self.request_ms, least=least)
+        self._answered = address
         if throttled_ms := getattr(answer, "throttle_time_ms", 0):
             self._quiet_until[address] = time.monotonic() + throttled_ms / 1000
         return answer

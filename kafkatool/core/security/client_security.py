@@ -53,8 +53,15 @@ class ClientSecurity:
     def identity(self) -> str:
         """Tell in a few words who it makes one, as far as this side knows."""
         if self.login is not None:
-            return f"User:{self.login.user} ({self.protocol}, {self.login.mechanism})"
-        return f"the certificate's subject, or ANONYMOUS ({self.protocol})" if self.tls else "User:ANONYMOUS"
+            return f"{self.principal} ({self.protocol}, {self.login.mechanism})"
+        return f"{self.principal} ({self.protocol})" if self.tls else self.principal
+
+    @property
+    def principal(self) -> str:
+        """Return who brokers take one for; of a certificate this side knows no more than that there may be one."""
+        if self.login is not None:
+            return f"User:{self.login.user}"
+        return "the certificate's subject, or User:ANONYMOUS" if self.tls else "User:ANONYMOUS"
 
 
 def read_client_security(

@@ -203,6 +203,7 @@ def test_a_request_that_is_not_allowed_or_never_answered_is_told(broker: FakeBro
     _answers(broker, {}, top=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     found = _run(broker, "--all-topic-partitions")
     assert (found.exit_code, found.stdout) == (1, "Not authorized to perform leader election\n")
+    assert found.stderr == "not permitted: Alter on cluster (broker 1 as User:ANONYMOUS)\n"
     broker.answers[elect_leaders.API.key] = lambda _: clock.skip()
     late = _run(broker, "--all-topic-partitions", "--timeout", 600)
     assert (late.exit_code, late.stdout) == (1, "Timeout waiting for election results\n")

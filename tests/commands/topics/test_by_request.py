@@ -108,8 +108,12 @@ def test_names_are_listed_in_order_and_internal_ones_as_the_broker_says(broker: 
     _tell(broker, _topic("b"), internal, _topic("Z"), refused)
     assert _run(broker, "list").stdout == "Z\n__own\nb\n"
     assert _run(broker, "list", "--exclude-internal").stdout == "Z\nb\n"
+    lacking = _run(broker, "list", "--topic", "nowhere")
+    assert (lacking.exit_code, lacking.stdout) == (1, "")
+    assert lacking.stderr.startswith("kt: not permitted: Describe on topic hidden (broker 1 as User:ANONYMOUS): ")
+    _tell(broker, _topic("b"))
     none = _run(broker, "list", "--topic", "nowhere")
-    assert (none.exit_code, none.stdout) == (0, "")
+    assert (none.exit_code, none.output) == (0, "")
 
 
 @pytest.mark.spec("ADM-24", "ADM-18", "ADM-14")

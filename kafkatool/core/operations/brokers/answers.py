@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from kafkatool.core.client.access import BrokerAccess
-from kafkatool.core.errors import BrokerUnreachableError, ProtocolError
+from kafkatool.core.client.rights import refusal
+from kafkatool.core.client.unseen import Unseen
+from kafkatool.core.errors import BrokerUnreachableError, NotPermittedError, ProtocolError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 from kafkatool.core.protocol.codec.schema import Api, Request
 from kafkatool.core.protocol.messages import api_versions, describe_configs, describe_log_dirs
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 LIMIT_S: Final = 5.0  # for all of a broker's answers (ADM-105)
 AT_ONCE: Final = 32  # brokers asked at the same time, so that many silent ones cost little more than one
@@ -46,11 +49,15 @@ class LogDir:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """The answers of one broker. ``log_dirs`` and ``configs`` are None where it does not know the question, or us."""
+    """The answers of one broker. ``log_dirs`` and ``configs`` are None where it does not know the question, or us.
+
+    ``refused`` are its refusals for want of rights, and what they leave unknown.
+    """
 
     served: Served
     log_dirs: tuple[LogDir, ...] | None
     configs: Mapping[str, str] | None
+    refused: tuple[tuple[NotPermittedError, str], ...] = ()
 
 
 class Answers(NamedTuple):
@@ -67,8 +74,9 @@ def ask_brokers(
     configs: Collection[str] = (),
     limit_s: float = LIMIT_S,
     client_id: str = "kt",
+    unseen: Unseen | None = None,
 ) -> Answers:
-    """Ask every broker; ``configs`` are the settings wanted of each."""
+    """Ask every broker; ``configs`` are the settings wanted of each. ``unseen`` is told what they may not tell us."""
     told, silent = {}, {}
     asked = list(brokers)
 
@@ -86,6 +94,10 @@ def ask_brokers(
                 told[broker.id] = answer
             else:
                 silent[broker.id] = answer
+    if unseen is not None:
+        for answered in told.values():
+            for error, consequence in answered.refused:
+                unseen.note(error, consequence)
     return Answers(told, silent)
 
 
@@ -109,7 +121,17 @@ def _ask(
             version = newest_common(api, served)
             return None if version is None else connection.send(api, version, request, timeout_ms=left_ms())
 
-        return BrokerAnswer(served, _log_dirs(send), _configs(send, broker.id, configs) if configs else {})
+        refused: list[tuple[NotPermittedError, str]] = []
+
+        def refuse(api: Api, code: int, consequence: str) -> None:
+            about = {"broker": f"broker {broker.id}", "principal": access.security.principal}
+            error = refusal(api, code, None, None, **about)
+            if isinstance(error, NotPermittedError):
+                refused.append((error, consequence))
+
+        log_dirs = _log_dirs(send, refuse)
+        found = _configs(send, refuse, broker.id, configs) if configs else {}
+        return BrokerAnswer(served, log_dirs, found, tuple(refused))
 
 
 def newest_common(api: Api, served: Served) -> int | None:
@@ -120,12 +142,16 @@ def newest_common(api: Api, served: Served) -> int | None:
 
 
 _Send = Callable[[Api, Request[_Response]], _Response | None]
+_Refuse = Callable[[Api, int, str], None]
 
 
-def _log_dirs(send: _Send[describe_log_dirs.DescribeLogDirsResponse]) -> tuple[LogDir, ...] | None:
+def _log_dirs(send: _Send[describe_log_dirs.DescribeLogDirsResponse], refuse: _Refuse) -> tuple[LogDir, ...] | None:
     answer = send(describe_log_dirs.API, describe_log_dirs.DescribeLogDirsRequest(topics=None))
     # No directory at all is what versions below 3 tell who may not ask, of a broker that has at least one (SEC-40).
     if answer is None or answer.error_code or not answer.results:
+        if answer is not None:
+            code = answer.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            refuse(describe_log_dirs.API, code, "log directories and their sizes are not known")
         return None
     return tuple(
         LogDir(
@@ -148,12 +174,14 @@ def _log_dirs(send: _Send[describe_log_dirs.DescribeLogDirsResponse]) -> tuple[L
 
 
 def _configs(
-    send: _Send[describe_configs.DescribeConfigsResponse], broker: int, names: Collection[str]
+    send: _Send[describe_configs.DescribeConfigsResponse], refuse: _Refuse, broker: int, names: Collection[str]
 ) -> Mapping[str, str] | None:
     resource = describe_configs.DescribeConfigsResource(
         resource_type=_BROKER, resource_name=str(broker), configuration_keys=sorted(names)
     )
     answer = send(describe_configs.API, describe_configs.DescribeConfigsRequest(resources=[resource]))
     if answer is None or any(r.error_code for r in answer.results):
+        for r in answer.results if answer is not None else ():
+            refuse(describe_configs.API, r.error_code, f"{', '.join(sorted(names))} of the brokers are not known")
         return None
     return {c.name: c.value for r in answer.results for c in r.configs if c.value is not None}

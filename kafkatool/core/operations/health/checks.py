@@ -220,8 +220,20 @@ def _brokers(r: Reading, memory: Memory) -> Iterator[Finding]:
     if unknown:
         names = tuple(f"broker {b}" for b in sorted(unknown))
         yield Finding(Level.UNKNOWN, f"registered, without an answer: {r.answers.silent[min(unknown)]}", names)
+    yield from _not_permitted(r)
     if memory.mixed_since_s is not None and r.at_s - memory.mixed_since_s > MIXED_S:
         yield Finding(Level.NOTE, f"releases differ for {_age(r.at_s - memory.mixed_since_s)}", _releases(r))
+
+
+def _not_permitted(r: Reading) -> Iterator[Finding]:
+    """Yield what brokers may not tell us: what other checks say is said without it."""
+    by_refusal: dict[str, list[str]] = {}
+    for broker, answer in sorted(r.answers.told.items()):
+        for error, consequence in answer.refused:
+            what = f"{error.operation} on {error.resource} is not permitted to {error.principal}: {consequence}"
+            by_refusal.setdefault(what, []).append(f"broker {broker}")
+    for what, names in by_refusal.items():
+        yield Finding(Level.UNKNOWN, what, tuple(names))
 
 
 def _moves(r: Reading, memory: Memory) -> Iterator[Finding]:

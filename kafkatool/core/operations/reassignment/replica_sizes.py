@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from kafkatool.core.client.unseen import Unseen
 from kafkatool.core.errors import BrokerUnreachableError
 from kafkatool.core.model.values import BrokerInfo, TopicPartition
 
@@ -28,13 +29,18 @@ class SizeReader(AbstractContextManager["SizeReader"]):
     nothing.
     """
 
-    def __init__(self, brokers: Iterable[BrokerInfo], access: "BrokerAccess | None" = None) -> None:
+    def __init__(
+        self, brokers: Iterable[BrokerInfo], access: "BrokerAccess | None" = None, *, unseen: Unseen | None = None
+    ) -> None:
+        """Ask those brokers; ``unseen`` is told which of them may not tell us."""
         from kafkatool.core.client.access import PLAINTEXT_ACCESS
 
         self._access = access = access or PLAINTEXT_ACCESS
         found = ((b.id, access.endpoint(b)) for b in brokers)
         self._endpoints = {broker: endpoint for broker, endpoint in found if endpoint is not None}
         self._connections: dict[int, NegotiatedConnection] = {}
+        self._unseen = unseen
+        self._refusing: set[int] = set()
 
     def __exit__(self, *_: object) -> None:
         for connection in self._connections.values():
@@ -57,11 +63,28 @@ class SizeReader(AbstractContextManager["SizeReader"]):
         )
         with ThreadPoolExecutor(min(AT_ONCE, len(self._endpoints)), thread_name_prefix="kt-sizes") as threads:
             answers = threads.map(lambda broker: (broker, self._ask(broker, request)), self._endpoints)
-            return {broker: sizes for broker, sizes in answers if sizes is not None}
+            told = {broker: sizes for broker, sizes in answers if sizes is not None}
+        self._note_refusals()
+        return told
+
+    def _note_refusals(self) -> None:
+        if self._unseen is None or not self._refusing:
+            return
+        from kafkatool.core.client.rights import refusal
+        from kafkatool.core.errors import NotPermittedError
+        from kafkatool.core.protocol.messages import describe_log_dirs
+        from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+        code, principal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, self._access.security.principal
+        for broker in sorted(self._refusing):
+            error = refusal(describe_log_dirs.API, code, None, None, broker=f"broker {broker}", principal=principal)
+            if isinstance(error, NotPermittedError):
+                self._unseen.note(error, "sizes of replicas are not known", only_maybe=True)
 
     def _ask(self, broker: int, request: "DescribeLogDirsRequest") -> dict[TopicPartition, int] | None:
         from kafkatool.core.operations.verification.replica_reader import NegotiatedConnection
         from kafkatool.core.protocol.messages import describe_log_dirs
+        from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
         endpoint = self._endpoints[broker]
         try:
@@ -75,7 +98,10 @@ class SizeReader(AbstractContextManager["SizeReader"]):
         except BrokerUnreachableError:
             self._connections.pop(broker, None)  # an error has closed it; the next reading connects anew
             return None
-        if answer.error_code or not answer.results:  # no directory is named to who may not ask (SEC-40)
+        if answer.error_code or not answer.results:
+            # No directory is named to who may not ask, and versions below 3 say no more than that (SEC-40).
+            if answer.error_code in (ErrorCode.NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+                self._refusing.add(broker)
             return None
         return {
             TopicPartition(topic.topic, p.partition): p.partition_size
@@ -87,10 +113,17 @@ class SizeReader(AbstractContextManager["SizeReader"]):
 
 
 def read_sizes(
-    brokers: Iterable[BrokerInfo], partitions: Collection[TopicPartition], access: "BrokerAccess | None" = None
+    brokers: Iterable[BrokerInfo],
+    partitions: Collection[TopicPartition],
+    access: "BrokerAccess | None" = None,
+    *,
+    unseen: Unseen | None = None,
 ) -> dict[TopicPartition, int]:
-    """Read the bytes of the largest replica of each partition, of those that some broker told."""
-    with SizeReader(brokers, access) as reader:
+    """Read the bytes of the largest replica of each partition, of those that some broker told.
+
+    ``unseen`` is told which brokers may not tell us.
+    """
+    with SizeReader(brokers, access, unseen=unseen) as reader:
         sizes = largest(reader.read(partitions))
     return {p: sizes[p] for p in partitions if p in sizes}
 

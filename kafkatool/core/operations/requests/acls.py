@@ -14,11 +14,11 @@ from kafkatool.core.model.acls import (
     ResourcePattern,
     ResourceType,
 )
+from kafkatool.core.protocol.codec.schema import Api
 from kafkatool.core.protocol.messages import create_acls, delete_acls, describe_acls
 from kafkatool.core.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkatool.core.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkatool.core.protocol.messages.describe_acls import DescribeAclsRequest
-from kafkatool.core.protocol.messages.error_codes import answer_error
 
 Bindings = Mapping[ResourcePattern, Collection[Entry]]
 
@@ -33,7 +33,7 @@ def read_acls(client: ClusterClient, wanted: Filter) -> dict[ResourcePattern, fr
     request = description(wanted)
     answer = client.any(describe_acls.API, request, least=_least(wanted.pattern_type))
     if answer.error_code:
-        raise answer_error(answer.error_code, answer.error_message)
+        raise client.refusal(describe_acls.API, answer.error_code, answer.error_message)
     return {
         ResourcePattern(ResourceType(r.resource_type), r.resource_name, PatternType(r.pattern_type)): frozenset(
             Entry(a.principal, a.host, Operation(a.operation), Permission(a.permission_type)) for a in r.acls
@@ -55,14 +55,15 @@ def deletion(bindings: Bindings) -> DeleteAclsRequest:
 def add_acls(client: ClusterClient, bindings: Bindings) -> None:
     """Have these entries added. Raises BrokerAnswerError, the first refusal; what is not refused is done."""
     answer = client.any(create_acls.API, creation(bindings), least=least_for(bindings))
-    _check((one.error_code, one.error_message) for one in answer.results)
+    _check(client, create_acls.API, ((one.error_code, one.error_message) for one in answer.results))
 
 
 def remove_acls(client: ClusterClient, bindings: Bindings) -> None:
     """Have these entries removed; one that is gone already is none to refuse. Raises as ``add_acls``."""
     answer = client.any(delete_acls.API, deletion(bindings), least=least_for(bindings))
-    _check((one.error_code, one.error_message) for one in answer.filter_results)
-    _check((gone.error_code, gone.error_message) for one in answer.filter_results for gone in one.matching_acls)
+    removed = answer.filter_results
+    _check(client, delete_acls.API, ((one.error_code, one.error_message) for one in removed))
+    _check(client, delete_acls.API, ((a.error_code, a.error_message) for one in removed for a in one.matching_acls))
 
 
 def _fields_of_each(bindings: Bindings) -> list[dict[str, Any]]:
@@ -91,7 +92,7 @@ def _least(kind: PatternType) -> int:
     return 0 if kind is PatternType.LITERAL else 1
 
 
-def _check(outcomes: Iterable[tuple[int, str | None]]) -> None:
+def _check(client: ClusterClient, api: Api, outcomes: Iterable[tuple[int, str | None]]) -> None:
     for code, message in outcomes:
         if code:
-            raise answer_error(code, message)
+            raise client.refusal(api, code, message)

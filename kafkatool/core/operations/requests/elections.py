@@ -11,7 +11,7 @@ from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.topics import Topic, read_topics
 from kafkatool.core.protocol.messages import elect_leaders
 from kafkatool.core.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
-from kafkatool.core.protocol.messages.error_codes import ErrorCode, answer_error
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.metadata import MetadataResponsePartition
 
 POLL_S: Final = 0.5
@@ -77,9 +77,13 @@ def elect(
         request = election_request(batch, unclean=unclean, timeout_ms=client.request_ms)
         answer = client.controller(elect_leaders.API, request, least=1 if unclean else 0, codes=_not_controller)
         if answer.error_code != ErrorCode.NONE:
-            raise answer_error(answer.error_code)
+            raise client.refusal(elect_leaders.API, answer.error_code)
         codes |= {
-            TopicPartition(t.topic, p.partition): answer_error(p.error_code, p.error_message) if p.error_code else None
+            TopicPartition(t.topic, p.partition): client.refusal(
+                elect_leaders.API, p.error_code, p.error_message, resource=t.topic
+            )
+            if p.error_code
+            else None
             for t in answer.topics
             for p in t.partitions
         }

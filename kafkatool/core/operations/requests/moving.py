@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages import list_partition_reassignments as listing
-from kafkatool.core.protocol.messages.error_codes import ErrorCode, answer_error
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 
 class Moving(NamedTuple):
@@ -48,7 +48,7 @@ def read_moves(
         listing.API, request, codes=lambda answer: [answer.error_code] if answer.error_code else []
     )
     if answer.error_code != ErrorCode.NONE:
-        raise answer_error(answer.error_code, answer.error_message)
+        raise client.refusal(listing.API, answer.error_code, answer.error_message)
     return {
         TopicPartition(t.topic, p.partition): Moving(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)

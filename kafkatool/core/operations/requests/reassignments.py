@@ -8,7 +8,7 @@ from kafkatool.core.client.cluster import ClusterClient
 from kafkatool.core.errors import BrokerAnswerError, RefusedError, UnsupportedApiError
 from kafkatool.core.model.values import TopicPartition, join_ids
 from kafkatool.core.operations.requests.moving import Moving, read_moves
-from kafkatool.core.operations.requests.topics import Topic, read_topics
+from kafkatool.core.operations.requests.topics import Topic, missing, read_topics
 from kafkatool.core.protocol.messages import alter_partition_reassignments as altering
 from kafkatool.core.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -16,7 +16,7 @@ from kafkatool.core.protocol.messages.alter_partition_reassignments import (
     PartitionMove,
     TopicMoves,
 )
-from kafkatool.core.protocol.messages.error_codes import ErrorCode, answer_error
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 REQUEST_PARTITIONS: Final = 1000
 ALREADY_MOVING: Final = (
@@ -64,7 +64,7 @@ def check(client: ClusterClient, plan: Replicas, *, additional: bool) -> Checked
     current = replicas_in(topics, plan)
     for partition in plan:
         if partition.topic not in topics:
-            raise RefusedError(f"Topic {partition.topic} not found.")
+            raise missing(client, partition.topic, RefusedError(f"Topic {partition.topic} not found."))
         if partition not in current:
             raise RefusedError(f"Unable to find partition: {partition}")
     return Checked(plan, current, moving)
@@ -112,11 +112,14 @@ def send(client: ClusterClient, wanted: Sequence[AlterPartitionReassignmentsRequ
     for request in wanted:
         answer = client.controller(altering.API, request, least=least, codes=_not_controller)
         if answer.error_code != ErrorCode.NONE:
-            raise answer_error(answer.error_code, answer.error_message)
+            raise client.refusal(altering.API, answer.error_code, answer.error_message)
         for topic in answer.topics:
             for p in topic.partitions:
-                error = answer_error(p.error_code, p.error_message) if p.error_code else None
-                outcome[TopicPartition(topic.topic, p.partition)] = error
+                outcome[TopicPartition(topic.topic, p.partition)] = (
+                    client.refusal(altering.API, p.error_code, p.error_message, resource=topic.topic)
+                    if p.error_code
+                    else None
+                )
     return outcome
 
 

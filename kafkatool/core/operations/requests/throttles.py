@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkatool.core.client.cluster import ClusterClient
+from kafkatool.core.errors import NotPermittedError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.requests.moving import Moving
 from kafkatool.core.protocol.messages import describe_configs, incremental_alter_configs
 from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from kafkatool.core.protocol.messages.error_codes import answer_error
 from kafkatool.core.protocol.messages.incremental_alter_configs import (
     ConfigOperation,
     IncrementalAlterConfigsRequest,
@@ -162,7 +162,7 @@ def _alter(client: ClusterClient, request: IncrementalAlterConfigsRequest, broke
     answer = client.any(api, request) if broker is None else client.broker(broker, api, request)
     for result in answer.responses:
         if result.error_code:
-            raise answer_error(result.error_code, result.error_message)
+            raise client.refusal(api, result.error_code, result.error_message, resource=result.resource_name)
 
 
 def _read(
@@ -178,6 +178,10 @@ def _read(
     )
     api = describe_configs.API
     answer = client.any(api, request) if broker is None else client.broker(broker, api, request)
+    for r in answer.results:
+        error = client.refusal(api, r.error_code, resource=r.resource_name)
+        if isinstance(error, NotPermittedError):
+            client.unseen.note(error, "throttles that are set there are not known", only_maybe=True)
     return {
         r.resource_name: {c.name: (c.value, c.config_source) for c in r.configs}
         for r in answer.results

@@ -6,10 +6,11 @@ answer says is judged by itself.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.errors import BrokerAnswerError, RefusedError, UnsupportedApiError
+from kafkatool.core.client.rights import EVERY_TOPIC
+from kafkatool.core.errors import BrokerAnswerError, NotPermittedError, RefusedError, UnsupportedApiError
 from kafkatool.core.model.uuids import uuid_text
 from kafkatool.core.model.values import Assignment, TopicPartition, in_number
 from kafkatool.core.operations.requests.moving import Moving, read_moves
@@ -28,7 +29,7 @@ from kafkatool.core.protocol.messages.create_partitions import CreatePartitionsA
 from kafkatool.core.protocol.messages.create_topics import CreateTopicsRequest
 from kafkatool.core.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkatool.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from kafkatool.core.protocol.messages.error_codes import ErrorCode, answer_error
+from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from kafkatool.core.protocol.messages.incremental_alter_configs import (
     ConfigOperation,
     IncrementalAlterConfigsRequest,
@@ -59,8 +60,15 @@ class Topic:
 
 
 def read_topics(client: ClusterClient, names: Sequence[str] | None = None, *, ids: bool = False) -> dict[str, Topic]:
-    """Read topics by name, sorted; those that do not exist are left out. ``ids``: they must be told (ADM-29)."""
+    """Read topics by name, sorted; those that do not exist are left out. ``ids``: they must be told (ADM-29).
+
+    One that may not be described is left out too, and noted.
+    """
     answer = client.metadata(names, least=10 if ids else 1)
+    for topic in answer.topics:
+        error = client.refusal(metadata.API, topic.error_code, resource=topic.topic)
+        if isinstance(error, NotPermittedError):
+            client.unseen.note(error, "what there is of it is not known")
     found = [t for t in answer.topics if t.error_code not in _NOT_THERE]
     return {
         t.topic: Topic(t.topic, t.topic_id, t.is_internal, sorted(t.partitions, key=lambda p: p.partition))
@@ -86,6 +94,18 @@ class Config(NamedTuple):
     min_isr: int
 
 
+_Refused = TypeVar("_Refused", bound=RefusedError)
+
+
+def missing(client: ClusterClient, topic: str, otherwise: _Refused) -> _Refused | NotPermittedError:
+    """Return why a topic that was asked for was not told: it may not be described, or it is as ``otherwise`` says."""
+    refused = client.unseen.take(f"topic {topic}")
+    if refused is None:
+        return otherwise
+    client.unseen.take(EVERY_TOPIC)  # it says less
+    return refused
+
+
 def describe(
     client: ClusterClient, topics: Mapping[str, Topic], *, page_partitions: int = PAGE_PARTITIONS, paged: bool = True
 ) -> list[TopicDescription]:
@@ -96,7 +116,11 @@ def describe(
     if not topics:
         return []
     configs = read_configs(client, topics)
-    moves = read_moves(client)
+    moves: Mapping[TopicPartition, Moving] = {}
+    try:
+        moves = read_moves(client)
+    except NotPermittedError as e:
+        client.unseen.note(e, "what is being moved is not known", only_maybe=True)
     eligible = _eligible(client, list(topics), page_partitions) if paged else {}
     return [_description(client, topic, configs.get(topic.name), moves, eligible) for topic in topics.values()]
 
@@ -116,6 +140,9 @@ def read_configs(client: ClusterClient, topics: Iterable[str]) -> dict[str, Conf
             }
             needed = entries[MIN_IN_SYNC].value if MIN_IN_SYNC in entries else None
             found[result.resource_name] = Config(overrides, int(needed) if needed and needed.isdecimal() else 1)
+        error = client.refusal(describe_configs.API, result.error_code, resource=result.resource_name)
+        if isinstance(error, NotPermittedError):
+            client.unseen.note(error, "its configs are not known")
     return found
 
 
@@ -235,7 +262,7 @@ def create(client: ClusterClient, topic: NewTopic) -> None:
     if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and client.repeated and _is_as_asked(client, topic):
         return
     if result.error_code != ErrorCode.NONE:
-        raise answer_error(result.error_code, result.error_message)
+        raise client.refusal(create_topics.API, result.error_code, result.error_message, resource=topic.name)
 
 
 def check_creation(client: ClusterClient, topic: NewTopic) -> bool:
@@ -255,7 +282,7 @@ def check_creation(client: ClusterClient, topic: NewTopic) -> bool:
         codes=lambda answer: [t.error_code for t in answer.topics],
     ).topics
     if result.error_code != ErrorCode.NONE:
-        raise answer_error(result.error_code, result.error_message)
+        raise client.refusal(create_topics.API, result.error_code, result.error_message, resource=topic.name)
     return True
 
 
@@ -342,7 +369,7 @@ def _grow(
         codes=lambda answer: [r.error_code for r in answer.results],
     ).results
     if result.error_code != ErrorCode.NONE:
-        raise answer_error(result.error_code, result.error_message)
+        raise client.refusal(create_partitions.API, result.error_code, result.error_message, resource=topic.name)
 
 
 def config_request(
@@ -378,7 +405,11 @@ def change_configs(
     request = config_request(topics, changed, removed, validate_only=validate_only)
     answer = client.any(incremental_alter_configs.API, request)
     return {
-        r.resource_name: None if not r.error_code else answer_error(r.error_code, r.error_message)
+        r.resource_name: client.refusal(
+            incremental_alter_configs.API, r.error_code, r.error_message, resource=r.resource_name
+        )
+        if r.error_code
+        else None
         for r in answer.responses
     }
 
@@ -411,7 +442,9 @@ def delete(client: ClusterClient, topics: Sequence[Topic]) -> dict[str, BrokerAn
         name = names[result.topic_id] if result.topic_id in names and result.topic_id != NO_UUID else result.name or ""
         gone = result.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
         done = result.error_code == ErrorCode.NONE or (gone and client.repeated)
-        outcome[name] = None if done else answer_error(result.error_code, result.error_message)
+        outcome[name] = (
+            None if done else client.refusal(delete_topics.API, result.error_code, result.error_message, resource=name)
+        )
     return outcome
 
 

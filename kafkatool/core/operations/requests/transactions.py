@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kafkatool.core.client.cluster import ClusterClient
-from kafkatool.core.errors import BrokerAnswerError, KafkatoolError, RefusedError
+from kafkatool.core.client.rights import EVERY_TRANSACTIONAL_ID, name_of_none
+from kafkatool.core.errors import (
+    BrokerAnswerError,
+    KafkatoolError,
+    NotPermittedError,
+    RefusedError,
+    UnsupportedApiError,
+)
 from kafkatool.core.model.values import TopicPartition
-from kafkatool.core.operations.requests.topics import read_topics
+from kafkatool.core.operations.requests.topics import missing, read_topics
 from kafkatool.core.protocol.messages import (
     describe_producers,
     describe_transactions,
@@ -110,6 +117,8 @@ def list_all(
     silent: dict[int, KafkatoolError] = {}
     request = list_transactions.ListTransactionsRequest(producer_ids=sorted(producer_ids), duration_ms=longer_than_ms)
     least = BY_DURATION if longer_than_ms >= 0 else 0
+    if (refused := may_not_describe_all(client)) is not None:
+        client.unseen.note(refused, "transactional ids that may not be described are left out", only_maybe=True)
     for broker in sorted(client.brokers):
         try:
             answer = _patiently(
@@ -119,12 +128,29 @@ def list_all(
                 _COMES_LATER,
             )
             if answer.error_code:
-                raise answer_error(answer.error_code)
+                raise client.refusal(list_transactions.API, answer.error_code)
         except KafkatoolError as e:
             silent[broker] = e
         else:
             found += [Listing(t.transactional_id, broker, t.producer_id, t.state) for t in answer.transactions]
     return sorted(found, key=lambda listing: listing.transactional_id), silent
+
+
+def may_not_describe_all(client: ClusterClient) -> NotPermittedError | None:
+    """Ask of an id that nothing has: of all ids, brokers list those alone that we may describe. None: we may all.
+
+    An id that an entry denies by its name stays out of this. Brokers too old to tell of ids are not asked.
+    """
+    request = describe_transactions.DescribeTransactionsRequest(transactional_ids=[name_of_none()])
+    try:
+        answer = client.any(describe_transactions.API, request)
+    except UnsupportedApiError:
+        return None
+    for told in answer.transactions:
+        error = client.refusal(describe_transactions.API, told.error_code, resource=EVERY_TRANSACTIONAL_ID)
+        if isinstance(error, NotPermittedError):
+            return error
+    return None
 
 
 def describe(client: ClusterClient, transactional_id: str) -> Description:
@@ -138,7 +164,7 @@ def describe(client: ClusterClient, transactional_id: str) -> Description:
 
     coordinator, told = _patiently(client, ask, lambda answer: answer[1].error_code, _COMES_LATER)
     if told.error_code:
-        raise answer_error(told.error_code)
+        raise client.refusal(describe_transactions.API, told.error_code, resource=transactional_id)
     return Description(
         transactional_id,
         coordinator,
@@ -163,7 +189,7 @@ def _find_coordinator(client: ClusterClient, transactional_id: str) -> int:
 
     code, node, message = _patiently(client, ask, lambda answer: answer[0], _COMES_LATER)
     if code:
-        raise answer_error(code, message)
+        raise client.refusal(find_coordinator.API, code, message, resource=transactional_id)
     if node not in client.brokers:
         client.refresh()
     return node
@@ -194,7 +220,9 @@ def producers_of(
                         if one.error_code in _MOVED and broker is None and client.left_ms > 1000 * POLL_S:
                             again.append(place)
                         elif one.error_code:
-                            failed[place] = answer_error(one.error_code, one.error_message)
+                            failed[place] = client.refusal(
+                                describe_producers.API, one.error_code, one.error_message, resource=place.topic
+                            )
                         else:
                             found += [_producer(place, active) for active in one.active_producers]
         if again:
@@ -215,10 +243,12 @@ def _by_broker(
     topics = read_topics(client, sorted({p.topic for p in partitions}))
     leaders = {TopicPartition(name, p.partition): p.leader_id for name, t in topics.items() for p in t.partitions}
     asked: dict[int, list[TopicPartition]] = {}
+    refused: dict[str, BrokerAnswerError] = {}
     for partition in partitions:
         leader = leaders.get(partition)
         if leader is None:
-            failed[partition] = answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            unknown = answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            failed[partition] = refused.setdefault(partition.topic, missing(client, partition.topic, unknown))
         elif leader not in client.brokers:
             failed[partition] = answer_error(ErrorCode.LEADER_NOT_AVAILABLE)
         else:
@@ -260,8 +290,11 @@ def find_hanging(
 ) -> tuple[list[Producer], dict[TopicPartition, BrokerAnswerError]]:
     """Return the open transactions, idle for longer than that, that no coordinator will end; and what was not told of.
 
-    Raises KafkatoolError: a coordinator could not be asked, so that nothing can be called hanging.
+    Raises KafkatoolError: a coordinator could not be asked, or does not tell us all, so that nothing can be called
+    hanging.
     """
+    if (refused := may_not_describe_all(client)) is not None:
+        raise refused  # what its coordinator keeps from us would seem to hang, and might be aborted
     known, failed = producers_of(client, partitions, broker=broker)
     open_ = [p for p in known if p.start_offset is not None and now_ms - p.last_timestamp_ms > idle_ms]
     if not open_:
@@ -321,7 +354,7 @@ def abort(client: ClusterClient, what: Abort) -> None:
 
     code = _patiently(client, ask, lambda answer: answer, _MOVED)
     if code:
-        raise answer_error(code)
+        raise client.refusal(write_txn_markers.API, code, resource=what.partition.topic)
 
 
 def _patiently(

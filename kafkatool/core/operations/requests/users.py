@@ -33,13 +33,13 @@ def read_users(client: ClusterClient, names: Collection[str] | None = None) -> l
     asked = None if names is None else [ScramUserName(name=name) for name in sorted(set(names))]
     answer = client.any(describing.API, DescribeUserScramCredentialsRequest(users=asked))
     if answer.error_code:
-        raise answer_error(answer.error_code, answer.error_message)
+        raise client.refusal(describing.API, answer.error_code, answer.error_message)
     found = []
     for one in answer.results:
         known = {_NAMES[c.mechanism]: c.iterations for c in one.credential_infos if c.mechanism in _NAMES}
         unreadable = None
         if one.error_code not in (ErrorCode.NONE, ErrorCode.RESOURCE_NOT_FOUND):
-            unreadable = str(answer_error(one.error_code, one.error_message))
+            unreadable = str(client.refusal(describing.API, one.error_code, one.error_message))
         found.append(ScramUser(one.user, {m: known[m] for m in MECHANISMS if m in known}, unreadable))
     return sorted(found, key=lambda user: user.name)
 
@@ -68,4 +68,4 @@ def alter_user(client: ClusterClient, request: AlterUserScramCredentialsRequest)
         if one.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             raise NoSuchCredentialError(str(answer_error(one.error_code, one.error_message)))
         if one.error_code:
-            raise answer_error(one.error_code, one.error_message)
+            raise client.refusal(altering.API, one.error_code, one.error_message)

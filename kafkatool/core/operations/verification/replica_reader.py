@@ -10,6 +10,8 @@ from contextlib import closing
 from typing import Final, TypeVar
 
 from kafkatool.core.client.access import PLAINTEXT_ACCESS, BrokerAccess
+from kafkatool.core.client.rights import NEVER_CREATES, about_every_topic, note_topics_left_out, refusal
+from kafkatool.core.client.unseen import Unseen
 from kafkatool.core.errors import BrokerUnreachableError, CorruptRecordsError, ProtocolError
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.operations.verification.comparison import ROTTEN, Entry, Fetched, Layout
@@ -61,6 +63,10 @@ class NegotiatedConnection:
             )
         return self._send(api, version, request, self._timeout_ms + wait_ms)
 
+    def serves(self, api: Api, least: int) -> bool:
+        """Tell whether both sides know a version of ``api`` from ``least`` on."""
+        return min(self._served.get(api.key, (0, -1))[1], api.max_version) >= least
+
     def _send(self, api: Api, version: int, request: Request[_Response], timeout_ms: int) -> _Response:
         try:
             return self._connection.send(api, version, request, timeout_ms=timeout_ms)
@@ -76,9 +82,16 @@ class NegotiatedConnection:
 
 
 def layout_from_brokers(
-    addresses: Sequence[tuple[str, int]], choose: TopicSelection, access: BrokerAccess = PLAINTEXT_ACCESS
+    addresses: Sequence[tuple[str, int]],
+    choose: TopicSelection,
+    access: BrokerAccess = PLAINTEXT_ACCESS,
+    *,
+    unseen: Unseen | None = None,
 ) -> Layout:
-    """Ask the first broker that answers for the layout. Raises BrokerUnreachableError when none does."""
+    """Ask the first broker that answers for the layout. Raises BrokerUnreachableError when none does.
+
+    ``unseen`` is told what it may not tell us.
+    """
     errors = []
     for host, port in addresses:
         try:
@@ -86,6 +99,11 @@ def layout_from_brokers(
                 answer = connection.send(
                     metadata.API, metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
                 )
+                if unseen is not None and connection.serves(metadata.API, NEVER_CREATES):
+                    of_none = connection.send(metadata.API, about_every_topic())
+                    who = {(b.host, b.port): f"broker {b.node_id}" for b in answer.brokers}
+                    broker = who.get((host, port), f"{host}:{port}")
+                    note_topics_left_out(of_none, unseen, broker=broker, principal=access.security.principal)
         except BrokerUnreachableError as e:
             errors.append(str(e))
             continue
@@ -172,7 +190,11 @@ class BrokerReader:
         answer = self._ask(broker_id, fetch.API, request, wait_ms=self._max_wait_ms)
         if self._rate:
             self._rate.spend(broker_id, sum(_size_bytes(p) for t in answer.topics for p in t.partitions))
-        return {TopicPartition(t.topic, p.partition): _fetched(p) for t in answer.topics for p in t.partitions}
+        return {
+            TopicPartition(t.topic, p.partition): _fetched(p, self._why(broker_id, fetch.API, t.topic))
+            for t in answer.topics
+            for p in t.partitions
+        }
 
     def offsets(
         self, broker_id: int, partitions: Sequence[TopicPartition], timestamp_ms: int, *, committed: bool
@@ -188,10 +210,17 @@ class BrokerReader:
         )
         answer = self._ask(broker_id, list_offsets.API, request)
         return {
-            TopicPartition(t.topic, p.partition): p.offset if p.error_code == ErrorCode.NONE else _name(p.error_code)
+            TopicPartition(t.topic, p.partition): p.offset
+            if p.error_code == ErrorCode.NONE
+            else self._why(broker_id, list_offsets.API, t.topic)(p.error_code)
             for t in answer.topics
             for p in t.partitions
         }
+
+    def _why(self, broker_id: int, api: Api, topic: str) -> Callable[[int], str]:
+        """Return what says what a code of that broker about the topic means."""
+        about = {"broker": f"broker {broker_id}", "principal": self._access.security.principal}
+        return lambda code: str(refusal(api, code, None, topic, **about))
 
     def _ask(self, broker_id: int, api: Api, request: Request[_Response], *, wait_ms: int = 0) -> _Response:
         connection = self._connections.get(broker_id)
@@ -213,11 +242,11 @@ def _size_bytes(partition: fetch.FetchResponsePartition) -> int:
     return len(partition.records or b"")
 
 
-def _fetched(partition: fetch.FetchResponsePartition) -> Fetched | str:
+def _fetched(partition: fetch.FetchResponsePartition, why: Callable[[int], str]) -> Fetched | str:
     if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return Fetched(partition.high_watermark, (), out_of_range=True)
     if partition.error_code != ErrorCode.NONE:
-        return _name(partition.error_code)
+        return why(partition.error_code)
     assert not isinstance(partition.records, FileRegion)  # decoded messages hold bytes
     try:
         return Fetched(partition.high_watermark, _entries(partition.records or b""))
@@ -231,7 +260,3 @@ def _entries(records: Buffer) -> tuple[Entry, ...]:
         Entry(batch.last_offset, batch.crc if check_crc(records, position) else ROTTEN)
         for position, batch in iter_batches(records)
     )
-
-
-def _name(code: int) -> str:
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
