@@ -205,7 +205,7 @@ def test_after_an_expiry_the_new_session_is_not_used_before_the_term_is_over() -
 
         return called
 
-    for name in ("get", "get_many", "children", "children_many", "commit", "commit_many"):
+    for name in ("get", "get_many", "children", "children_many", "set", "create", "delete", "commit", "commit_many"):
         setattr(session, name, noted(getattr(session, name)))
     cluster.zk.create(TopicZnode.path("u"), TopicZnode({0: (1, 2)}).encode())  # an event that waits
     session.expire()

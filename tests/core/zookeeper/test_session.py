@@ -47,6 +47,7 @@ from tests.waiting import eventually
 def test_connect_string_is_hosts_and_one_chroot() -> None:
     assert split_connect("a:1,b:2/kafka/x") == ("a:1,b:2", "/kafka/x")
     assert split_connect("a:1/") == ("a:1", "")
+    assert split_connect("a,b:2/x") == ("a,b:2", "/x")
     assert split_connect("a:1,b:2,c:3") == ("a:1,b:2,c:3", "")
     for bad in ("", "/kafka", "a:b", "a:1,,b:2"):
         with pytest.raises(UsageError, match="not of the form host:port"):
