@@ -52,20 +52,24 @@ class OurBroker:
         self.broker_id = broker_id
         self.port = port or free_port()
         self.data = directory / "data"
-        self._directory = directory
+        self.directory = directory
         self._connect = connect
-        self._access = access
+        self.access = access
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True)
+        self.configure(options)
+
+    def configure(self, options: Mapping[str, object]) -> None:
+        """Write its properties; they hold from its next start on."""
         properties = {
-            "broker.id": broker_id,
-            "zookeeper.connect": connect,
+            "broker.id": self.broker_id,
+            "zookeeper.connect": self._connect,
             "log.dirs": self.data,
-            "kt.log.dir": directory / "logs",
+            "kt.log.dir": self.directory / "logs",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             **options,
         }
-        (directory / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
+        (self.directory / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
 
     def __enter__(self) -> Self:
         self.start()
@@ -78,20 +82,20 @@ class OurBroker:
     def start(self) -> None:
         """Returns when it listens and is registered."""
         self.spawn()
-        with ZooKeeper(self._connect, security=self._access.zookeeper) as zk:
+        with ZooKeeper(self._connect, security=self.access.zookeeper) as zk:
             eventually(lambda: self.is_up(zk), "our broker to be up", WAIT_S)
 
     def spawn(self) -> None:
         """Start the process; it may not be up yet."""
         command = [sys.executable, "-m", "kafkatool", "broker", "start", "--config"]
-        with (self._directory / "broker.out").open("ab") as sink:
+        with (self.directory / "broker.out").open("ab") as sink:
             self._process = subprocess.Popen(
-                [*command, str(self._directory / "server.properties")],
+                [*command, str(self.directory / "server.properties")],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
                 start_new_session=True,
-                env={**os.environ, **self._access.environment},
+                env={**os.environ, **self.access.environment},
             )
 
     def is_up(self, zk: ZooKeeper) -> bool:
@@ -106,7 +110,7 @@ class OurBroker:
         return self.broker_id in read_cluster(zk, [], states=False).brokers
 
     def _connected(self) -> Connection:
-        security = self._access.brokers
+        security = self.access.brokers
         return Connection("127.0.0.1", self.port, client_id="test", timeout_ms=CONNECT_MS, security=security)
 
     def stop(self) -> None:
@@ -118,7 +122,7 @@ class OurBroker:
         assert code == 0, f"ended with {code}: {self._said()}"
 
     def _said(self) -> str:
-        return (self._directory / "broker.out").read_text()[-4000:]
+        return (self.directory / "broker.out").read_text()[-4000:]
 
     def kill(self) -> None:
         """kill -9; its session is still there."""

@@ -1,10 +1,13 @@
 """Who acts on a real cluster by request: kt, or the tools of the cluster's own version; and kt through ZooKeeper."""
 
+import os
 import re
 import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tests.compat.admin_actors import main_class
@@ -34,12 +37,13 @@ class Actor(ABC):
 
 
 class Kt(Actor):
-    """``kt``, each command a process."""
+    """``kt``, each command a process. ``flags``: how it gets in."""
 
     name = "kt"
 
-    def __init__(self, bootstrap: str) -> None:
-        self._where = ("--bootstrap-server", bootstrap)
+    def __init__(self, bootstrap: str, *flags: str) -> None:
+        self._where: Sequence[str] = ("--bootstrap-server", bootstrap, *flags)
+        self._environment: Mapping[str, str] = os.environ
 
     def topics(self, action: str, *flags: str) -> Said:
         return self._run("topics", action, *flags)
@@ -58,7 +62,13 @@ class Kt(Actor):
     def _run(self, *arguments: str) -> Said:
         command = [sys.executable, "-m", "kafkatool", *arguments, *self._where]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=self._environment,
         )
         return Said(done.returncode, done.stdout + done.stderr)
 
@@ -69,17 +79,19 @@ class KtByZooKeeper(Kt):
     name = "kt by ZooKeeper"
     by_request = False
 
-    def __init__(self, connect: str) -> None:
-        self._where = ("--zookeeper", connect)
+    def __init__(self, connect: str, *flags: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._where = ("--zookeeper", connect, *flags)
+        self._environment = {**os.environ, **environment}
 
 
 class Tools(Actor):
-    """The version's own command-line tools."""
+    """The version's own command-line tools. ``login``: a file of client properties, if they need one."""
 
-    def __init__(self, java: JavaTools, bootstrap: str) -> None:
+    def __init__(self, java: JavaTools, bootstrap: str, login: Path | None = None) -> None:
         self.name = f"tools of {java.version}"
         self._java = java
         self._where = ("--bootstrap-server", bootstrap)
+        self._login = login
 
     def topics(self, action: str, *flags: str) -> Said:
         return self._run("topics", f"--{action}", *flags)
@@ -97,7 +109,9 @@ class Tools(Actor):
         return self._run("elect", "--election-type", "preferred", *flags)
 
     def _run(self, tool: str, *arguments: str) -> Said:
-        return self._java(main_class(tool, self._java.version), *self._where, *arguments)
+        flag = "--admin.config" if tool == "elect" else "--command-config"
+        login = (flag, str(self._login)) if self._login else ()
+        return self._java(main_class(tool, self._java.version), *self._where, *login, *arguments)
 
 
 def described(text: str, prefix: str) -> list[str]:

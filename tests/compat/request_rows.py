@@ -7,7 +7,7 @@ Words are compared where they are the answer (descriptions, what runs), exit cod
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,8 @@ class Stage:
     directory: Path
     prefix: str
     admins: Mapping[int, AdminClient]
+    client: Mapping[str, str] = field(default_factory=dict)
+    """What else librdkafka needs to get in."""
 
     # --- acting -------------------------------------------------------------------------------------------------
 
@@ -55,7 +57,8 @@ class Stage:
     def filled(self, name: str, assignment: str) -> str:
         """Create it with so much data that a throttled replica cannot follow."""
         topic = self.make(name, assignment)
-        producer = Producer({"bootstrap.servers": self.kafka.bootstrap, "acks": "all", "batch.num.messages": 1})
+        where = {"bootstrap.servers": self.kafka.bootstrap, **self.client}
+        producer = Producer({**where, "acks": "all", "batch.num.messages": 1})
         for _ in range(40):
             producer.produce(topic, bytes(50_000), partition=0)
         assert producer.flush(WAIT_S) == 0
@@ -83,9 +86,9 @@ class Stage:
 
     def _told(self, broker: int, topic: str) -> Told | None:
         # A new client asks the broker it was given; one that knows the others asks any of them.
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.kafka.ports[broker]}", "client.id": "facts"})
         try:
-            found = admin.list_topics(timeout=10).topics.get(topic)
+            where = {"bootstrap.servers": f"127.0.0.1:{self.kafka.ports[broker]}", "client.id": "facts"}
+            found = AdminClient({**where, **self.client}).list_topics(timeout=10).topics.get(topic)
         except KafkaException:
             return {}  # it is busy, or starts: neither there nor gone
         return (

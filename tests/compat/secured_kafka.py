@@ -47,6 +47,11 @@ class SecuredKafka(RealKafka):
         return f"127.0.0.1:{self._zookeeper_tls_port}"
 
     @property
+    def bootstrap_ssl(self) -> str:
+        """Return the addresses where a certificate is the login."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ssl_ports.values())
+
+    @property
     def jaas(self) -> Path:
         return self.files / "jaas.conf"
 

@@ -271,7 +271,7 @@ def elect_refused(stage: Stage) -> Facts:
 
 def replicas_verified(stage: Stage) -> Facts:
     topic = stage.make("data", "1:2:3,2:3:1")
-    producer = Producer({"bootstrap.servers": stage.bootstrap, "acks": "all"})
+    producer = Producer({"bootstrap.servers": stage.bootstrap, "acks": "all", **stage.client})
     for number in range(200):
         producer.produce(topic, b"value-%d" % number, partition=number % 2)
     assert producer.flush(60) == 0

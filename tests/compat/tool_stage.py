@@ -5,13 +5,15 @@ order. What a version words differently has golden tests of its own.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from kafkatool.core.zookeeper.cluster_view import ClusterView, read_cluster
@@ -59,18 +61,22 @@ class Actor:
 
 
 class Kt(Actor):
-    """``kt``."""
+    """``kt``. ``where``: how it gets to ZooKeeper, if not by ``--zookeeper`` and the address alone."""
 
     name = "kt"
 
+    def __init__(self, where: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._where = where
+        self._environment = {**os.environ, **environment}
+
     def topics(self, connect: str, action: str, *flags: str) -> Said:
-        return self._run("topics", action, "--zookeeper", connect, *flags)
+        return self._run("topics", action, *self._zookeeper(connect), *flags)
 
     def reassign(self, connect: str, *flags: str) -> Said:
-        return self._run("reassign", "--zookeeper", connect, *flags)
+        return self._run("reassign", *self._zookeeper(connect), *flags)
 
     def elect(self, connect: str, *flags: str) -> Said:
-        return self._run("elect", "--zookeeper", connect, *flags)
+        return self._run("elect", *self._zookeeper(connect), *flags)
 
     def replicas_equal(self, bootstrap: str, topic: str) -> bool:
         flags = ("--broker-list", bootstrap, "--topic-white-list", topic, "--once", "--max-wait-ms", "200")
@@ -82,19 +88,24 @@ class Kt(Actor):
         said = awaited(sure, "all replicas to be verified", WAIT_S)
         return said.code == 0 and "different" not in said.stdout
 
-    @staticmethod
-    def _run(*arguments: str) -> Said:
-        return run([sys.executable, "-m", "kafkatool", *arguments])
+    def _zookeeper(self, connect: str) -> Sequence[str]:
+        return self._where or ("--zookeeper", connect)
+
+    def _run(self, *arguments: str) -> Said:
+        return run([sys.executable, "-m", "kafkatool", *arguments], environment=self._environment)
 
 
 class KafkaTools(Actor):
-    """Kafka's own command-line tools of one version, on whatever cluster: each call is a Java process."""
+    """Kafka's own command-line tools of one version, on whatever cluster: each call is a Java process.
 
-    def __init__(self, version: str, directory: Path) -> None:
+    ``kafka``: the cluster by whose login they get in, where one is needed.
+    """
+
+    def __init__(self, version: str, directory: Path, kafka: RealKafka | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.name = f"tools of {version}"
         self.version = version
-        self._kafka = RealKafka(version, directory, brokers=0)
+        self._kafka = kafka or RealKafka(version, directory, brokers=0)
         self._archive = directory / "classes.jsa"
         """Of the classes a tool loads: half of a tool's time is its start."""
         listing = self._kafka.command(TOPIC_COMMAND, "--zookeeper", "127.0.0.1:1", "--help")
@@ -140,10 +151,12 @@ class KafkaTools(Actor):
             process.communicate()
 
 
-def run(command: Sequence[str], stdin: str | None = None) -> Said:
+def run(command: Sequence[str], stdin: str | None = None, environment: Mapping[str, str] | None = None) -> Said:
     """Run it to its end; a tool that does not come to one raises subprocess.TimeoutExpired."""
     source = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False, **source)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False, env=environment, **source
+    )
     return Said(done.returncode, done.stdout, done.stdout + done.stderr)
 
 
@@ -161,6 +174,8 @@ class Stage:
     directory: Path
     prefix: str
     zk: ZooKeeper
+    client: Mapping[str, str] = field(default_factory=dict)
+    """What else librdkafka needs to get in."""
 
     # --- acting -------------------------------------------------------------------------------------------------
 
@@ -238,13 +253,26 @@ class Stage:
 
     def znodes(self, name: str) -> Facts:
         """Return what the topic's own two znodes say, in every version's layout."""
-        config = self.json(f"/config/topics/{self.topic(name)}")
-        topic = self.json(f"/brokers/topics/{self.topic(name)}")
+        places = [f"/{root}/topics/{self.topic(name)}" for root in ("config", "brokers")]
+        config, topic = map(self.json, places)
         return {
             "znode of the topic": None if topic is None else dict(sorted(topic["partitions"].items())),
             "znode of its overrides": None if config is None else _overrides(config["config"]),
             "version of that znode": None if config is None else config["version"],
+            "who may do what": {path: acls for place in places for path, acls in self._rights(place).items()},
         }
+
+    def _rights(self, path: str) -> dict[str, list[str]]:
+        """Return the ACLs of a node and of all below it, by path; nothing of one that is gone."""
+        found: dict[str, list[str]] = {}
+        below = [path]
+        while below:
+            path = below.pop()
+            children = self.zk.children(path)
+            if children is not None:
+                found[path.replace(self.prefix, "")] = sorted(map(str, self.zk.acls(path)))
+                below += [f"{path}/{name}" for name in children]
+        return found
 
     def broker_configs(self) -> Facts:
         """Overrides of the brokers; an empty znode is as none."""

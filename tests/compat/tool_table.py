@@ -1,4 +1,4 @@
-"""``scripts/tool-matrix``: kt and Kafka's own tools on our brokers and on real Kafka, as two tables."""
+"""``scripts/tool-matrix``: kt and Kafka's own tools on our brokers and on real Kafka, open and secured, as tables."""
 
 import sys
 import tempfile
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.compat import matrix_arguments, request_matrix, tool_matrix
+from tests.compat import matrix_arguments, request_matrix, secured_matrix, tool_matrix
 from tests.compat.real_kafka import libraries
 from tests.compat.request_matrix import CLUSTERS
 from tests.compat.tool_matrix import SAME, VERSIONS, Columns, NotPlayed
@@ -36,6 +36,20 @@ in-sync replicas as every broker tells them, configs, throttles, what is refused
 order of configs, which is none, and ids). `-`: only by request.
 
 """
+SECURED: Final = """
+## Secured clusters
+
+The same rows on real clusters of three brokers that nobody unknown may do anything on: ZooKeeper with SASL DIGEST-MD5 and,
+from 2.5 on, TLS, and ACLs on its nodes (`zookeeper.set.acl=true`); brokers with SASL_SSL, SSL with certificates, and an
+authorizer. Tools of 1.1.1 and 2.8.2 log in at ZooKeeper by SASL; kt by SASL, and by TLS and SASL. Compared are the facts of
+the first table and who may do what with each node of the topics (`getAcl`). Kafka's ReplicaVerificationTool cannot log in
+at brokers: what kt says stands against what is known of the replicas, that they are equal.
+
+"""
+SECURED_BY_REQUEST: Final = """
+Tools of 3.9.1 log in at brokers by SASL_SSL (SCRAM-SHA-512); compared are the facts of the second table.
+
+"""
 NOTES: Final = """
 `tests/compat/test_bootstrap_server.py` runs `kt topics`, `elect` and `reassign` with `--bootstrap-server` on 2.8.2, too, and
 `topics` on 1.1.1, whose brokers have no requests for the others.
@@ -52,29 +66,37 @@ the consoles and load tools, of 2.8.2) have tests of their own in `tests/compat`
 
 def main() -> int:
     """Parse, play, print; exit code 1 when a cell differs."""
-    known = (*VERSIONS, *CLUSTERS)
+    known = (*VERSIONS, *CLUSTERS, *secured_matrix.CLUSTERS)
     arguments = matrix_arguments.parse("scripts/tool-matrix", __doc__, "version", known, "docs/compatibility.md")
     versions = [name for name in arguments.chosen if name in VERSIONS]
     clusters = [name for name in arguments.chosen if name in CLUSTERS]
+    behind_login = [name for name in arguments.chosen if name in secured_matrix.CLUSTERS]
     for name in arguments.chosen:
         libraries(name.partition("-")[0])
     began = time.monotonic()
     say = lambda line: print(line, file=sys.stderr)  # noqa: E731
     found: dict[str, Columns] = {}
     by_request: request_matrix.Columns = {}
+    secured: request_matrix.Columns = {}
+    secured_by_request: request_matrix.Columns = {}
     with tempfile.TemporaryDirectory(prefix="tool-matrix-") as directory:
         if versions:
             found = tool_matrix.columns_of(versions, Path(directory), say, short=False)
         for cluster in clusters:
             by_request |= request_matrix.compare(cluster, Path(directory) / cluster, say, short=False)
-    tables = [table(found) if found else "", request_matrix.table(by_request) if by_request else ""]
+        for cluster in behind_login:
+            columns = secured_by_request if cluster == secured_matrix.BY_REQUEST else secured
+            columns |= secured_matrix.compare(cluster, Path(directory) / cluster, say, short=False)
+    others = (by_request, secured, secured_by_request)
+    tables = [table(found) if found else "", *(request_matrix.table(columns) if columns else "" for columns in others)]
     print("\n".join(filter(None, tables)))
     print(f"{time.monotonic() - began:.0f} s")
     differences = [f"{version}: {line}" for version, columns in found.items() for line in columns.differences()]
-    differences += request_matrix.differences(by_request)
+    differences += [line for columns in others for line in request_matrix.differences(columns)]
     print("\n".join(differences))
     if arguments.write:
-        PAGE.write_text(f"{INTRODUCTION}\n{tables[0]}{BY_REQUEST}{tables[1]}{NOTES}")
+        parts = (f"{INTRODUCTION}\n", BY_REQUEST, SECURED, SECURED_BY_REQUEST)
+        PAGE.write_text("".join(before + made for before, made in zip(parts, tables, strict=True)) + NOTES)
     return 1 if differences else 0
 
 

@@ -168,8 +168,9 @@ class Call:
 
     @property
     def is_between_brokers(self) -> bool:
-        """Tell whether it came in on the listener that brokers and controller use among themselves."""
-        return self._connection.listener == self.context.config.inter_broker_listener_name
+        """Tell whether it came in on the listener that brokers and controller use among themselves, or still use."""
+        config, listener = self.context.config, self._connection.listener
+        return listener == config.inter_broker_listener_name or listener in config.kt_inter_broker_also_on
 
     def is_of_follower(self, broker_id: int | None = None, *, asked: bool = True) -> bool:
         """Tell whether a broker may have sent it, that one where it says which: on their listener, and with the right to

@@ -99,7 +99,8 @@ class Dispatcher:
 def _why_no_broker(broker_id: int, call: Call) -> str:
     """Say why the peer is not believed to be that broker; empty: it is."""
     if not call.is_between_brokers:
-        return f"it came in on listener {call.listener}"
+        listener = call.listener
+        return f"it came in on listener {listener} (where brokers change over, kt.inter.broker.also.on={listener} takes it)"
     return "" if call.is_broker(broker_id) else f"kt.inter.broker.principals names another for broker {broker_id}"
 
 

@@ -94,6 +94,8 @@ class BrokerConfig:
     kt_max_unauthenticated_connections: int = _number(1000, 1)
     kt_inter_broker_principals: Mapping[int, str] = field(default_factory=dict)  # 1=User:CN=b1;2=User:CN=b2
     """Who each broker logs in as; where any is named, nobody else is believed to be one (SEC-51)."""
+    kt_inter_broker_also_on: frozenset[str] = frozenset()  # PLAINTEXT
+    """Other listeners where brokers are taken for brokers, while a cluster changes over to another one (SEC-53)."""
 
     # replication (BRK-51 to 106)
     replication_quota_window_num: int = _number(11, 1)
@@ -350,6 +352,8 @@ def _derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
         parse_super_users(users)
     if principals := given.get("kt.inter.broker.principals"):
         values["kt_inter_broker_principals"] = _inter_broker_principals(principals)
+    if others := given.get("kt.inter.broker.also.on"):
+        values["kt_inter_broker_also_on"] = endpoints.listeners_named("kt.inter.broker.also.on", others, bound)
     if (other := given.get("authorizer.zookeeper.url")) and other != values["zookeeper_connect"]:
         raise ConfigError(f"authorizer.zookeeper.url={other}: ACLs are read from zookeeper.connect alone")
     if policy := given.get("log.cleanup.policy"):

@@ -85,6 +85,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "kt.fault.socket": "where a test tells this broker which faults to meet",
     "kt.fence.on.zk.session.loss": "does a broker without ZooKeeper session stop answering producers",
     "kt.halt.on.truncation.below.hw": "does a broker stop rather than cut what was acknowledged",
+    "kt.inter.broker.also.on": "listeners where brokers speak, too, while a cluster changes to another one",
     "kt.inter.broker.principals": "who each broker logs in as, id=Type:name;...; any other is refused what brokers ask",
     "kt.jaas.config": "the JAAS file with the users of PLAIN and the broker's own login",
     "kt.log.dir": "where state-change.log, controller.log and authorizer.log go",

@@ -99,6 +99,15 @@ def inter_broker_listener(given: Mapping[str, str], advertised: tuple[Endpoint, 
     return match.listener
 
 
+def listeners_named(name: str, text: str, bound: tuple[Endpoint, ...]) -> frozenset[str]:
+    """Read ``PLAINTEXT,OUTER``, names of listeners that are there. Raises ConfigError."""
+    found = frozenset(part.strip().upper() for part in text.split(",") if part.strip())
+    there = [endpoint.listener for endpoint in bound]
+    if unknown := sorted(found.difference(there)):
+        raise ConfigError(f"{name}={text}: no listener {', '.join(unknown)}; there are {', '.join(there)}")
+    return found
+
+
 def listener_properties(given: Mapping[str, str], listener: str) -> dict[str, str]:
     """Return the properties as one listener sees them: its own, by its prefix, before those of all."""
     prefix = f"{_PREFIX}{listener.lower()}."

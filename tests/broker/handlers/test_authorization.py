@@ -470,16 +470,26 @@ def test_who_may_do_nothing_is_refused_on_the_quick_path_alike(quick: bool) -> N
 @pytest.mark.spec("SEC-50", "SEC-76")
 @pytest.mark.parametrize("key", [4, 5, 6, 7], ids=lambda key: APIS[key].name)
 def test_control_requests_are_taken_on_the_brokers_own_listener_alone_whoever_asks(key: int) -> None:
-    config = SimpleNamespace(inter_broker_listener_name="INNER")
+    config = SimpleNamespace(inter_broker_listener_name="INNER", kt_inter_broker_also_on=frozenset())
     everything = Authorizer({"User:ANONYMOUS"}, allow_without_acl=True)
     fields, told, expected = ROWS[key]
     for rights in (everything, None):
         assert told(ask(key, fields, rights, config=config)) == expected
 
 
+def elsewhere(*also_on: str) -> SimpleNamespace:
+    """Return the configuration of a broker whose brokers speak on INNER, and where else they may."""
+    return SimpleNamespace(
+        inter_broker_listener_name="INNER",
+        kt_inter_broker_also_on=frozenset(also_on),
+        kt_inter_broker_principals={},
+        connections_max_idle_ms=-1,
+    )
+
+
 @pytest.mark.spec("SEC-50", "SEC-51")
 def test_who_says_that_it_is_a_follower_is_believed_on_the_brokers_listener_alone() -> None:
-    config = SimpleNamespace(inter_broker_listener_name="INNER", connections_max_idle_ms=-1)
+    config = elsewhere()
     fields = {**ROWS[1].fields, "replica_id": 2}
     for rights in (Authorizer({"User:ANONYMOUS"}, allow_without_acl=True), None):
         response = ask(1, fields, rights, config=config)
@@ -519,6 +529,22 @@ def test_where_principals_of_brokers_are_named_nobody_else_follows_for_them(repl
     for rights in (Authorizer({"User:ANONYMOUS"}, allow_without_acl=True), None):
         response = ask(1, {**ROWS[1].fields, "replica_id": replica_id}, rights, config=config)
         assert of_partitions(response) == [("t", [TOPIC])]
+
+
+@pytest.mark.spec("SEC-53", "SEC-50")
+@pytest.mark.parametrize("key", [4, 5, 6, 7], ids=lambda key: APIS[key].name)
+def test_while_brokers_change_over_they_may_speak_on_another_listener_too(
+    key: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    served: list[Any] = []
+    taken = replace(load_handlers()[key], handle=lambda request, call: served.append(request))
+    request = APIS[key].request(**ROWS[key].fields)
+    with broker_of({key: taken}, handler_context(authorizer=None, config=elsewhere("OTHER"))) as client:
+        assert client.call(APIS[key], 0, request).error_code == CLUSTER
+    assert not served and "kt.inter.broker.also.on=PLAINTEXT takes it" in caplog.text
+    with broker_of({key: taken}, handler_context(authorizer=None, config=elsewhere("PLAINTEXT"))) as client:
+        client.send_request(APIS[key], 0, request)
+        eventually(lambda: bool(served), "the request to be taken")
 
 
 @pytest.mark.spec("SEC-51")

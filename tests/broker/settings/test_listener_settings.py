@@ -114,6 +114,17 @@ def test_principals_of_brokers_are_read_by_id() -> None:
     assert config.kt_inter_broker_principals == {1: "User:CN=b1,O=x", 22: "User:b:2"}
 
 
+@pytest.mark.spec("SEC-53")
+def test_other_listeners_of_brokers_are_read_by_name() -> None:
+    given = LISTENERS | {"inter.broker.listener.name": "OUTER"}
+    assert BrokerConfig.from_properties(given).kt_inter_broker_also_on == frozenset()
+    there = [one.listener for one in BrokerConfig.from_properties(given).listeners]
+    also_on = {"kt.inter.broker.also.on": f" {there[0].lower()}, {there[-1]} "}
+    assert BrokerConfig.from_properties(given | also_on).kt_inter_broker_also_on == {there[0], there[-1]}
+    with pytest.raises(ConfigError, match=r"kt\.inter\.broker\.also\.on=NOWHERE: no listener NOWHERE; there are"):
+        BrokerConfig.from_properties(given | {"kt.inter.broker.also.on": "NOWHERE"})
+
+
 @pytest.mark.spec("SEC-71")
 @pytest.mark.parametrize("prefix", ["", "listener.name.outer."])
 @pytest.mark.parametrize(
