@@ -72,9 +72,11 @@ class Steps:
 
     def _stores_and_logins(self) -> dict[str, object]:
         password = self.security.password(ADMIN)
-        given = self.security.broker_properties(HOST, 0, None).items()
+        stores = {"keystore": "broker.p12", "truststore": "trust.p12"}
         return {
-            **{key: value for key, value in given if key.startswith("ssl.")},
+            **{f"ssl.{kind}.location": self.security.directory / name for kind, name in stores.items()},
+            **{f"ssl.{kind}.type": "PKCS12" for kind in stores},
+            **{f"ssl.{kind}.password": self.security.password("store") for kind in (*stores, "key")},
             "sasl.enabled.mechanisms": "PLAIN",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": (
