@@ -48,7 +48,7 @@ def open_client(kind: str, bootstrap: str, directory: Path) -> Any:
     _check_kind(kind)
     if kind == "java":
         path = directory / "client.properties"
-        path.write_text(f"bootstrap.servers={bootstrap}\nsecurity.protocol=PLAINTEXT\n")
+        write_credential_file(path, f"bootstrap.servers={bootstrap}\nsecurity.protocol=PLAINTEXT\n".encode())
         return path
     return {"bootstrap.servers" if kind == "confluent" else "bootstrap_servers": bootstrap}
 
