@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-
 from tests.compat.java_tools import JavaTools
 from tests.compat.real_kafka import KraftKafka, RealKafka
 from tests.compat.request_actors import Actor, Kt, KtByZooKeeper, Tools
@@ -48,14 +46,10 @@ def compare(cluster: str, directory: Path, progress: Progress, *, short: bool) -
         actors: dict[str, Actor] = {"tools": Tools(java, kafka.bootstrap), "kt": Kt(kafka.bootstrap)}
         if kind is RealKafka:
             actors["zk"] = KtByZooKeeper(kafka.connect)
-        admins = {
-            broker: AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "client.id": "facts"})
-            for broker, port in kafka.ports.items()
-        }
         played: dict[str, Played] = {}
         for prefix, actor in actors.items():
             (own := directory / f"plans-{prefix}").mkdir()
-            played[prefix] = play(Stage(kafka, actor, own, f"{prefix}-", admins), rows, progress)
+            played[prefix] = play(Stage(kafka, actor, own, f"{prefix}-"), rows, progress)
     expected = played.pop("tools")
     names = {"kt": f"kt on {cluster}", "zk": f"kt by ZooKeeper on {cluster}"}
     return {names[p]: {row: difference(expected[row], found[row]) for row in expected} for p, found in played.items()}

@@ -37,7 +37,6 @@ class Stage:
     actor: Actor
     directory: Path
     prefix: str
-    admins: Mapping[int, AdminClient]
     client: Mapping[str, str] = field(default_factory=dict)
     """What else librdkafka needs to get in."""
 
@@ -84,11 +83,14 @@ class Stage:
         """Return what each of those brokers tells of the topic; None where it knows none, nothing where it is silent."""
         return [self._told(broker, self.topic(name)) for broker in brokers]
 
+    def _asking(self, broker: int) -> AdminClient:
+        """Return a new client: it asks the broker it was given, and knows of none that it has left out while it was down."""
+        where = {"bootstrap.servers": f"127.0.0.1:{self.kafka.ports[broker]}", "client.id": "facts"}
+        return AdminClient({**where, **self.client})
+
     def _told(self, broker: int, topic: str) -> Told | None:
-        # A new client asks the broker it was given; one that knows the others asks any of them.
         try:
-            where = {"bootstrap.servers": f"127.0.0.1:{self.kafka.ports[broker]}", "client.id": "facts"}
-            found = AdminClient({**where, **self.client}).list_topics(timeout=10).topics.get(topic)
+            found = self._asking(broker).list_topics(timeout=10).topics.get(topic)
         except KafkaException:
             return {}  # it is busy, or starts: neither there nor gone
         return (
@@ -140,7 +142,7 @@ class Stage:
 
     def _dynamic(self, broker: int, kind: ResourceType, name: str) -> dict[str, str]:
         wanted = ConfigResource(kind, name)
-        (future,) = self.admins[broker].describe_configs([wanted], request_timeout=WAIT_S, broker=broker).values()
+        (future,) = self._asking(broker).describe_configs([wanted], request_timeout=WAIT_S, broker=broker).values()
         own = {1: ResourceType.TOPIC, 2: ResourceType.BROKER}  # the sources DYNAMIC_TOPIC and DYNAMIC_BROKER
         return {c.name: c.value for c in future.result().values() if own.get(c.source) == kind}
 

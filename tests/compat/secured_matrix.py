@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-
 from kafkatool.core.zookeeper.session import ZooKeeper
 from tests.compat import request_matrix, tool_matrix
 from tests.compat.java_tools import JavaTools
@@ -84,15 +82,10 @@ def _by_request(kafka: SecuredKafka, directory: Path, progress: Progress, *, sho
             "by ZooKeeper, SASL": KtByZooKeeper(kafka.connect, environment=environment),
             "by ZooKeeper, TLS": KtByZooKeeper(*_tls(kafka)[1:], environment=environment),
         }
-        client = kafka.access.librdkafka
-        admins = {
-            broker: AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "client.id": "facts", **client})
-            for broker, port in kafka.ports.items()
-        }
         played = {}
         for number, (name, actor) in enumerate(actors.items()):
             (own := directory / f"plans-{number}").mkdir()
-            stage = RequestStage(kafka, actor, own, f"way{number}-", admins, client)
+            stage = RequestStage(kafka, actor, own, f"way{number}-", kafka.access.librdkafka)
             played[name] = request_matrix.play(stage, rows, _of(name, progress))
     expected = played.pop("tools")
     return {

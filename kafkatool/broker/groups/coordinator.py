@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkatool.broker.coordination.clock import CoordinatorClock
+from kafkatool.broker.coordination.ids import is_too_long
 from kafkatool.broker.groups.description import UNKNOWN_GROUP, GroupDescription, ListedGroups, describe
 from kafkatool.broker.groups.expiry import expire_group
 from kafkatool.broker.groups.group import Effect, Group, StoreGroup
@@ -27,7 +28,6 @@ from kafkatool.broker.settings.config import BrokerConfig
 from kafkatool.core.model.values import TopicPartition
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
-_SUFFIX_BYTES = 37  # of a member id: "-" and a UUID, after the client's or the instance's id
 _PROTOCOL_OVERHEAD_BYTES = 6  # of each protocol a member offers, beside name and metadata
 
 
@@ -108,7 +108,7 @@ class GroupCoordinator:
 
         Its partition may be lost from here on: ``groups.is_lost`` is asked again under the group's lock (GRP-16).
         """
-        if not (group or empty_id_allowed) or not storable(group):
+        if not (group or empty_id_allowed) or is_too_long(group):
             return ErrorCode.INVALID_GROUP_ID, None
         if self._stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
@@ -119,6 +119,8 @@ class GroupCoordinator:
         smallest, largest = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
         if error is ErrorCode.NONE and not smallest <= request.session_timeout_ms <= largest:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and is_too_long(request.member_id):
+            error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is ErrorCode.NONE and not self._can_be_stored(request):
             error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE and owned is None:
@@ -147,8 +149,7 @@ class GroupCoordinator:
         return (
             size_bytes <= self._config.message_max_bytes
             and all(storable(name) for name, _ in request.protocols)
-            and all(map(storable, (request.member_id, request.protocol_type)))
-            and all(storable(i, suffix_bytes=_SUFFIX_BYTES) for i in (request.client_id, request.instance_id))
+            and all(map(storable, (request.protocol_type, request.client_id, request.instance_id)))
         )
 
     def sync(

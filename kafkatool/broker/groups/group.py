@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafkatool.broker.groups.member import JoinRequest, JoinResult, Member, Parked, SyncResult
+from kafkatool.broker.coordination.ids import cut
+from kafkatool.broker.groups.member import JoinRequest, JoinResult, Member, Parked, SyncResult, metadata_bytes
 from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.protocols import fits, most_voted, subscribed_topics
 from kafkatool.broker.groups.records import GroupValue
@@ -21,6 +22,8 @@ from kafkatool.core.protocol.messages.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 NEW_MEMBER_TIMEOUT_MS = 300_000  # a first JoinGroup parked longer belongs to a client that is gone (GRP-33)
+MOST_PENDING = 10_000  # ids handed out to who has not come again (SEC-101)
+MOST_METADATA_BYTES = 16 * 1024 * 1024
 _CONSUMER = "consumer"  # the type of groups whose members tell which topics they read
 
 Effect = Callable[[], None]
@@ -70,7 +73,7 @@ class Group:
 
         if self.state is GroupState.DEAD:
             return refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not self._has_room(request.member_id):
+        if not self._has_room(request.member_id) or not self._bears(request):
             effects = self._remove(request.member_id, now_ms) if request.member_id in self.members else []
             return [*effects, *refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")]
         if not self._takes(request):
@@ -79,10 +82,12 @@ class Group:
             return self._admit(request, request.member_id, parked, now_ms)
         known = self._static(request.instance_id)
         if request.member_id == "":
-            member_id = f"{request.instance_id or request.client_id}-{uuid.uuid4()}"
+            member_id = f"{cut(request.instance_id or request.client_id)}-{uuid.uuid4()}"
             if known is not None:
                 return self._replace_static(known, request, member_id, parked, now_ms)
             if request.needs_known_id and request.instance_id is None:
+                if len(self.pending) >= MOST_PENDING:
+                    return refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
                 self.pending[member_id] = now_ms + request.session_timeout_ms
                 return refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
             return self._admit(request, member_id, parked, now_ms)
@@ -161,6 +166,11 @@ class Group:
             parked = sum(m.join is not None for m in self.members.values())
             return (member is not None and member.join is not None) or parked < self.max_size
         return member is not None
+
+    def _bears(self, request: JoinRequest) -> bool:
+        """Tell whether the metadata of all members, its own with them, is no more than a group may hold (SEC-101)."""
+        others = sum(m.metadata_bytes for m in self.members.values() if m.id != request.member_id)
+        return others + metadata_bytes(request.protocols) <= MOST_METADATA_BYTES
 
     def _takes(self, request: JoinRequest) -> bool:
         """Tell whether the member fits: the group's type, and one protocol that all members offer (GRP-22)."""

@@ -15,6 +15,11 @@ Protocols = tuple[tuple[str, bytes], ...]
 """Name and metadata, in the member's order of preference."""
 
 
+def metadata_bytes(protocols: Protocols) -> int:
+    """Return how much what a member offers holds."""
+    return sum(len(name) + len(data) for name, data in protocols)
+
+
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
     """The contents of a JoinGroup. ``needs_known_id``: version 4 on, a first join gets its id and comes again (GRP-24)."""
@@ -83,6 +88,11 @@ class Member:
     is_new: bool = False  # its first JoinGroup is still parked (GRP-33)
     session_deadline_ms: float | None = None
     sync_deadline_ms: float | None = None  # answered in the join phase, owes a SyncGroup (GRP-42)
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Return how much its metadata is."""
+        return metadata_bytes(self.protocols)
 
     @classmethod
     def admitted(cls, member_id: str, request: JoinRequest, session_deadline_ms: float) -> Self:

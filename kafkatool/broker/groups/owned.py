@@ -16,6 +16,7 @@ from kafkatool.broker.groups.group import Effect, Group, StoreGroup
 from kafkatool.broker.groups.loader import Loaded, load
 from kafkatool.broker.groups.offsets import CommittedOffsets
 from kafkatool.broker.groups.records import Key
+from kafkatool.broker.groups.states import GroupState
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.replica_manager import ReplicaManager
 from kafkatool.broker.runtime.scheduler import Scheduler
@@ -26,6 +27,9 @@ from kafkatool.core.model.topic_names import OFFSETS_TOPIC
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
+
+MOST_NEW_GROUPS = 100_000
+"""Groups that requests have made and nothing is known of yet: neither members nor offsets (SEC-101)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +82,9 @@ class OwnedGroups:
         self.partitions = self.topic.partitions
         self._groups: dict[int, dict[str, OwnedGroup]] = {}  # by partition: thousands come and go in one step (GRP-17)
         self._broken: dict[int, dict[str, set[Key]]] = {}  # by partition: groups that get 14 until deleted, their keys
+        self._new: dict[
+            str, OwnedGroup
+        ] = {}  # made by requests, the oldest first; what became of them is looked at late
         self._committing: dict[int, dict[int, set[str]]] = {}  # by partition and producer id: groups it commits for
         self._lock = threading.Lock()
 
@@ -125,13 +132,28 @@ class OwnedGroups:
         An unload ends ownership before it takes the lock to collect its groups, so none is made behind its back.
         """
         partition = self.count.partition_of(group)
+        oldest = None
         with self._lock:
             groups = self._groups.setdefault(partition, {})
             owned = groups.get(group)
             since = self.partitions.owned_since(partition)
             if owned is None and since is not None:
-                owned = groups[group] = self._new_group(group, partition, since)
-            return owned
+                owned = groups[group] = self._new[group] = self._new_group(group, partition, since)
+                if len(self._new) > MOST_NEW_GROUPS:
+                    oldest = self._new.pop(next(iter(self._new)))
+        if oldest is not None:
+            self._end_if_hollow(oldest)
+        return owned
+
+    def _end_if_hollow(self, owned: OwnedGroup) -> None:
+        """Let go of a group that has got neither members nor offsets since it was made (SEC-101)."""
+        with owned.lock:
+            group = owned.group
+            if group.state is not GroupState.EMPTY or group.protocol_type or not group.offsets.empty:
+                return
+            effects = group.die()
+        self.carry_out(owned, effects)
+        self.forget(owned)
 
     def _new_group(self, group_id: str, partition: int, since: int) -> OwnedGroup:
         group = Group(
@@ -160,6 +182,8 @@ class OwnedGroups:
             groups = self._groups.get(owned.partition, {})
             if groups.get(owned.group.id) is owned:  # else it was unloaded and loaded again meanwhile
                 del groups[owned.group.id]
+            if self._new.get(owned.group.id) is owned:
+                del self._new[owned.group.id]
 
     def note_transaction(self, owned: OwnedGroup, producer_id: int) -> None:
         """Note that the producer commits offsets of the group in its transaction."""
@@ -255,6 +279,8 @@ class OwnedGroups:
     def _unload(self, number: int) -> None:
         with self._lock:
             gone = self._groups.pop(number, {})
+            for group_id in gone.keys() & self._new.keys():
+                del self._new[group_id]
             self._committing.pop(number, None)
             self._broken.pop(number, None)
         for owned in gone.values():

@@ -30,14 +30,12 @@ Key = OffsetKey | GroupKey
 _LONGEST_TEXT_BYTES = 2**15 - 1  # a string's length is an int16, in records as in answers
 
 
-def storable(text: str | None, *, suffix_bytes: int = 0) -> bool:
-    """Tell whether the text, and so many bytes more, fits a record.
+def storable(text: str | None) -> bool:
+    """Tell whether the text fits a record.
 
     What a client sent may not: bytes that are no UTF-8 are read as U+FFFD, which takes three of them.
     """
-    if text is None or len(text) * 4 + suffix_bytes <= _LONGEST_TEXT_BYTES:
-        return True
-    return len(text.encode()) + suffix_bytes <= _LONGEST_TEXT_BYTES
+    return text is None or len(text) * 4 <= _LONGEST_TEXT_BYTES or len(text.encode()) <= _LONGEST_TEXT_BYTES
 
 
 class OffsetValue(NamedTuple):

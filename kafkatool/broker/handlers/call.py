@@ -19,6 +19,7 @@ from kafkatool.broker.administration.quotas import QuotaAdmin
 from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.administration.users import UserAdmin
 from kafkatool.broker.controller.controller import Controller
+from kafkatool.broker.coordination.ids import cut
 from kafkatool.broker.groups.coordinator import GroupCoordinator
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.network.client_quotas import ClientQuotas
@@ -286,7 +287,9 @@ class Call:
         kind, size_bytes = self._charge
         if size_bytes is None:
             size_bytes = sum(c.size_bytes if isinstance(c, FileRegion) else len(c) for c in answer)
-        return self.context.client_quotas.charge(kind, self.principal.name, self.header.client_id or "", size_bytes)
+        return self.context.client_quotas.charge(
+            kind, self.principal.name, cut(self.header.client_id or ""), size_bytes
+        )
 
     def _claim(self) -> bool:
         if self._answered:

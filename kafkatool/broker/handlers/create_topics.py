@@ -17,8 +17,12 @@ from kafkatool.broker.handlers.error_reply import code_of
 from kafkatool.broker.settings.description import ConfigSource, Setting
 from kafkatool.core.errors import ZooKeeperError
 from kafkatool.core.model.acls import Operation, ResourceType
+from kafkatool.core.model.assignment import MAX_PARTITIONS
 from kafkatool.core.protocol.messages import create_topics as wire
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
+
+MOST_REPLICAS = 200_000
+"""Replicas that one request may make (SEC-100)."""
 
 _may_create_each = on_controller(topics(Operation.CREATE, name="name", text="Authorization failed."))
 
@@ -34,6 +38,7 @@ def _may_create(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTop
 def handle(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTopicsResponse | None:
     """Write the nodes of what passes the checks, then wait for leaders."""
     counts = Counter(t.name for t in request.topics)
+    too_many = call.context.controller.is_active and _replicas_of(request, call) > MOST_REPLICAS
     results: dict[str, wire.CreateTopicsResponseTopic] = {}
     started: list[str] = []
     inherited: list[wire.CreatedTopicConfig] = []  # shared by all topics: a request may name thousands
@@ -42,6 +47,9 @@ def handle(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTopicsRe
     for topic in request.topics:
         if counts[topic.name] > 1:
             results[topic.name] = _result(topic.name, ErrorCode.INVALID_REQUEST, "the topic is listed twice")
+        elif too_many:
+            why = f"the request asks for more than {MOST_REPLICAS} replicas in all: ask for its topics one after the other"
+            results[topic.name] = _result(topic.name, ErrorCode.INVALID_REQUEST, why)
         else:
             results[topic.name] = _create(topic, request, call, inherited)
             if results[topic.name].error_code == ErrorCode.NONE and not request.validate_only:
@@ -60,6 +68,18 @@ def handle(request: wire.CreateTopicsRequest, call: Call) -> wire.CreateTopicsRe
         return wire.CreateTopicsResponse(topics=list(results.values()))
     call.context.topic_admin.waiting.wait(started, is_led, call.patience_ms(request.timeout_ms), answer)
     return None
+
+
+def _replicas_of(request: wire.CreateTopicsRequest, call: Call) -> int:
+    """Return how many replicas its topics are to have in all."""
+    config, found = call.context.config, 0
+    for topic in request.topics:
+        partitions = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+        factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        assigned = sum(len(a.broker_ids) for a in topic.assignments)
+        may_be = 0 < partitions <= MAX_PARTITIONS and factor > 0  # else it is refused by itself
+        found += assigned if topic.assignments else partitions * factor * may_be
+    return found
 
 
 def _result(name: str, code: ErrorCode, message: str) -> wire.CreateTopicsResponseTopic:

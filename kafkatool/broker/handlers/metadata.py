@@ -4,7 +4,7 @@ BRK-114 to 118, 165, 166. Endpoints are those of the listener the request came i
 everybody, topics to who may describe them (SEC-84).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kafkatool.broker.handlers.authorization import (
     NOT_ASKED_FOR,
@@ -30,6 +30,8 @@ def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
     snapshot = context.metadata_cache.snapshot
     reachable = {broker.id for broker in snapshot.brokers.values() if broker.endpoint(call.listener)}
 
+    may_create = iter(range(context.config.kt_max_auto_created_topics_per_request))
+
     def is_shown(name: str, *, asked: bool) -> bool:
         return call.allows(Operation.DESCRIBE, ResourceType.TOPIC, name, asked=asked)
 
@@ -40,7 +42,7 @@ def handle(request: wire.MetadataRequest, call: Call) -> wire.MetadataResponse:
             )
         states = snapshot.partitions.get(name, {})
         return wire.MetadataResponseTopic(
-            error_code=_created(name, request, call) if name not in snapshot.partitions else ErrorCode.NONE,
+            error_code=ErrorCode.NONE if name in snapshot.partitions else _created(name, request, call, may_create),
             topic=name,
             is_internal=name in INTERNAL_TOPICS,
             partitions=[_partition(states[p], snapshot, reachable, version) for p in sorted(states)],
@@ -80,14 +82,19 @@ def _unknown_id(asked: wire.MetadataRequestTopic) -> wire.MetadataResponseTopic:
     )
 
 
-def _created(name: str, request: wire.MetadataRequest, call: Call) -> ErrorCode:
-    """Create a missing topic if that is allowed; return the code to answer for it (BRK-118, 166)."""
+def _created(name: str, request: wire.MetadataRequest, call: Call, may_create: Iterator[int]) -> ErrorCode:
+    """Create a missing topic if that is allowed; return the code to answer for it (BRK-118, 166).
+
+    ``may_create`` yields once for each topic that this request may make; more are made when it is asked again (SEC-100).
+    """
     if name in INTERNAL_TOPICS:
         return call.context.topic_admin.create_internal(name)
     allowed = call.header.api_version < 4 or request.allow_auto_topic_creation
     if allowed and call.context.config.auto_create_topics_enable:
         if not may_create_topic(name, call):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if next(may_create, None) is None:
+            return ErrorCode.LEADER_NOT_AVAILABLE
         return call.context.topic_admin.auto_create(name)
     return call.context.topic_admin.unknown_topic_code(name)
 

@@ -203,6 +203,7 @@ class BrokerConfig:
     kt_zookeeper_max_packet_bytes: int = _number(1_048_575, 1024, _INT_MAX)  # ZooKeeper's jute.maxbuffer
     kt_conversion_max_bytes: int = _number(67_108_864, 1, _INT_MAX)
     kt_validate_records: str = _choice("auto", "full")
+    kt_max_auto_created_topics_per_request: int = _number(50, 1, _INT_MAX)
     kt_log_dir: Path | None = None  # for state-change.log and controller.log; see ``own_log_dir``
     kt_fault_socket: Path | None = None  # where a test asks for faults; an embedded cluster sets it for its brokers
 

@@ -89,6 +89,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "kt.inter.broker.principals": "who each broker logs in as, id=Type:name;...; any other is refused what brokers ask",
     "kt.jaas.config": "the JAAS file with the users of PLAIN and the broker's own login",
     "kt.log.dir": "where state-change.log, controller.log and authorizer.log go",
+    "kt.max.auto.created.topics.per.request": "unknown topics that one question may create; more are when it is asked again",
     "kt.max.unauthenticated.connections": "connections that may not have logged in yet; a quarter of them from one address",
     "kt.validate.records": "full: every produced batch is unpacked and checked before it is appended",
     "kt.zookeeper.max.packet.bytes": "largest packet that ZooKeeper takes, its jute.maxbuffer",

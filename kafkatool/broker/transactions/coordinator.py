@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kafkatool.broker.coordination.clock import CoordinatorClock
+from kafkatool.broker.coordination.ids import is_id
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.replication.leading.delayed_produce import AppendResult
 from kafkatool.broker.replication.leading.verified_appends import Answer, Question
@@ -131,7 +132,7 @@ class TransactionCoordinator:
         done: Callable[[ErrorCode, Identity], None],
     ) -> None:
         """Answer InitProducerId of a transactional producer (TXN-24 to 30)."""
-        if not transactional_id:
+        if not is_id(transactional_id):
             done(ErrorCode.INVALID_REQUEST, Identity(-1, -1))
             return
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
@@ -172,7 +173,7 @@ class TransactionCoordinator:
         decide: Callable[[Transaction | None, bool, int, int | None], Outcome],
         done: _Answered,
     ) -> None:
-        if transactional_id:
+        if is_id(transactional_id):
             self._attempt(Request(transactional_id, decide, lambda code, _: done(code)))
         else:
             done(ErrorCode.INVALID_REQUEST)
@@ -182,7 +183,7 @@ class TransactionCoordinator:
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Tell for each partition whether it is in the transaction that the producer has under way (TXN-34)."""
         error, entry = ErrorCode.INVALID_REQUEST, None
-        if transactional_id:
+        if is_id(transactional_id):
             error, entry = self._find(transactional_id)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(partitions, error)
@@ -200,7 +201,7 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str) -> ErrorCode | DescribedTransaction:
         """Return what is known of the id (TXN-93)."""
-        error, entry = self._find(transactional_id) if transactional_id else (ErrorCode.INVALID_REQUEST, None)
+        error, entry = self._find(transactional_id) if is_id(transactional_id) else (ErrorCode.INVALID_REQUEST, None)
         if error is not ErrorCode.NONE:
             return error
         if entry is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkatool.broker.coordination.ids import LONGEST_ID_BYTES
 from kafkatool.broker.groups.member import JoinRequest, JoinResult, Parked, SyncResult
 from kafkatool.core.protocol.messages.error_codes import ErrorCode
 from tests.broker.groups.test_coordinator import A, Stage
@@ -158,7 +159,7 @@ def test_who_could_not_be_stored_is_not_let_in(make_stage: Callable[[], Stage], 
     stage.lead()
     good = Client(stage, Faults(0), "g")
     good.join()
-    text = {field: "x" * LONGEST}
+    text = {field: "\ufffd" * LONGEST}
     metadata = b"m" * (stage.config.message_max_bytes + 1) if field == "metadata" else b"r"
     told: list[JoinResult] = []
     request = JoinRequest(
@@ -179,16 +180,18 @@ def test_who_could_not_be_stored_is_not_let_in(make_stage: Callable[[], Stage], 
     assert (good.error, good.open) == (ErrorCode.NONE, 0), "the others have not noticed"
 
 
-@pytest.mark.spec("GRP-8", "GRP-48")
+@pytest.mark.spec("GRP-8", "GRP-48", "SEC-101")
 def test_a_group_id_or_metadata_that_cannot_be_stored_is_refused(make_stage: Callable[[], Stage]) -> None:
     stage = make_stage()
     stage.lead()
     read_from_no_utf8 = "\ufffd" * LONGEST
     assert stage.commit({A: 1}, group=read_from_no_utf8) == {A: ErrorCode.INVALID_GROUP_ID}
     assert stage.commit({A: 1}, metadata=read_from_no_utf8) == {A: ErrorCode.OFFSET_METADATA_TOO_LARGE}
-    assert stage.commit({A: 2}, group="x" * LONGEST) == {A: ErrorCode.NONE}
+    longest = "x" * (LONGEST_ID_BYTES - 1) + "y"
+    assert stage.commit({A: 1}, group=longest + "z") == {A: ErrorCode.INVALID_GROUP_ID}
+    assert stage.commit({A: 2}, group=longest) == {A: ErrorCode.NONE}
     stage.restart()
-    assert stage.fetch("x" * LONGEST) == (ErrorCode.NONE, {A: 2})
+    assert stage.fetch(longest) == (ErrorCode.NONE, {A: 2})
 
 
 @pytest.mark.spec("GRP-51")

@@ -89,12 +89,12 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.close()
 
 
-@pytest.mark.spec("GRP-8", "GRP-3")
+@pytest.mark.spec("GRP-8", "GRP-3", "SEC-101")
 @pytest.mark.parametrize("ask", REQUESTS)
 def test_first_the_id_then_stopping_then_loading_then_ownership(stage: Stage, ask: Request) -> None:
     partitions = stage.coordinator.groups.partitions
     nameless = LOST if ask in MAY_BE_NAMELESS else BAD_ID
-    assert [ask(stage, "g"), ask(stage, ""), ask(stage, "x" * 2**15)] == [LOST, nameless, BAD_ID]
+    assert [ask(stage, "g"), ask(stage, ""), ask(stage, "x" * 4097)] == [LOST, nameless, BAD_ID]
     partitions.begin_load(0, 1)
     expected = WHILE_LOADING.get(ask, LOADING)
     assert ask(stage, "g") is expected

@@ -229,6 +229,19 @@ def test_with_auto_creation_off_only_kafkas_own_topics_are_created(admin: FakeTo
     assert admin.asked == own * 12
 
 
+@pytest.mark.spec("SEC-100", "BRK-118")
+@pytest.mark.parametrize(("given", "most"), [({}, 50), ({"kt_max_auto_created_topics_per_request": "3"}, 3)])
+def test_one_question_makes_so_many_topics_and_the_next_one_more(
+    admin: FakeTopicAdmin, given: dict[str, str], most: int
+) -> None:
+    names = [f"new-{number}" for number in range(60)]
+    with broker_of(METADATA, handler_context(topic_admin=admin, config=network_config(**given))) as client:
+        for _ in range(2):
+            told = ask(client, 9, *names, allow_auto_topic_creation=True).topics
+            assert [t.error_code for t in told] == [ErrorCode.LEADER_NOT_AVAILABLE] * 60
+    assert admin.asked == names[:most] * 2  # those that are there by then are not made again: TopicAdmin knows
+
+
 @pytest.mark.spec("BRK-165")
 def test_authorized_operations_are_all_of_them_when_asked_for(client: Client) -> None:
     for version in (8, 9, 10, 11):

@@ -8,6 +8,7 @@ import pytest
 
 from kafkatool.broker.administration.topics import TopicAdmin
 from kafkatool.broker.handlers.call import load_handlers
+from kafkatool.broker.handlers.create_topics import MOST_REPLICAS
 from kafkatool.broker.metadata_cache import MetadataCache
 from kafkatool.broker.registration.registration import make_base_paths
 from kafkatool.broker.runtime.timer import Timer
@@ -100,6 +101,25 @@ def test_a_topic_gets_its_config_and_assignment_nodes(setup: Setup, zk: ZooKeepe
     assert config.czxid <= node.czxid
     other = zk.get(TopicZnode.path("u"))
     assert other is not None and TopicZnode.decode("u", other.data).assignment == {0: (3, 1), 1: (1, 2)}
+
+
+@pytest.mark.spec("SEC-100")
+def test_one_request_makes_no_more_than_so_many_replicas(
+    setup: Setup, zk: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_REPLICAS == 200_000
+    monkeypatch.setattr("kafkatool.broker.handlers.create_topics.MOST_REPLICAS", 12)
+    for version in range(6):  # 2 x 3, 1 x 3, 4: one more than that is too many
+        unset = topic("unset") if version >= 4 else topic("unset", 2, 3)
+        asked = (unset, topic("counted", 1, 3), topic("listed", -1, -1, [1, 2], [3, 1]))
+        told = create(setup, *asked, version=version)
+        assert {name: t.error_code for name, t in told.items()} == dict.fromkeys(("unset", "counted", "listed"), 42)
+    assert not [name for name in ("unset", "counted", "listed") if zk.get(TopicZnode.path(name))]
+    setup.controller.is_active = False
+    assert create(setup, *asked)["unset"].error_code == 41  # whoever is no controller says that first
+    setup.controller.is_active = True
+    fits = (topic("unset"), topic("counted", 1, 3), topic("listed", -1, -1, [1, 2, 3]))
+    assert {t.error_code for t in create(setup, *fits, version=4).values()} == {7}
 
 
 @pytest.mark.spec("BRK-113")

@@ -120,7 +120,7 @@ def test_the_versions_of_this_protocol_are_served_and_not_those_that_raise_the_e
     assert told.endswith(bytes(5)), "no throttling and no tagged field, so no feature transaction.version"
 
 
-@pytest.mark.spec("TXN-24", "TXN-25")
+@pytest.mark.spec("TXN-24", "TXN-25", "SEC-101")
 def test_an_identity_is_asked_for_in_every_version(on: Served) -> None:
     for version in range(5):
         code, given = on.init(version)
@@ -130,7 +130,8 @@ def test_an_identity_is_asked_for_in_every_version(on: Served) -> None:
     strange = Identity(given.producer_id, 0)
     assert on.init(4, expected=strange) == (ErrorCode.PRODUCER_FENCED, NOBODY)
     assert on.init(3, expected=strange) == (ErrorCode.INVALID_PRODUCER_EPOCH, NOBODY)
-    assert on.init(0, "") == (ErrorCode.INVALID_REQUEST, NOBODY)
+    for wrong in ("", "x" * 4097):
+        assert on.init(0, wrong) == (ErrorCode.INVALID_REQUEST, NOBODY)
     on.stage.coordinator.shutdown()
     for half in (Identity(given.producer_id, -1), Identity(-1, given.epoch)):
         assert on.init(4, expected=half)[0] == ErrorCode.INVALID_REQUEST, "before the coordinator is looked at"
